@@ -20,13 +20,15 @@ from domain.storage import Storage
 class WayBack:
     """Where a guest came from, and where the link leads.
 
-    `redirect_uri` is the stored one. The center has no name and no settings once it is gone.
-    `psp_name` and `psp_host` are those of the PSP's page; None if the PSP does not tell its name.
-    `language` is that of the page. If it is `negotiated`, the browser decides it. `consent` is what
-    the guest must agree to on a page of ours before the PSP's page; None if there is no need.
+    `redirect_uri` is the stored one; `cancel_uri` leads there too, and has it noted that the guest
+    left. The center has no name and no settings once it is gone. `psp_name` and `psp_host` are
+    those of the PSP's page; None if the PSP does not tell its name. `language` is that of the page.
+    If it is `negotiated`, the browser decides it. `consent` is what the guest must agree to on a page
+    of ours before the PSP's page; None if there is no need.
     """
 
     redirect_uri: str
+    cancel_uri: str
     center_name: str | None
     settings: CenterSettings
     logo_uri: str | None
@@ -70,6 +72,7 @@ class FindWayBack:
         psp = self.psps.get(session.configuration.provider)
         return WayBack(
             redirect_uri=session.redirect_uri,
+            cancel_uri=self.links.cancel_uri(session.token_id),
             center_name=center.name if center else None,
             settings=settings,
             logo_uri=self.links.logo_uri(session.center_id, settings.logo),

@@ -351,9 +351,11 @@ class CardSession:
     def with_progress(self, progress: Progress, now: datetime) -> CardSession:
         """Note what the guest did, and when the guest first came back.
 
-        Returns the session unchanged if its link was never opened, or if it is settled or cancelled.
+        Returns the session unchanged if it is settled or cancelled, or had no attempt: from that only
+        our page that asks for consent can be left.
         """
-        if self.attempt is None or self.is_settled or self.cancelled_at is not None:
+        nowhere = self.attempt is None and progress is not Progress.CANCELLED
+        if nowhere or self.is_settled or self.cancelled_at is not None:
             return self
         came_back = progress is not Progress.OPENED and self.returned_at is None
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)

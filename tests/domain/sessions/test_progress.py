@@ -50,8 +50,6 @@ def test_the_time_of_a_step_is_that_of_the_first(
     installation: Installation, leave: Callable[[Installation, CardSession], str]
 ) -> None:
     session = installation.add_card()
-    leave(installation, session)
-    assert times(installation, session) == (None, None)
     installation.clock.advance(MINUTE)
     opened_at = installation.clock.now()
     installation.open_page(session)
@@ -124,13 +122,23 @@ def test_an_outcome_does_not_undo_a_return_that_came_while_the_psp_was_asked(
     assert progress(installation, session) is Progress.CANCELLED
 
 
-def test_a_link_that_nobody_opened_cannot_be_left(installation: Installation) -> None:
+def test_nobody_returns_from_a_page_that_was_never_made(installation: Installation) -> None:
     session = installation.add_card()
 
-    cancel_page(installation, session)
     installation.return_to_shop(session)
 
     assert progress(installation, session) is Progress.CREATED
+    assert times(installation, session) == (None, None)
+
+
+def test_our_page_is_left_before_there_is_one_of_the_psp(installation: Installation) -> None:
+    session = installation.add_card()
+
+    assert cancel_page(installation, session) == REDIRECT_URI
+
+    assert progress(installation, session) is Progress.CANCELLED
+    installation.open_page(session)
+    assert progress(installation, session) is Progress.OPENED
 
 
 def test_a_guest_who_cancels_is_sent_back_while_nothing_can_be_written(
