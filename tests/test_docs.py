@@ -397,6 +397,17 @@ def test_every_link_or_path_leads_somewhere(path: Path) -> None:
         assert (ROOT / named).exists(), named
 
 
+@pytest.mark.parametrize("page", ["architecture.md", "adding-a-provider.md"])
+def test_authors_are_told_names_that_the_code_has(page: str) -> None:
+    of_tests = (ROOT / "tests").rglob("*.py")
+    code = (*CODE, *of_tests, ROOT / "Makefile", ROOT / "pyproject.toml")
+    known = set(chain.from_iterable(re.findall(r"\w+", path.read_text()) for path in code))
+
+    named = re.findall(r"`([a-zA-Z_][\w.]*)`", without_fences(doc(page)))
+    assert named
+    assert {part for name in named for part in name.split(".")} <= known
+
+
 def anchors(path: Path) -> set[str]:
     """Return the anchors that code hosts give a page's headings, and those that it names."""
     text = without_fences(path.read_text())

@@ -34,8 +34,6 @@ from tests.benchmarks.worker import CALL_SECONDS, SESSIONS
 from tests.programs import ROOT
 
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
-PROFILE: Final = Path(__file__).with_name("profile.md")
-"""Written by hand, and included in the page as it is."""
 
 ENOUGH_ROUNDS: Final = 3
 _FEW_ROUNDS: Final = " **So few rounds show only that everything runs.**"
@@ -137,7 +135,6 @@ From the start of the process to its first add-card, and memory (RSS, all its pr
 {_table(["Server", "First answer, s", "Memory at rest, MB"], _starts(results))}
 """,
         _growth(growth),
-        PROFILE.read_text(),
         _CAVEATS,
     ]
     return "\n".join(parts)
