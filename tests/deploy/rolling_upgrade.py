@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import subprocess
-import tarfile
+import zipfile
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -45,11 +45,14 @@ class UpgradedMachines(Machines):
     def __init__(self, folder: Path) -> None:
         tree, file = folder / "release", folder / "upgraded.db"
         archive = subprocess.run(
-            ["git", "archive", RELEASE], cwd=ROOT, capture_output=True, check=False
+            ["git", "archive", "--format=zip", RELEASE],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
         )
         assert archive.returncode == 0, f"this needs git's history: {archive.stderr!r}"
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(tree, filter="data")
+        with zipfile.ZipFile(io.BytesIO(archive.stdout)) as files:
+            files.extractall(tree)
         self.url = f"sqlite:///{file}"
         self.psp_database = folder / "fake-psp.db"
         ports = [free_port(), free_port()]
