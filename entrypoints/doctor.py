@@ -258,7 +258,7 @@ def _erasures(container: Container) -> Iterator[Finding]:
 
 def _redirects(container: Container) -> Iterator[Finding]:
     centers = serve.centers_that_redirect_anywhere(container)
-    fault = f"{centers} centers let guests be sent anywhere: {serve.NAME_ORIGINS}"
+    fault = f"guests can be sent anywhere by {centers} of the centers: {serve.NAME_ORIGINS}"
     yield _judged("redirects", fault if centers else None, "limited, or on this machine only")
 
 

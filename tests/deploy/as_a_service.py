@@ -8,6 +8,7 @@ needs programs of the system.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -186,6 +187,26 @@ def test_the_backup_needs_no_more_rights(installed: Installed) -> None:
 
     assert status == 0, printed
     assert list(installed.root.path("/var/backups/cardonfile").rglob("*.db")), printed
+
+
+def test_the_command_of_root_prefers_the_settings_of_its_caller(tmp_path: Path) -> None:
+    file = tmp_path / "settings"
+    file.write_text(
+        "CARDONFILE_LOG_LEVEL=error\nCARDONFILE_DATABASE_URL=postgresql:///cardonfile\n"
+    )
+    before, _, _ = (EXAMPLES / "cardonfile.sh").read_text().partition("exec ")
+    script = before.replace("/etc/cardonfile/settings", str(file)) + "env"
+    given = {"PATH": os.environ["PATH"], "CARDONFILE_DATABASE_URL": "postgresql:///it's replaced"}
+
+    printed = subprocess.run(
+        ["sh", "-c", script], env=given, check=True, capture_output=True
+    ).stdout
+
+    settings = {line for line in printed.decode().splitlines() if line.startswith("CARDONFILE_")}
+    assert settings == {
+        "CARDONFILE_LOG_LEVEL=error",
+        "CARDONFILE_DATABASE_URL=postgresql:///it's replaced",
+    }
 
 
 def test_what_builds_is_not_in_the_image(installed: Installed) -> None:

@@ -336,6 +336,16 @@ def test_a_link_without_https_leads_to_https(site: Site) -> None:
     assert (answer.status, answer.headers["Location"]) == (301, f"{site.nginx.url}{link}")
 
 
+def test_a_certificate_can_be_renewed(site: Site) -> None:
+    challenge = site.nginx.folder / ".well-known" / "acme-challenge" / "x"
+    challenge.parent.mkdir(parents=True)
+    challenge.write_text("x.y")
+
+    answer = ask_without_tls(site, "GET", "/.well-known/acme-challenge/x")
+
+    assert (answer.status, answer.read()) == (200, b"x.y")
+
+
 @pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS, "/hosted-payments/x", "/healthz", "/"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_nothing_else_is_answered_without_https(site: Site, method: str, path: str) -> None:

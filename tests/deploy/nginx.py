@@ -54,8 +54,10 @@ class Nginx:
         configuration = self.folder / "nginx.conf"
         configuration.write_text(self._configuration(upstream))
         (self.folder / "logs").mkdir(exist_ok=True)
+        # Another user than root could not read the files of a test; without root this counts for nothing.
+        options = "daemon off; user root;"
         self._process = subprocess.Popen(
-            [program, "-p", str(self.folder), "-c", str(configuration), "-g", "daemon off;"],
+            [program, "-p", str(self.folder), "-c", str(configuration), "-g", options],
             stdin=subprocess.DEVNULL,
         )
         wait_until(self._is_listening)
@@ -65,6 +67,7 @@ class Nginx:
         text = EXAMPLE.read_text()
         for there, here in {
             "/run/nginx.pid": f"{self.folder}/nginx.pid",
+            "root /var/www/html": f"root {self.folder}",
             "/var/log/nginx/error.log": f"{self.folder}/error.log",
             "/var/log/nginx/access.log": f"{self.folder}/access.log",
             "/etc/letsencrypt/live/cards.example/fullchain.pem": str(self.certificate),
