@@ -30,7 +30,10 @@ class GuestReferences(Protocol):
         ...
 
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
-        """Return whom a reference is or was of, until they are erased there."""
+        """Return whom a reference is or was of, until they are erased there.
+
+        A write unit locks the reference: other units wait here until it ends.
+        """
         ...
 
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:

@@ -61,7 +61,6 @@ class SqlGuestReferences(Repository, GuestReferences):
 
     @override
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
-        # Of units that give it to guests, each sees what the one before has stored.
         self._transaction.lock("guests at PSP", *psp_account, reference)
         found = self._transaction.execute(
             _GUESTS, {**psp_account._asdict(), "reference": reference}

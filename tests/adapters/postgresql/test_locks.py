@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -16,10 +17,11 @@ from adapters.psp.contract.samples import (
     TOKEN_ID,
     a_uuid,
 )
-from domain.identifiers import AccountId, CardToken, TokenId
+from domain.identifiers import AccountId, CardToken, GuestReference, TokenId
 from domain.pagination import PageRequest
 from domain.retries import LEASE
 from domain.storage import WriteUnit
+from tests.adapters.postgresql.by_hand import execute
 from tests.builders import (
     CALLER,
     CENTER_ID,
@@ -34,7 +36,9 @@ from tests.builders import (
     an_evidence,
 )
 from tests.concurrency import elsewhere
+from tests.waiting import wait_until
 
+WAITING = "SELECT 1 FROM pg_locks WHERE NOT granted"
 OTHER_TOKEN_ID = TokenId(a_uuid(22))
 TOKEN, OTHER_TOKEN = CardToken("token-1"), CardToken("token-2")
 ACCOUNTS = [
@@ -167,3 +171,22 @@ def test_units_about_different_records_do_not_wait(filled: PostgresqlStorage) ->
     with filled.write() as unit:
         look(unit, TOKEN_ID, TOKEN, 0)
         elsewhere_in(filled, lambda unit: look(unit, OTHER_TOKEN_ID, OTHER_TOKEN, 1))
+
+
+# Shows I5.
+def test_a_guest_at_a_psp_is_given_to_one_guest_at_a_time(
+    filled: PostgresqlStorage, url: str
+) -> None:
+    account = an_account(3, guest_reference=GuestReference("shared"))
+
+    def is_known(unit: WriteUnit) -> bool:
+        return bool(unit.guest_references.guests(account.psp_account, account.guest_reference))
+
+    with ThreadPoolExecutor() as pool:
+        with filled.write() as unit:
+            assert not is_known(unit)
+            other = pool.submit(filled.transact, is_known)
+            wait_until(lambda: other.done() or execute(url, WAITING))
+            unit.accounts.add(account)
+            unit.commit()
+        assert other.result()

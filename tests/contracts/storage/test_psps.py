@@ -74,23 +74,6 @@ def test_guests_are_found_by_whatever_reference_they_have_at_a_psp(storage: Stor
         assert not found(an_account().psp_account, GuestReference("other"))
 
 
-def test_of_two_units_that_give_a_reference_to_guests_the_second_sees_the_first(
-    storage: Storage,
-) -> None:
-    shared = GuestReference("shared")
-
-    def give(number: int) -> bool:
-        account = an_account(number, guest_reference=shared, guest_id=GuestId(a_uuid(number)))
-        with storage.write() as unit:
-            is_known = bool(unit.guest_references.guests(account.psp_account, shared))
-            if not is_known:
-                unit.accounts.add(account)
-                unit.commit()
-        return is_known
-
-    assert sorted(at_once(6, give)) == [False, *[True] * 5]
-
-
 def test_the_first_merchant_identity_is_kept_for_its_psp_account(storage: Storage) -> None:
     with storage.write() as unit:
         identities = unit.merchant_identities
