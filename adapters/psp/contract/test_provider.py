@@ -1390,11 +1390,17 @@ class TestMerchantAccountWithoutKeys:
         for act in (
             lambda: adapter.start(elsewhere),
             lambda: adapter.outcome(elsewhere, page, ()),
-            lambda: adapter.close(elsewhere, page),
             lambda: adapter.discard(NOBODYS, page.guest_reference, CardToken("token")),
         ):
             with pytest.raises(ProviderUnavailable):
                 act()
+
+    @needs(Ability.CLOSES_PAGES)
+    def test_no_page_is_taken_for_closed(self, session: Session) -> None:
+        elsewhere = replace(session.request, merchant_account=NOBODYS)
+
+        with pytest.raises(ProviderUnavailable):
+            session.adapter.close(elsewhere, session.page)
 
     # An address without a name means the account `default`, which has no keys here either.
     @pytest.mark.parametrize("account", [NOBODYS, None])
