@@ -180,10 +180,10 @@ release: build/release/stamp ## Build and check wheel and sdist, list their pack
 	@grep -q '^## $(VERSION)$$' docs/changelog.md || \
 		{ echo "docs/changelog.md has no heading for $(VERSION), the version in pyproject.toml" >&2; exit 1; }
 	rm -rf dist build/advisories.json
-	$(RELEASE)/python -m build --no-isolation
+	$(RELEASE)/python -m build --quiet --no-isolation
 	$(RELEASE)/twine check dist/*
 	for lock in requirements $(LOCKED_EXTRAS:%=requirements-%); do \
-		$(RELEASE)/cyclonedx-py requirements $$lock.txt --pyproject pyproject.toml --output-reproducible \
+		PYTHONWARNINGS=ignore $(RELEASE)/cyclonedx-py requirements $$lock.txt --pyproject pyproject.toml --output-reproducible \
 			--output-file dist/$$lock.cdx.json || exit; \
 	done
 	@if $(RELEASE)/pip-audit --requirement requirements-dev.txt --require-hashes --disable-pip \
