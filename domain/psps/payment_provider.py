@@ -88,8 +88,8 @@ class PaymentProvider(Protocol):
     An adapter reports and decides nothing: a card that the bank declines is an outcome, not an
     error. Every method may be called again after any failure, and takes at most 5 seconds in all.
     It raises ProviderUnavailable when there is no usable response, and ProviderRefused when the PSP
-    rejects the call itself. Callers treat ProviderRefused like an outage, except from `start` and
-    `identity`.
+    rejects the call itself. Callers treat ProviderRefused like an outage, except from `start`,
+    `identity` and, when a card is imported, `read_card`.
     """
 
     @property
