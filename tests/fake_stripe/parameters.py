@@ -26,7 +26,10 @@ class Refused(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.error = {"type": type_, "message": message, "code": code, "param": param}
+        # "Unlike most other API resources, the API will omit attributes in error objects when they
+        # have a null value" (the SDK's ErrorObject).
+        error = {"type": type_, "message": message, "code": code, "param": param}
+        self.error = {name: value for name, value in error.items() if value is not None}
 
 
 def decode(encoded: str) -> dict[str, Value]:

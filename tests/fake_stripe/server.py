@@ -22,6 +22,7 @@ from adapters.psp.stand_in import (
     json_response,
 )
 from domain.outside import Clock
+from tests.fake_stripe.described import require_response
 from tests.fake_stripe.pages import show
 from tests.fake_stripe.parameters import Refused, decode
 from tests.fake_stripe.stripe import FakeStripe, Merchant, Object, signature
@@ -100,8 +101,13 @@ class FakeStripeServer:
         self.calls = self.server.calls
 
     def close(self) -> None:
-        """Stop, and end the calls that are held."""
+        """Stop, and end the calls that are held.
+
+        Raises the first fault: a response or an event that is not as described.
+        """
         self.server.close()
+        if self.stripe.broken:
+            raise self.stripe.broken[0]
 
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
@@ -148,9 +154,12 @@ class FakeStripeServer:
     def refusal(self, trouble: Trouble) -> Response:
         """Return Stripe's error response."""
         status, type_, code = _REFUSALS[trouble]
-        error = {"type": type_, "code": code, "message": SECRETIVE, "param": "expires_at"}
-        headers = {**self._request_id(), **_ADVICE.get(trouble, {})}
-        return json_response({"error": error}, status, headers)
+        refused = Refused(SECRETIVE, status=status, type_=type_, code=code, param="expires_at")
+        return self._json({"error": refused.error}, status, _ADVICE.get(trouble, {}))
+
+    def _json(self, body: Object, status: int, headers: Mapping[str, str]) -> Response:
+        self.stripe.require(require_response, status, body)
+        return json_response(body, status, {**self._request_id(), **headers})
 
     def _request_id(self) -> dict[str, str]:
         now = format_datetime(self.stripe.clock.now(), usegmt=True)
@@ -160,7 +169,6 @@ class FakeStripeServer:
         """Handle a call of the API."""
         is_post = request.method == "POST"
         encoded = request.body.decode() if is_post else request.query
-        headers = self._request_id()
         try:
             merchant = self._authenticated(request)
             act, arguments = self._route(request.method, request.path)
@@ -175,10 +183,8 @@ class FakeStripeServer:
             key = request.headers.get("idempotency-key") if is_post else None
             status, body, replayed = self.stripe.once(merchant, key, (request.call, encoded), do)
         except Refused as refused:
-            return json_response({"error": refused.error}, refused.status, headers)
-        if replayed:
-            headers["Idempotent-Replayed"] = "true"
-        return json_response(body, status, headers)
+            return self._json({"error": refused.error}, refused.status, {})
+        return self._json(body, status, {"Idempotent-Replayed": "true"} if replayed else {})
 
     def _authenticated(self, request: Request) -> Merchant:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")

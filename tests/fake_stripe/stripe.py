@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from domain.outside import Clock
+from tests.fake_stripe.described import require_event
 from tests.fake_stripe.parameters import (
     NOTHING,
     Form,
@@ -173,6 +174,14 @@ _METHOD_LIST: Final[Mapping[str, Form]] = {
     "expand": list_of(lambda _, value: value),
 }
 _REQUIRED: Final = ("mode", "success_url")
+_BRANDING: Final[Object] = {
+    "background_color": "#ffffff",
+    "border_style": "rounded",
+    "button_color": "#0074d4",
+    "display_name": "The chain of spas",
+    "font_family": "default",
+}
+"""How pages look without `branding_settings`."""
 
 
 class Saved(NamedTuple):
@@ -225,6 +234,7 @@ class FakeStripe:
         self.merchants: dict[str, Merchant] = {}
         self.code_without_customer: str | None = None
         """The error code for a detachment from a deleted customer, which Stripe does not document."""
+        self.broken: list[AssertionError] = []
         self._numbers = count(1)
         self.main = self.add_merchant(TEST_KEY, TEST_SECRET)
 
@@ -233,6 +243,13 @@ class FakeStripe:
         merchant = Merchant(key=key, webhook_secret=webhook_secret)
         self.merchants[key] = merchant
         return merchant
+
+    def require(self, check: Callable[..., None], *sent: object) -> None:
+        """Check what is sent; the server raises the faults when it closes."""
+        try:
+            check(*sent)
+        except AssertionError as fault:
+            self.broken.append(fault)
 
     def now(self) -> int:
         """Return the time in Unix seconds."""
@@ -248,7 +265,9 @@ class FakeStripe:
     def list_webhook_endpoints(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
         """List the webhook endpoints."""
         check(given, {"limit": integer})
-        return {"object": "list", "data": merchant.webhook_endpoints, "has_more": False}
+        frame = {"id": "we_1", "object": "webhook_endpoint", "created": self.now(), "metadata": {}}
+        found = [frame | endpoint for endpoint in merchant.webhook_endpoints]
+        return _list("webhook_endpoints", found, has_more=False)
 
     def create_customer(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
         """Create a customer."""
@@ -318,8 +337,12 @@ class FakeStripe:
         )
         mode = "live" if merchant.is_live else "test"
         session = self._object(merchant, f"cs_{mode}", "checkout.session")
-        session |= {"client_reference_id": None, "metadata": {}, **checked}
+        session |= {"client_reference_id": None, "metadata": {}, "custom_text": {}, **checked}
         session |= {
+            "automatic_tax": {"enabled": False},
+            "branding_settings": _BRANDING | session.get("branding_settings", {}),
+            "custom_fields": [],
+            "shipping_options": [],
             "expires_at": expires_at,
             # What is allowed only narrows down what is switched on.
             "payment_method_types": [
@@ -339,6 +362,7 @@ class FakeStripe:
             "customer": customer,
             "status": "requires_payment_method",
             "payment_method": None,
+            "payment_method_types": ["card"],
             "latest_attempt": None,
             "last_setup_error": None,
             "usage": "off_session",
@@ -407,12 +431,7 @@ class FakeStripe:
         at_most = int(str(asked.get("limit", 10)))
         if not 1 <= at_most <= 100:
             raise Refused("Invalid limit", code="parameter_invalid_integer", param="limit")
-        return {
-            "object": "list",
-            "url": "/v1/checkout/sessions",
-            "has_more": len(found) > at_most,
-            "data": found[:at_most],
-        }
+        return _list("checkout/sessions", found[:at_most], has_more=len(found) > at_most)
 
     def expire_session(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
@@ -450,7 +469,7 @@ class FakeStripe:
             each | {"customer": merchant.customers.get(each["customer"])}
             for each in found[:at_most]
         ]
-        return {"object": "list", "has_more": len(found) > at_most, "data": shown}
+        return _list("payment_methods", shown, has_more=len(found) > at_most)
 
     def detach_method(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
@@ -521,7 +540,7 @@ class FakeStripe:
             merchant,
             "card",
             {
-                **_details(merchant, number, expiry),
+                **card_details(merchant, number, expiry),
                 "checks": {
                     "address_line1_check": None if address is None else card.line1,
                     "address_postal_code_check": None if address is None else card.postal_code,
@@ -549,6 +568,7 @@ class FakeStripe:
                 "exp_month": 12,
                 "exp_year": 2050,
                 "fingerprint": None,
+                "funding": "unknown",
                 "checks": {
                     "address_line1_check": None,
                     "address_postal_code_check": None,
@@ -597,7 +617,7 @@ class FakeStripe:
         """Update a card that its bank has replaced."""
         with self.lock:
             method = merchant.methods[reference]
-            method["card"] |= _details(merchant, number, expiry)
+            method["card"] |= card_details(merchant, number, expiry)
             self.tell(merchant, "payment_method.automatically_updated", method)
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> str:
@@ -675,6 +695,7 @@ class FakeStripe:
             "pending_webhooks": 1,
             "request": {"id": None, "idempotency_key": None},
         }
+        self.require(require_event, event)
         merchant.events.append(event)
         return event
 
@@ -716,12 +737,14 @@ class FakeStripe:
             return status, body, False
 
 
-def _details(merchant: Merchant, number: str, expiry: tuple[int, int]) -> Object:
+def card_details(merchant: Merchant, number: str, expiry: tuple[int, int] = (9, 2031)) -> Object:
+    """Return `card` of a PaymentMethod, without its checks."""
     return {
         "brand": TEST_CARDS[number].brand,
         "last4": number[-4:],
         "exp_month": expiry[0],
         "exp_year": expiry[1],
+        "funding": "credit",
         "fingerprint": hashlib.sha256(f"{merchant.key} {number}".encode()).hexdigest()[:16],
     }
 
@@ -731,6 +754,10 @@ def signature(body: bytes, *, secret: str, at: datetime) -> str:
     timestamp = int(at.timestamp())
     mac = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={timestamp},v1={mac}"
+
+
+def _list(path: str, found: Sequence[Object], *, has_more: bool) -> Object:
+    return {"object": "list", "url": f"/v1/{path}", "has_more": has_more, "data": found}
 
 
 def _find(among: Mapping[str, Object], kind: str, reference: str) -> Object:

@@ -1,10 +1,11 @@
-"""The fake Stripe refuses the parameters that Stripe refuses.
+"""The fake Stripe refuses the parameters that Stripe refuses, and sends what Stripe describes.
 
 `make test-stripe` runs the contract suite, which the fake passes, against Stripe itself.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,8 @@ import stripe
 
 from adapters.psp.contract.clock import START
 from adapters.stripe.calls import API_VERSION
+from tests.adapters.stripe.conftest import GOOD
+from tests.fake_stripe.described import validated
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY
 
@@ -89,3 +92,62 @@ def test_a_page_with_a_parameter_that_is_wrong_is_refused(
     with pytest.raises(stripe.InvalidRequestError) as refused:
         sdk.v1.checkout.sessions.create(good(customer, **changes))
     assert refused.value.param == param
+
+
+def test_the_sdk_describes_the_version_that_is_requested() -> None:
+    assert stripe.api_version == API_VERSION
+
+
+def test_what_it_sends_is_validated(
+    sdk: stripe.StripeClient, customer: str, server: FakeStripeServer
+) -> None:
+    before = validated.copy()
+    page = sdk.v1.checkout.sessions.create(good(customer))
+    server.stripe.submit_card(page.id, GOOD)
+    with pytest.raises(stripe.InvalidRequestError):
+        sdk.v1.checkout.sessions.expire(page.id)
+
+    assert validated - before == {
+        "checkout.session": 1,
+        "error": 1,
+        "event about checkout.session": 1,
+        "event about setup_intent": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"nickname": "Zoe"}, "response has ['nickname']"),
+        ({"tax_exempt": "maybe"}, "response.tax_exempt is 'maybe'"),
+        ({"livemode": None}, "response.livemode is None"),
+        ({"address": {"zip": "08001"}}, "response.address has ['zip']"),
+        ({"tax": {}}, "response.tax lacks ['automatic_tax', 'provider']"),
+        ({"metadata": {"order": 17}}, "response.metadata.order is 17"),
+        ({"preferred_locales": ["de", 1]}, "response.preferred_locales[1] is 1"),
+        ({"cash_balance": {"object": "new"}}, "response.cash_balance has ['object']"),
+        ({"object": "client"}, "response has "),
+        ({"deleted": True}, "response has ['address', 'created', "),
+    ],
+)
+def test_what_is_not_as_described_fails_its_test(
+    server: FakeStripeServer,
+    sdk: stripe.StripeClient,
+    customer: str,
+    change: dict[str, Any],
+    fault: str,
+) -> None:
+    server.stripe.main.customers[customer] |= change
+    sdk.v1.customers.retrieve(customer)
+
+    with pytest.raises(AssertionError, match=f"^{re.escape(fault)}"):
+        server.close()
+    server.stripe.broken.clear()
+
+
+def test_an_event_that_is_not_as_described_fails_its_test(server: FakeStripeServer) -> None:
+    server.stripe.tell(server.stripe.main, "never.heard_of", {"object": "customer"})
+
+    with pytest.raises(AssertionError, match=r"^event.type is 'never.heard_of'"):
+        server.close()
+    server.stripe.broken.clear()

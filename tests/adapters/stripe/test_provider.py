@@ -35,7 +35,7 @@ from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from tests.adapters.stripe.conftest import CALM, DECLINED, GOOD, KEYS, OTHER
 from tests.adapters.stripe.under_test import StripeUnderTest
 from tests.fake_stripe.server import FakeStripeServer, Trouble
-from tests.fake_stripe.stripe import TEST_SECRET
+from tests.fake_stripe.stripe import TEST_SECRET, card_details
 
 REQUEST = a_page_request(begun_at=START, live_until=START + timedelta(minutes=30))
 NEXT = replace(REQUEST, attempt=2)
@@ -81,7 +81,6 @@ class TestPage:
             "metadata": metadata,
             "custom_text": {"submit": {"message": REQUEST.consent.text}},
             "consent_collection": {"payment_method_reuse_agreement": {"position": "hidden"}},
-            "branding_settings": {"display_name": "Harbor Spa"},
             "wallet_options": {"link": {"display": "never"}},
             "locale": "en",
             "success_url": REQUEST.return_uri,
@@ -89,6 +88,7 @@ class TestPage:
             "billing_address_collection": "required",
         }
         assert session | expected == session
+        assert session["branding_settings"]["display_name"] == "Harbor Spa"
         assert "currency" not in session
         (intent,) = server.stripe.main.intents.values()
         assert (intent["metadata"], intent["usage"]) == (metadata, "off_session")
@@ -132,8 +132,8 @@ class TestPage:
         provider.start(replace(REQUEST, color="#1d4f91", logo_uri=logo_uri))
 
         branding = only_session(server)["branding_settings"]
-        assert branding.pop("logo", None) == ({"type": "url", "url": logo_uri} if is_sent else None)
-        assert branding == {"display_name": "Harbor Spa", "button_color": "#1d4f91"}
+        assert branding.get("logo") == ({"type": "url", "url": logo_uri} if is_sent else None)
+        assert (branding["display_name"], branding["button_color"]) == ("Harbor Spa", "#1d4f91")
 
     def test_it_is_made_without_a_color_that_stripe_refuses(
         self, provider: StripeProvider, server: FakeStripeServer
@@ -143,7 +143,8 @@ class TestPage:
             pages = {provider.start(request).reference for _ in range(2)}
 
         assert pages == {only_session(server)["id"]}
-        assert only_session(server)["branding_settings"] == {"display_name": "Harbor Spa"}
+        branding = only_session(server)["branding_settings"]
+        assert (branding["display_name"], branding["button_color"]) == ("Harbor Spa", "#0074d4")
         line = next(each for each in lines if each["event"] == "stripe_refuses_branding")
         assert line["param"] == "branding_settings[button_color]"
         assert (line["account"], line["center"]) == (MAIN, REQUEST.center_id)
@@ -499,17 +500,16 @@ class TestAListOfCards:
     ) -> None:
         stripe = server.stripe
         customer = provider.start(REQUEST).guest_reference
+        card = card_details(stripe.main, GOOD)
         for _ in range(150):
-            stripe.add_method(stripe.main, "card", {})["customer"] = customer
-        stripe.add_method(stripe.main, "card", {})
+            stripe.add_method(stripe.main, "card", card)["customer"] = customer
+        stripe.add_method(stripe.main, "card", card)
         stripe.add_method(stripe.main, "us_bank_account", {})["customer"] = customer
 
         first, place = provider.list_cards(MAIN)
         rest, end = provider.list_cards(MAIN, place)
 
-        attached = [id_ for id_, each in stripe.main.methods.items() if each.get("card") == {}][
-            :150
-        ]
+        attached = [id_ for id_, each in stripe.main.methods.items() if "card" in each][:150]
         assert {card.token for card in (*first, *rest)} == set(attached)
         assert {card.guest_reference for card in (*first, *rest)} == {customer}
         assert (len(first) + len(rest), end) == (150, None)

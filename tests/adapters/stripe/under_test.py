@@ -52,11 +52,13 @@ from tests.adapters.stripe.conftest import (
     WRONG_ADDRESS,
 )
 from tests.fake_stripe import server
+from tests.fake_stripe.described import require_event
 from tests.fake_stripe.parameters import Refused
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, Merchant, signature
 
 _COMPLETED: Final = "checkout.session.completed"
+UNKNOWN: Final = "never.heard_of"
 _REFUSALS: Final[Mapping[Trouble, server.Trouble]] = {
     Trouble.REFUSED: server.Trouble.REFUSED,
     Trouble.UNAUTHORIZED: server.Trouble.UNAUTHORIZED,
@@ -72,8 +74,10 @@ def an_event(kind: str, subject: Mapping[str, Any], **changes: Any) -> bytes:
     event = {
         "id": "evt_1",
         "object": "event",
+        "created": 0,
         "type": kind,
         "livemode": False,
+        "pending_webhooks": 1,
         "data": {"object": subject},
     }
     return json.dumps({**event, **changes}, indent=2).encode()
@@ -116,7 +120,7 @@ class StripeUnderTest(RemotePspUnderTest):
             "payment_method.updated",
             "customer.deleted",
         ),
-        silent_events=("setup_intent.succeeded", "customer.updated", "never.heard_of"),
+        silent_events=("setup_intent.succeeded", "customer.updated", UNKNOWN),
         broken_events={
             "an id that is no text": an_event(_COMPLETED, {"id": "cs_1"}, id=7),
             "no mode": an_event(_COMPLETED, {"id": "cs_1"}, livemode=None),
@@ -133,11 +137,14 @@ class StripeUnderTest(RemotePspUnderTest):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        fake = FakeStripeServer(self.clock)
-        self.server = fake.server
-        self._stripe = fake.stripe
-        self._refusal = fake.refusal
+        self._fake = FakeStripeServer(self.clock)
+        self.server = self._fake.server
+        self._stripe = self._fake.stripe
         self._stripe.add_merchant(OTHER_KEY, OTHER_SECRET)
+
+    @override
+    def close(self) -> None:
+        self._fake.close()
 
     @override
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
@@ -238,7 +245,7 @@ class StripeUnderTest(RemotePspUnderTest):
 
     @override
     def error(self, trouble: Trouble) -> Response:
-        return self._refusal(_REFUSALS[trouble])
+        return self._fake.refusal(_REFUSALS[trouble])
 
     @override
     def unknown_status(self, sound: Response) -> Response:
@@ -249,15 +256,21 @@ class StripeUnderTest(RemotePspUnderTest):
         merchant = self._merchant(request.merchant_account)
         session = merchant.sessions[page.reference]
         if kind.startswith("setup_intent."):
-            return an_event(kind, merchant.intents[session["setup_intent"]])
-        return an_event(kind, session)
+            return self._described(kind, merchant.intents[session["setup_intent"]])
+        return self._described(kind, session)
 
     @override
     def card_event(self, kind: str, card: Card) -> bytes:
         merchant = self._merchant(MAIN)
         if kind.startswith("customer."):
-            return an_event(kind, merchant.customers[card.guest_reference])
-        return an_event(kind, merchant.methods[card.token])
+            return self._described(kind, merchant.customers[card.guest_reference])
+        return self._described(kind, merchant.methods[card.token])
+
+    def _described(self, kind: str, subject: Mapping[str, Any], **changes: Any) -> bytes:
+        body = an_event(kind, subject, **changes)
+        if kind != UNKNOWN:
+            self._stripe.require(require_event, json.loads(body))
+        return body
 
     @override
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
@@ -274,7 +287,7 @@ class StripeUnderTest(RemotePspUnderTest):
             "live mode": {"livemode": True},
             "a connected account": {"account": "acct_1"},
         }
-        body = an_event(_COMPLETED, session, **elsewhere[whom])
+        body = self._described(_COMPLETED, session, **elsewhere[whom])
         return self.sign(body, at=self.clock.now())
 
     def _merchant(self, account: MerchantAccount) -> Merchant:
