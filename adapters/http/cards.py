@@ -106,7 +106,7 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
         example(
             True,
             "Whether the bank has authenticated the guest when the card was added (3-D Secure). "
-            "Null if the provider does not tell, and for cards added before 0.2.",
+            "Null if the provider does not tell, and for cards imported or added before 0.2.",
         ),
     ]
 
