@@ -61,21 +61,14 @@ _LOGOS: Final = {"American Express": "amex", "Diners Club": "diners"}
 _Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[a-z]+_[A-Za-z0-9]{1,64}\Z")]
 
 
-class Resource(msgspec.Struct, rename="camel"):
-    """What every object of Mollie has. `mode` is that of the key."""
+class Resource(msgspec.Struct, frozen=True, rename="camel"):
+    """What is read of any object. `mode` is that of the key; other programs may set `metadata`."""
 
     id: _Id
     mode: Literal["live", "test"]
-    metadata: object = None
-
-
-class Made(msgspec.Struct, rename="camel"):
-    """A customer or a payment in a list, which may be of another program of the merchant."""
-
-    id: _Id
     created_at: AwareTime
     metadata: object = None
-    customer_id: str | None = None
+    customer_id: _Id | None = None
 
 
 class _Link(msgspec.Struct):
@@ -89,7 +82,7 @@ class _ListLinks(msgspec.Struct):
 class Listed(msgspec.Struct):
     """A part of a list, the newest first."""
 
-    embedded: dict[str, list[Made]] = msgspec.field(name="_embedded")
+    embedded: dict[str, list[Resource]] = msgspec.field(name="_embedded")
     links: _ListLinks = msgspec.field(name="_links")
 
 
@@ -105,16 +98,14 @@ class _PaymentLinks(msgspec.Struct):
     checkout: _Link | None = None
 
 
-class Payment(Resource, kw_only=True):
+class Payment(Resource, frozen=True, kw_only=True):
     """A payment of nothing, whose page collects a card. It has one try: `failed` is final.
 
     `authorized` is left out: the payment asks for no later capture.
     """
 
     status: Literal["open", "pending", "paid", "canceled", "expired", "failed"]
-    created_at: AwareTime
     links: _PaymentLinks = msgspec.field(name="_links")
-    customer_id: _Id | None = None
     mandate_id: _Id | None = None
     is_cancelable: bool | None = None
     expires_at: AwareTime | None = None
@@ -122,17 +113,21 @@ class Payment(Resource, kw_only=True):
     details: _Details | None = None
 
     def require(self, request: HostedPageRequest, customer: GuestReference) -> None:
-        """Raise ProviderUnavailable if it is another attempt's, or another guest's."""
-        if (self.metadata, self.customer_id) != (request.idempotency_key, customer):
+        """Raise ProviderUnavailable if it is another attempt's, or another guest's.
+
+        It may not name a customer who has been deleted since.
+        """
+        is_ours = self.metadata == request.idempotency_key
+        if not is_ours or self.customer_id not in (None, customer):
             raise ProviderUnavailable("the response is about another payment")
 
-    def page(self, request: HostedPageRequest) -> HostedPage:
+    def page(self, request: HostedPageRequest, customer: GuestReference) -> HostedPage:
         """Return the page. One that is over has no address, and leads back."""
         return HostedPage(
             reference=self.id,
             address=self.links.checkout.href if self.links.checkout else request.return_uri,
             ends_at=self.expires_at or self.created_at + PAGE_LIFETIME,
-            guest_reference=GuestReference(self.customer_id or ""),
+            guest_reference=customer,
         )
 
 
@@ -144,7 +139,7 @@ class _CardDetails(msgspec.Struct, rename="camel"):
     card_fingerprint: str | None = None
 
 
-class Mandate(Resource, kw_only=True):
+class Mandate(Resource, frozen=True, kw_only=True):
     """A stored card. An invalid one can never be charged again."""
 
     status: Literal["valid", "pending", "invalid"]
@@ -152,11 +147,6 @@ class Mandate(Resource, kw_only=True):
     customer_id: _Id
     details: _CardDetails
     scopes: list[str] | None = None
-
-    def require(self, customer: GuestReference, token: str) -> None:
-        """Raise ProviderUnavailable if it is another card, or another guest's."""
-        if (self.id, self.customer_id) != (token, customer):
-            raise ProviderUnavailable("the response is about another mandate")
 
     @property
     def has_card(self) -> bool:

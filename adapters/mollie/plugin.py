@@ -18,8 +18,10 @@ KEY: Final = "API_KEY"
 CURRENCY: Final = "CURRENCY"
 ACCOUNT_SETTINGS: Final = AccountSettings(psp=NAME, required=(KEY, CURRENCY), distinct=(KEY,))
 API_BASE_SETTING: Final = "CARDONFILE_MOLLIE_API_BASE"
-_KEY = re.compile(r"(?:test|live)_[A-Za-z0-9]+")
-_CURRENCY = re.compile(r"[A-Za-z]{3}")
+_FORMS: Final = {
+    KEY: (re.compile(r"(?:test|live)_[A-Za-z0-9]+"), "an API key (test_…, live_…)"),
+    CURRENCY: (re.compile(r"[A-Za-z]{3}"), "a currency of three letters, such as EUR"),
+}
 
 
 def read(here: Surroundings) -> MollieSettings | None:
@@ -37,23 +39,15 @@ def read(here: Surroundings) -> MollieSettings | None:
 
 
 def _keys(account: MerchantAccount, given: Mapping[str, str]) -> MollieKeys:
-    if not _KEY.fullmatch(given[KEY]):
-        raise PspSettingsError(
-            f"{ACCOUNT_SETTINGS.name(KEY, account)} must be an API key (test_…, live_…)"
-        )
-    if not _CURRENCY.fullmatch(given[CURRENCY]):
-        raise PspSettingsError(
-            f"{ACCOUNT_SETTINGS.name(CURRENCY, account)} must be a currency of three letters, such "
-            "as EUR"
-        )
+    for what, (form, expected) in _FORMS.items():
+        if not form.fullmatch(given[what]):
+            raise PspSettingsError(f"{ACCOUNT_SETTINGS.name(what, account)} must be {expected}")
     return MollieKeys(api_key=given[KEY], currency=given[CURRENCY].upper())
 
 
 def _live_setting(settings: MollieSettings) -> str | None:
-    for account, keys in settings.accounts.items():
-        if keys.mode == "live":
-            return ACCOUNT_SETTINGS.name(KEY, account)
-    return None
+    live = (account for account, keys in settings.accounts.items() if keys.mode == "live")
+    return next((ACCOUNT_SETTINGS.name(KEY, account) for account in live), None)
 
 
 PLUGIN: Final = PspPlugin(

@@ -192,7 +192,7 @@ class MollieProvider(PaymentProvider):
                 refused.guest_reference = customer
                 raise
         payment.require(request, customer)
-        return payment.page(request)
+        return payment.page(request, customer)
 
     def _webhooks_url(self, account: MerchantAccount) -> str | None:
         """Return where Mollie reports a payment; None on loopback, which Mollie refuses."""
@@ -211,7 +211,12 @@ class MollieProvider(PaymentProvider):
                 payment.require(request, page.guest_reference)
                 mandate = None
                 if payment.status == "paid" and payment.mandate_id is not None:
-                    mandate = _mandate(mollie, page.guest_reference, payment.mandate_id)
+                    try:
+                        mandate = _mandate(mollie, page.guest_reference, payment.mandate_id)
+                    except NotFound as missing:
+                        # One that Mollie does not know yet may come a moment later.
+                        if missing.details.status == HTTPStatus.GONE:
+                            raise
         except NotFound:
             # The payment is unknown, or the card was discarded.
             return PageClosed()
@@ -232,7 +237,7 @@ class MollieProvider(PaymentProvider):
             if not mollie.one(PAYMENT, "GET", path).is_cancelable:
                 return
             try:
-                mollie.one(PAYMENT, "DELETE", path)
+                mollie.call("DELETE", path)
             except ProviderRefused:
                 # It may be over by now, even by this call, if its first response was lost.
                 if mollie.one(PAYMENT, "GET", path).is_cancelable:
@@ -378,16 +383,13 @@ def _exists(mollie: _Call, reference: str, request: HostedPageRequest) -> bool:
     """Write the guest's details to a customer; return False if there is none."""
     for details in ({"name": request.guest_name or None, "email": request.guest_email}, {}):
         try:
-            path = f"/customers/{_quoted(reference)}"
-            customer = mollie.one(RESOURCE, "PATCH", path, json=details)
+            mollie.one(RESOURCE, "PATCH", f"/customers/{_quoted(reference)}", json=details)
+            break
         except NotFound:
             return False
         except ProviderRefused:
             # Of an email address, which the page does not need.
             continue
-        if customer.id != reference:
-            raise ProviderUnavailable("the response is about another guest")
-        break
     return True
 
 
@@ -419,7 +421,8 @@ def _made_before(
 
 def _mandate(mollie: _Call, guest: GuestReference, token: str) -> Mandate:
     mandate = mollie.one(MANDATE, "GET", _mandate_path(guest, token))
-    mandate.require(guest, token)
+    if (mandate.id, mandate.customer_id) != (token, guest):
+        raise ProviderUnavailable("the response is about another mandate")
     return mandate
 
 

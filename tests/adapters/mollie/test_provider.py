@@ -21,6 +21,7 @@ from adapters.psp.contract.samples import a_uuid
 from adapters.psp.stand_in import Response, json_response
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
+    CardToken,
     GuestId,
     GuestReference,
     MerchantAccount,
@@ -141,6 +142,16 @@ class TestAfterAnHour:
         assert {page.guest_reference} == mollie.main.customers.keys()
         assert len(mollie.main.payments) == 1
 
+    def test_the_page_of_a_guest_who_was_deleted_is_not_used(
+        self, mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, made: str
+    ) -> None:
+        mollie.delete_customer(mollie.main, mollie.main.payments[made]["customerId"])
+
+        page = start(provider, request_)
+
+        assert page.reference != made
+        assert page.guest_reference not in mollie.main.gone
+
     def test_what_is_older_than_the_attempt_is_not_searched(
         self,
         mollie: FakeMollie,
@@ -238,9 +249,32 @@ def test_an_invalid_mandate_is_gone(
     assert provider.read_card(MAIN, page.guest_reference, outcome.token).card is None
 
 
+def test_a_card_is_as_it_was_when_mollie_was_asked(
+    mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, clock: SettableClock
+) -> None:
+    page = start(provider, request_)
+    mollie.type_card(page.reference, GOOD)
+    (token,) = mollie.main.mandates
+    asked_at = clock.now()
+
+    def slowly(_: object, act: stand_in.Act) -> Response:
+        response = act()
+        clock.advance(MINUTE)
+        return response
+
+    mollie.server.have(slowly, "GET .*/mandates/")
+
+    # A webhook that came meanwhile may tell of a later change.
+    assert provider.read_card(MAIN, page.guest_reference, CardToken(token)).read_at == asked_at
+
+
 def without_mandate(mollie: FakeMollie) -> None:
     for payment in mollie.main.payments.values():
         del payment["mandateId"]
+
+
+def with_an_unknown_one(mollie: FakeMollie) -> None:
+    mollie.main.mandates.clear()
 
 
 def with_a_pending_one(mollie: FakeMollie) -> None:
@@ -249,7 +283,12 @@ def with_a_pending_one(mollie: FakeMollie) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrange", "in_a_minute"), [(without_mandate, PageClosed()), (with_a_pending_one, Pending())]
+    ("arrange", "in_a_minute"),
+    [
+        (without_mandate, PageClosed()),
+        (with_an_unknown_one, PageClosed()),
+        (with_a_pending_one, Pending()),
+    ],
 )
 def test_a_mandate_may_come_a_moment_after_the_payment(
     mollie: FakeMollie,
@@ -439,14 +478,33 @@ def test_a_webhook_is_no_more_than_a_reason_to_ask(provider: MollieProvider) -> 
     assert (notice.page_reference, notice.signed) == ("tr_1", False)
 
 
-@pytest.mark.parametrize("call", ["PATCH /v2/customers", "POST /v2/payments"])
+@pytest.mark.parametrize(
+    ("call", "changes"),
+    [("POST /v2/customers", {"metadata": "another"}), (PAYMENTS, {"customerId": "cst_999"})],
+)
 def test_an_answer_about_another_guest_makes_no_page(
-    mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, call: str
+    mollie: FakeMollie,
+    provider: MollieProvider,
+    request_: HostedPageRequest,
+    call: str,
+    changes: Mapping[str, object],
 ) -> None:
-    answered_with(mollie, call, id="cst_999", customerId="cst_999")
+    answered_with(mollie, call, **changes)
 
     with pytest.raises(ProviderUnavailable):
         start(provider, request_)
+
+
+def test_a_payment_may_forget_the_customer_who_is_deleted(
+    mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, clock: SettableClock
+) -> None:
+    page = start(provider, request_)
+    mollie.delete_customer(mollie.main, page.guest_reference)
+    mollie.main.payments[page.reference]["customerId"] = None
+    clock.advance(page.ends_at - clock.now())
+
+    # Else the session would wait for an answer for ever.
+    assert provider.outcome(request_, page, ()) == PageClosed()
 
 
 def test_a_mandate_of_another_guest_is_no_card(
