@@ -75,7 +75,7 @@ RECORDS_FOR_OPERATORS: Final = f"""
         merchant_account text NOT NULL,
         guest_id {{uuid}} NOT NULL,
         reference text NOT NULL,
-        PRIMARY KEY (provider, merchant_account, guest_id, reference)
+        PRIMARY KEY (provider, merchant_account, reference, guest_id)
     ){{strict}};
     CREATE TABLE center_settings (
         center_id {{uuid}} PRIMARY KEY,
@@ -130,6 +130,9 @@ RECORDS_FOR_OPERATORS: Final = f"""
         provider, merchant_account, guest_reference
     );
     CREATE INDEX psp_guests_reference ON psp_guests (provider, merchant_account, reference);
+    CREATE INDEX guest_references_reference ON guest_references (
+        provider, merchant_account, reference
+    );
     CREATE INDEX payment_accounts_asked ON payment_accounts (
         (provider || '/' || merchant_account || '/'), asked_at
     ) WHERE asked_at IS NOT NULL;

@@ -121,6 +121,9 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "old sessions": lambda unit: unit.sessions.forget(before=NOW),
     "whether a guest is on file": lambda unit: unit.guests.is_on_file(GUEST_ID),
     "cards of an erased guest": lambda unit: unit.accounts.blank(GUEST_ID),
+    "guests with a reference": lambda unit: unit.guest_references.guests(
+        an_account().psp_account, an_account().guest_reference
+    ),
     "references of a guest": lambda unit: unit.guest_references.of(GUEST_ID),
     "references of an erased guest": lambda unit: unit.guest_references.remove(GUEST_ID),
     "discards of a guest": lambda unit: unit.discards.of_guest(
@@ -153,6 +156,7 @@ SEARCHED_IN_SQLITE: Final = {
     "unanswered cards": "INDEX payment_accounts_unanswered (<expr>>?)",
     "due delivery": "<expr>=? AND due_at>? AND due_at<?",
     "due sessions": "COVERING INDEX card_sessions_due (<expr>=? AND due_at<?",
+    "guests with a reference": "guest_references_reference",
     "discards of a guest": "guest_reference=?",
     "unanswered sessions": "INDEX card_sessions_unanswered (<expr>>?)",
     "unanswered discards": "INDEX discards_unanswered (<expr>>?)",

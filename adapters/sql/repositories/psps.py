@@ -28,7 +28,7 @@ _REFERENCES: Final = " UNION ALL ".join(
 )
 
 
-_GUESTS: Final = " UNION ".join(
+_GUESTS: Final = " UNION ALL ".join(
     f"SELECT guest_id FROM {table} WHERE provider = :provider "
     f"AND merchant_account = :merchant_account AND {column} = :reference"
     for table, column in (
