@@ -237,7 +237,7 @@ class MollieProvider(PaymentProvider):
             if not mollie.one(PAYMENT, "GET", path).is_cancelable:
                 return
             try:
-                mollie.call("DELETE", path)
+                mollie.one(PAYMENT, "DELETE", path)
             except ProviderRefused:
                 # It may be over by now, even by this call, if its first response was lost.
                 if mollie.one(PAYMENT, "GET", path).is_cancelable:
