@@ -92,7 +92,7 @@ _SETTLED: Final = frozenset(SessionStatus) - {status for status, _ in NEXT_STATU
 
 
 class Progress(StrEnum):
-    """What the guest did last; `CANCELLED` also when the client cancelled the session."""
+    """What the guest did last; `CANCELLED` also when the page ended without a card or the client cancelled."""
 
     CREATED = "created"
     OPENED = "opened"
@@ -351,12 +351,15 @@ class CardSession:
     def with_progress(self, progress: Progress, now: datetime) -> CardSession:
         """Note what the guest did, and when the guest first came back.
 
+        A guest who returns from a page that is over without a card has none, as one who cancelled.
         Returns the session unchanged if it is settled or cancelled, or had no attempt: from that only
         our page that asks for consent can be left.
         """
         nowhere = self.attempt is None and progress is not Progress.CANCELLED
         if nowhere or self.is_settled or self.cancelled_at is not None:
             return self
+        if progress is Progress.RETURNED and self.current_attempt.over:
+            progress = Progress.CANCELLED
         came_back = progress is not Progress.OPENED and self.returned_at is None
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
@@ -460,7 +463,7 @@ class CardSession:
         over = replace(self, attempt=attempt)
         if self.is_past_end(now):
             return _ended(over, Ending.NO_CARD, now)
-        return over.postponed(self.expires_at)
+        return over.with_progress(self.progress, now).postponed(self.expires_at)
 
     def postponed(self, due_at: datetime | None) -> CardSession:
         """Set the time of the next poll after a response of the PSP; None stops polling."""

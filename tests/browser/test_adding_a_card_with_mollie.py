@@ -92,11 +92,14 @@ def test_a_card_is_kept_with_the_consent_until_it_is_removed(
 
 
 def test_the_link_leads_to_the_next_page_after_a_declined_card(demo: Demo, page: Page) -> None:
-    link = demo.add_card()["hosted_payment_uri"]
+    session = demo.add_card()
+    link = session["hosted_payment_uri"]
     page.goto(link)
     agree(page)
     type_card(page, REFUSED)
     expect(page).to_have_url(f"{demo.shop}/")
+    # The shop can tell that no card was added.
+    assert demo.call(f"/sessions/{session['token_id']}")["progress"] == "cancelled"
     page.goto(link)
     agree(page)
     page.get_by_role("button", name="Back to the shop").click()

@@ -131,6 +131,22 @@ def test_nobody_returns_from_a_page_that_was_never_made(installation: Installati
     assert times(installation, session) == (None, None)
 
 
+@pytest.mark.parametrize("known_first", [False, True])
+def test_whoever_is_back_from_a_page_that_is_over_has_no_card(
+    installation: Installation, *, known_first: bool
+) -> None:
+    session = installation.opened_session()
+    installation.psp.close_page(installation.page_reference(session))
+    if known_first:
+        installation.settle(session.token_id)
+        assert progress(installation, session) is Progress.OPENED
+
+    installation.return_to_shop(session)
+
+    assert progress(installation, session) is Progress.CANCELLED
+    assert installation.session(session.token_id).status is SessionStatus.OPEN
+
+
 def test_our_page_is_left_before_there_is_one_of_the_psp(installation: Installation) -> None:
     session = installation.add_card()
 
