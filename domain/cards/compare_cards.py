@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 from domain.cards.account import Account, AccountFilter
@@ -27,9 +28,9 @@ class Comparison(NamedTuple):
 class CompareCards:
     """Use case: compare a merchant account with what is on file; changes nothing.
 
-    Cards that wait to be discarded are left out, and so are accounts that were stored meanwhile. A card
-    of a session that waits to be settled counts as the PSP's alone. Raises ProviderUnavailable and
-    ProviderRefused; only for a PSP that lists cards.
+    Cards that wait to be discarded are left out, and so is what was stored, renewed or discarded
+    meanwhile. A card of a session that waits to be settled counts as the PSP's alone. Raises
+    ProviderUnavailable and ProviderRefused; only for a PSP that lists cards.
     """
 
     storage: Storage
@@ -51,12 +52,12 @@ class CompareCards:
             only_there = [
                 card
                 for card in there
-                if card not in here and not _is_to_be_discarded(unit, psp_account, card)
+                if card not in here and not _is_discarded(unit, psp_account, card, begun_at)
             ]
         only_here = [
             account
             for card, account in here.items()
-            if card not in there and account.created_at < begun_at
+            if card not in there and max(account.created_at, account.is_true_at) < begun_at
         ]
         return Comparison(only_there, only_here, len(here.keys() & there.keys()))
 
@@ -70,6 +71,9 @@ class CompareCards:
                 return
 
 
-def _is_to_be_discarded(unit: UnitOfWork, psp_account: PspAccount, card: StoredCard) -> bool:
+def _is_discarded(
+    unit: UnitOfWork, psp_account: PspAccount, card: StoredCard, begun_at: datetime
+) -> bool:
+    """Return whether the card waits to be discarded, or was discarded meanwhile."""
     discard = unit.discards.get(*psp_account, card.token)
-    return discard is not None and discard.done_at is None
+    return discard is not None and (discard.done_at is None or discard.was_done_after(begun_at))

@@ -324,6 +324,27 @@ def test_a_card_that_is_stored_during_a_comparison_is_on_both_sides(
     )
 
 
+def test_a_card_that_is_renewed_or_removed_during_a_comparison_is_on_neither_side(
+    installation: Installation,
+) -> None:
+    installation.stored_card()
+    removed = installation.stored_card(OTHER_GOOD_CARD, redirect_uri="https://shop.example/2")
+    installation.clock.advance(timedelta(seconds=1))
+
+    def change_both() -> None:
+        session = installation.opened_session(redirect_uri="https://shop.example/3")
+        installation.type_card(session, expiry=(10, 2032))
+        installation.settle(session.token_id)
+        installation.container.remove_account()(None, account_id=removed.account_id)
+        installation.reconcile()
+
+    installation.provider.meanwhile["list_cards"] = change_both
+
+    found = installation.container.compare_cards()(PspAccount(FAKE, MERCHANT))
+
+    assert found == Comparison([], [], 0)
+
+
 def test_a_token_is_compared_with_its_guest(installation: Installation) -> None:
     card = installation.card_at_psp()
     brought(installation, card)
