@@ -104,9 +104,9 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     \b
     Columns:
       centers   id,name
-      guests    id,first_name,last_name,email
+      guests    id,first_name,last_name,email[,language]
       products  center_id,id,code,name,description,amount,currency
-      cards     guest_id,center_id,provider,merchant_account,guest_reference,token,consented_at,consent_version
+      cards     guest_id,center_id,provider,merchant_account,guest_reference,token,consented_at,consent_version[,consent_language][,consent_text]
 
     \b
     Example:
