@@ -28,7 +28,6 @@ from domain.psps.hosted_page import (
 from domain.psps.payment_provider import ProviderUnavailable
 
 CARD: Final = "creditcard"
-MAX_DESCRIPTION: Final = 255
 PAGE_LIFETIME: Final = timedelta(minutes=30)
 """How long a payment by card stays open ("Payment status changes", expiry times)."""
 
@@ -196,7 +195,7 @@ def payment_body(
     """Return the payment that is asked for: nothing, by card, as the first of a sequence."""
     body = {
         "amount": {"currency": currency, "value": "0" if currency in _WHOLE else "0.00"},
-        "description": request.center_name[:MAX_DESCRIPTION],
+        "description": request.center_name,
         "method": CARD,
         "sequenceType": "first",
         "customerId": customer,

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from adapters.mollie.plugin import PLUGIN
-from adapters.mollie.provider import MollieProvider
+from adapters.mollie.provider import MollieProvider, MollieSettings
 from adapters.psp import stand_in
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
@@ -17,6 +17,7 @@ from adapters.psp.findings import Diagnosis
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import PspSettingsError
 from adapters.psp.stand_in import json_response, respond_with
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from tests.fake_mollie.mollie import FakeMollie, an_error
 
 URL: Final = "https://cards.example/webhooks/mollie"
@@ -55,6 +56,18 @@ def test_a_wrong_setting_is_refused_by_its_name(name: str, value: str) -> None:
 
 def test_its_webhooks_are_below_the_public_address() -> None:
     assert URL in repr(read())
+
+
+def test_the_settings_of_an_account_are_used_as_mollie_wants_them() -> None:
+    settings = read()
+
+    assert isinstance(settings, MollieSettings)
+    assert settings.accounts[DEFAULT_MERCHANT_ACCOUNT].currency == "EUR"
+    # MAIN has no keys.
+    assert [PLUGIN.is_live(settings, each) for each in (DEFAULT_MERCHANT_ACCOUNT, MAIN)] == [
+        False,
+        None,
+    ]
 
 
 def found_by(provider: MollieProvider, about: str, url: str = URL) -> tuple[Diagnosis, str]:

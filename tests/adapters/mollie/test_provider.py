@@ -142,6 +142,34 @@ class TestAfterAnHour:
         assert {page.guest_reference} == mollie.main.customers.keys()
         assert len(mollie.main.payments) == 1
 
+    def test_the_page_is_found_though_our_clock_was_ahead(
+        self, provider: MollieProvider, request_: HostedPageRequest, made: str
+    ) -> None:
+        ahead = replace(request_, begun_at=request_.begun_at + 3 * MINUTE)
+
+        assert start(provider, ahead).reference == made
+
+    def test_two_who_find_no_page_make_one(
+        self,
+        mollie: FakeMollie,
+        provider: MollieProvider,
+        request_: HostedPageRequest,
+        clock: SettableClock,
+    ) -> None:
+        clock.advance(HOUR)
+        others: list[HostedPage] = []
+
+        def meanwhile(_: object, act: stand_in.Act) -> Response:
+            none_yet = act()
+            mollie.server.recover()
+            others.append(start(provider, request_))
+            return none_yet
+
+        mollie.server.have(meanwhile, "GET /v2/payments")
+
+        assert [start(provider, request_)] == others
+        assert len(mollie.main.payments) == 1
+
     def test_the_page_of_a_guest_who_was_deleted_is_not_used(
         self, mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, made: str
     ) -> None:
@@ -452,6 +480,14 @@ def test_an_answer_of_the_other_mode_is_not_used(
 
     assert raised.value.details.error == "WrongMode"
     assert TEST_KEY not in str(raised.value)
+
+
+def test_a_page_ends_when_mollie_says(
+    mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, clock: SettableClock
+) -> None:
+    answered_with(mollie, PAYMENTS, expiresAt=(clock.now() + HOUR).isoformat())
+
+    assert start(provider, request_).ends_at == clock.now() + HOUR
 
 
 def test_a_page_that_is_over_leads_back(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +16,7 @@ from domain.hosted_payments.link import ClickNeeded
 from domain.psps.hosted_page import Consent
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER, CardSession
-from tests.builders import CENTER_ID, a_shipped_consent
+from tests.builders import CENTER_ID, a_center, a_shipped_consent
 from tests.installation import BASE_URL, Installation, Trouble
 
 MINUTE = timedelta(minutes=1)
@@ -161,27 +161,44 @@ def test_the_card_is_kept_with_the_agreement(installation: Installation) -> None
     assert account.consented_at == agreed_at + MINUTE
 
 
+def set_another_text(installation: Installation) -> None:
+    installation.container.set_consent()(CENTER_ID, "en", own="Another text.")
+
+
+def set_the_same_as_an_own_text(installation: Installation) -> None:
+    installation.container.set_consent()(CENTER_ID, "en", own=a_shipped_consent().text)
+
+
+def rename_the_center(installation: Installation) -> None:
+    installation.has_center(replace(a_center(), name="Forest Spa"))
+
+
+@pytest.mark.parametrize(
+    "change", [set_another_text, set_the_same_as_an_own_text, rename_the_center]
+)
 def test_a_text_that_is_changed_while_it_is_read_is_shown_again(
-    installation: Installation,
+    installation: Installation, change: Callable[[Installation], None]
 ) -> None:
     session = installation.add_card()
     read = shown(installation, session)
-    installation.container.set_consent()(CENTER_ID, "en", own="Another text.")
+    change(installation)
 
     with pytest.raises(ClickNeeded):
         click(installation, session, read)
 
     assert installation.session(session.token_id) == session
+    changed = shown(installation, session)
     agree(installation, session)
     attempt = installation.session(session.token_id).current_attempt
-    assert attempt.request.consent.text == "Another text."
+    assert attempt.request.consent == changed != read
 
 
 def test_the_page_of_the_psp_is_in_the_language_of_the_agreement(
     installation: Installation,
 ) -> None:
     for language in ("de", "fr"):
-        installation.container.set_consent()(CENTER_ID, language)
+        # In words that both have.
+        installation.container.set_consent()(CENTER_ID, language, own="Restaurant, Service: OK!")
     session = installation.add_card(locale="auto")
     read = shown(installation, session, "de")
     assert read.language == "de"
