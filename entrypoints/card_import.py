@@ -65,7 +65,7 @@ class CardImport(CsvImport):
             left_out = left_out + 1 if fate is Fate.NO_RESPONSE else 0
             yield 1
             if left_out == MAX_LEFT_OUT:
-                raise PspSilent("the PSP does not respond: run the same command again later")
+                raise PspSilent("no usable response: run it again later, or without these lines")
 
     def _fate_of(self, card: BroughtCard) -> Generator[int, None, Fate]:
         waits = iter(WAITS_SECONDS)

@@ -233,7 +233,7 @@ def test_a_psp_that_stays_away_ends_the_import(installation: Installation) -> No
     importing = Import(installation, *some_rows(installation, MAX_LEFT_OUT + 1))
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
 
-    with pytest.raises(PspSilent):
+    with pytest.raises(PspSilent, match="or without these lines"):
         importing.run()
 
     lines = [line for line, _ in importing.told]
