@@ -31,8 +31,10 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - each makes a folder of its own there
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
     tempfile.tempdir = os.environ.setdefault("TMPDIR", str(MEMORY))
 
-# The tests under each of these share a browser, a server or a build.
+# The tests under each of these share a browser, a server or a build; the first that fits counts. The
+# demo's tests wait for its worker: they and all others of a browser take turns on two browsers.
 TOGETHER: Final = (
+    "tests/browser/test_demo.py",
     "tests/browser/",
     "tests/entrypoints/test_integrating.py",
     "tests/entrypoints/test_wsgi.py",

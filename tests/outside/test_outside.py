@@ -19,7 +19,7 @@ import pytest
 from adapters.psp.contract.samples import GUEST_ID
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
-from tests.programs import DEADLINE_SECONDS, ROOT, Server, free_port, got
+from tests.programs import DEADLINE_SECONDS, ROOT, RUNTIME, Server, free_port, got
 from tests.waiting import wait_until
 
 BUILD: Final = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
@@ -38,8 +38,8 @@ class Site:
         version = f"python{sysconfig.get_python_version()}"
         packages = environment / "lib" / version / "site-packages"
         # The dependencies and pytest come from this project's environment. Its cardonfile does not:
-        # the packages of the new environment come first.
-        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+        # the packages of the new environment come first. A line that imports is run at each start.
+        (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{RUNTIME}\n")
         self._install(cardonfile(folder / "source"))
         printed = self.run("cardonfile", "psp", "new", "harborpay")
         self.run_suite = shlex.split(printed.splitlines()[-1])
@@ -105,6 +105,8 @@ def test_a_new_psp_passes_the_contract_suite(site: Site) -> None:
     printed = site.run(
         *site.run_suite,
         *("--psp", "harborpay_psp.under_test:HarborpayWithoutKeysUnderTest"),
+        # Without idempotency keys it makes pages in its own way, and tries a call once.
+        *("-k", "not WithoutKeys or TestStart or TestTrouble or TestPspInTrouble or TestCalls"),
         # Of pytest's plugins only the suite's own: others take long to load.
         *("-q", "-p", "no:cacheprovider"),
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
