@@ -74,15 +74,16 @@ class _Link(msgspec.Struct):
     href: str
 
 
-class _ListLinks(msgspec.Struct):
+class _Links(msgspec.Struct):
     next: _Link | None = None
+    checkout: _Link | None = None
 
 
 class Listed(msgspec.Struct):
     """A part of a list, the newest first."""
 
     embedded: dict[str, list[Resource]] = msgspec.field(name="_embedded")
-    links: _ListLinks = msgspec.field(name="_links")
+    links: _Links = msgspec.field(name="_links")
 
 
 class _Details(msgspec.Struct, rename="camel"):
@@ -93,10 +94,6 @@ class _Details(msgspec.Struct, rename="camel"):
 _AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": False}
 
 
-class _PaymentLinks(msgspec.Struct):
-    checkout: _Link | None = None
-
-
 class Payment(Resource, frozen=True, kw_only=True):
     """A payment of nothing, whose page collects a card. It has one try: `failed` is final.
 
@@ -104,7 +101,7 @@ class Payment(Resource, frozen=True, kw_only=True):
     """
 
     status: Literal["open", "pending", "paid", "canceled", "expired", "failed"]
-    links: _PaymentLinks = msgspec.field(name="_links")
+    links: _Links = msgspec.field(name="_links")
     mandate_id: _Id | None = None
     is_cancelable: bool | None = None
     expires_at: AwareTime | None = None

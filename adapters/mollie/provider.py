@@ -318,18 +318,15 @@ class MollieProvider(PaymentProvider):
         def cards() -> Finding:
             if mollie.ask(METHODS, "GET", "/methods?sequenceType=first").take_cards:
                 return ok("cards", "guests can store cards")
-            return problem(
-                "cards", "switch cards on in Mollie's dashboard, with recurring payments"
-            )
+            how = "switch cards on in Mollie's dashboard, with recurring payments"
+            return problem("cards", how)
 
         with self._mollie(account) as mollie:
             found = [_found("keys", keys), _found("cards", cards)]
+        webhooks = ok("webhooks", "each payment names their address: nothing is to be set up")
         if is_loopback(webhooks_url):
-            webhooks = unknown(
-                "webhooks", f"Mollie cannot call {webhooks_url}: outcomes come later"
-            )
-        else:
-            webhooks = ok("webhooks", "each payment names their address: nothing is to be set up")
+            late = f"Mollie cannot call {webhooks_url}: outcomes come later"
+            webhooks = unknown("webhooks", late)
         return [*found, webhooks, compare_clocks(date, self._clock.now(), of="Mollie")]
 
 

@@ -536,7 +536,7 @@ def test_a_payment_may_forget_the_customer_who_is_deleted(
 ) -> None:
     page = start(provider, request_)
     mollie.delete_customer(mollie.main, page.guest_reference)
-    mollie.main.payments[page.reference]["customerId"] = None
+    del mollie.main.payments[page.reference]["customerId"]
     clock.advance(page.ends_at - clock.now())
 
     # Else the session would wait for an answer for ever.
