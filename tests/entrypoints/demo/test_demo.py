@@ -42,7 +42,7 @@ def type_card(hosted_payment_uri: str, number: str = "4242424242424242") -> None
     send(Request(address, urlencode({**fields, "cvc": "123"}).encode()))
 
 
-def test_a_card_is_there_in_the_next_run(tmp_path: Path) -> None:
+def test_a_card_is_there_in_the_next_run_on_its_port(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port, with_signal=signal.SIGINT) as demo:
         type_card(demo.add_card()["hosted_payment_uri"])
@@ -50,7 +50,10 @@ def test_a_card_is_there_in_the_next_run(tmp_path: Path) -> None:
         (card,) = wait_until(lambda: demo.call("")["accounts"])
         assert "payment_reference" in demo.call(f"/{card['account_id']}")
 
-    assert (tmp_path / f"cardonfile-demo-{port}.db").exists()
+    with SqliteStorage(tmp_path / f"cardonfile-demo-{port}.db").read() as unit:
+        assert unit.event_endpoints.all() == ()
+    with running_demo(tmp_path) as other:
+        assert other.call("")["accounts"] == []
     with running_demo(tmp_path, port=port) as demo:
         (kept,) = demo.call("")["accounts"]
         assert kept == card
@@ -62,18 +65,6 @@ def test_a_card_is_there_in_the_next_run(tmp_path: Path) -> None:
     # Nothing but the welcome is on the console.
     assert (tmp_path / "printed").read_text() == demo.printed
     assert demo.log.read_text() == ""
-
-
-def test_a_demo_on_another_port_is_one_of_its_own(tmp_path: Path) -> None:
-    port = free_port()
-    with running_demo(tmp_path, port=port) as demo:
-        type_card(demo.add_card()["hosted_payment_uri"])
-        wait_until(lambda: len(demo.call("")["accounts"]) == 1)
-    with SqliteStorage(tmp_path / f"cardonfile-demo-{port}.db").read() as unit:
-        assert unit.event_endpoints.all() == ()
-
-    with running_demo(tmp_path) as other:
-        assert other.call("")["accounts"] == []
 
 
 def test_a_visitor_may_add_more_cards_than_the_limits_of_a_service_allow(tmp_path: Path) -> None:
