@@ -10,9 +10,10 @@ from typing import Any, Final
 import structlog
 from limits import RateLimitItem, RateLimitItemPerMinute, parse
 from limits.errors import StorageError
-from limits.storage import MemoryStorage, RedisStorage, Storage
+from limits.storage import RedisStorage, Storage
 from limits.strategies import FixedWindowRateLimiter
 
+from adapters.http.counts_in_memory import CountsInMemory
 from domain.errors import TooManyRequests
 from domain.permissions import Caller
 
@@ -39,7 +40,7 @@ class RateLimits:
         Raises ValueError if `write` cannot be parsed.
         """
         self._write = parse(write) if write else None
-        self._own = FixedWindowRateLimiter(MemoryStorage())
+        self._own = FixedWindowRateLimiter(CountsInMemory())
         self._shared = FixedWindowRateLimiter(shared) if shared else None
         self._is_away = False
         self._next_call_at = 0.0
