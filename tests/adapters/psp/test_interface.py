@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 from typing import Final
 
 import pytest
@@ -63,7 +64,7 @@ def test_an_adapter_imports_only_names_that_are_promised(path: Path) -> None:
     text = path.read_text()
     code = re.findall(r"```python\n(.*?)```", text, re.DOTALL) if path == GUIDE else [text]
 
-    found = {each for block in code for each in imported(block)}
+    found = {each for block in code for each in imported(dedent(block))}
 
     ours = {each for each in found if each[0].startswith(("domain", "adapters", "entrypoints"))}
     assert {each for each in ours if not each[0].startswith(OWN)} <= PROMISED

@@ -84,7 +84,8 @@ class TestHelp:
         text = CliRunner().invoke(main, ["import", "--help"]).stdout
 
         for what, kind in KINDS.items():
-            assert f"{what:8}  {','.join(kind.columns)}\n" in text
+            optional = "".join(f"[,{column}]" for column in kind.optional)
+            assert f"{what:8}  {','.join(kind.columns)}{optional}\n" in text
 
     def test_imports_nothing_that_is_heavy(self) -> None:
         program = "import sys, entrypoints.cli.main; print(*sys.modules)"
