@@ -28,8 +28,8 @@ endif
 # How many times the generated inputs of `make test` does `make fuzz` try.
 TIMES ?= 50
 
-# Processes that share the tests. They often wait, so five keep two cores busy.
-WORKERS ?= 5
+# Processes that share the tests. They often wait, so six keep two cores busy.
+WORKERS ?= 6
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
