@@ -5,51 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LOCALES: Final = frozenset(
-    [
-        "bg",
-        "cs",
-        "da",
-        "de",
-        "el",
-        "en",
-        "en-GB",
-        "es",
-        "es-419",
-        "et",
-        "fi",
-        "fil",
-        "fr",
-        "fr-CA",
-        "hi-IN",
-        "hr",
-        "hu",
-        "id",
-        "it",
-        "ja",
-        "ko",
-        "lt",
-        "lv",
-        "ms",
-        "mt",
-        "nb",
-        "nl",
-        "pl",
-        "pt",
-        "pt-BR",
-        "ro",
-        "ru",
-        "sk",
-        "sl",
-        "sv",
-        "th",
-        "tr",
-        "vi",
-        "zh",
-        "zh-HK",
-        "zh-TW",
-    ]
+_LOCALES = (
+    "bg cs da de el en en-GB es es-419 et fi fil fr fr-CA hi-IN hr hu id it ja ko lt lv ms mt nb "
+    "nl pl pt pt-BR ro ru sk sl sv th tr vi zh zh-HK zh-TW"
 )
+LOCALES: Final = frozenset(_LOCALES.split())
 """The languages of Checkout ("Create a Session", `locale`)."""
 
 MAX_CONSENT_LENGTH: Final = 1200

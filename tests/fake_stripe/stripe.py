@@ -70,57 +70,11 @@ METHOD_TYPES: Final = ("card", "link", "sepa_debit", "us_bank_account")
 """Some of the API's types of payment methods."""
 
 
-LOCALES: Final = (
-    *(
-        [
-            "bg",
-            "cs",
-            "da",
-            "de",
-            "el",
-            "en",
-            "en-GB",
-            "es",
-            "es-419",
-            "et",
-            "fi",
-            "fil",
-            "fr",
-            "fr-CA",
-            "hi-IN",
-            "hr",
-            "hu",
-            "id",
-            "it",
-            "ja",
-            "ko",
-            "lt",
-            "lv",
-            "ms",
-        ]
-    ),
-    *(
-        [
-            "mt",
-            "nb",
-            "nl",
-            "pl",
-            "pt",
-            "pt-BR",
-            "ro",
-            "ru",
-            "sk",
-            "sl",
-            "sv",
-            "th",
-            "tr",
-            "vi",
-            "zh",
-            "zh-HK",
-            "zh-TW",
-        ]
-    ),
+_LOCALES = (
+    "bg cs da de el en en-GB es es-419 et fi fil fr fr-CA hi-IN hr hu id it ja ko lt lv ms mt nb "
+    "nl pl pt pt-BR ro ru sk sl sv th tr vi zh zh-HK zh-TW"
 )
+LOCALES: Final = _LOCALES.split()
 """The languages of Checkout ("Create a Session", `locale`)."""
 
 
