@@ -24,7 +24,7 @@ from domain.psps.payment_provider import ProviderUnavailable
 from domain.redirects import redirect_origin
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
 from domain.sessions.limit import CardLimit
-from domain.sessions.session import CardSession, Progress
+from domain.sessions.session import DAY, CardSession, Progress
 from domain.sessions.session_log import SessionLog, SessionStep, steps_between
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.settle_session import SettleSession
@@ -162,8 +162,11 @@ class OpenHostedPage:
         if guest is None or center is None:
             raise LinkUnknown
         configuration, settings = session.configuration, unit.center_settings.get(center.id)
-        # Who opens an old link may not be the guest for whom it was made.
+        # Who opens an old link may not be the guest for whom it was made, so no earlier page is left.
         is_old = session.is_old(now)
+        latest = now + MAX_PAGE_LIFETIME
+        if not is_old:
+            latest = min(latest, session.created_at + DAY)
         shows_guest = session.shows_guest and not is_old
         request = HostedPageRequest(
             token_id=session.token_id,
@@ -181,7 +184,7 @@ class OpenHostedPage:
             redirect_origin=redirect_origin(session.redirect_uri) or "",
             consent=self.choose_consent(unit, session, center, guest, accepted),
             begun_at=now,
-            live_until=min(session.expires_at, now + MAX_PAGE_LIFETIME),
+            live_until=min(session.expires_at, latest),
             center_id=center.id,
             color=settings.color,
             logo_uri=self.links.logo_uri(center.id, settings.logo),

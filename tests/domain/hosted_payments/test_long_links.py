@@ -162,6 +162,21 @@ def test_a_page_made_for_an_old_link_verifies_an_address_that_it_does_not_show(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
+# Shows S28.
+def test_a_page_that_shows_the_guest_ends_before_the_link_is_old(
+    installation: Installation, session: CardSession
+) -> None:
+    installation.clock.advance(timedelta(hours=20))
+    young = installation.open_page(session)
+    shown = installation.session(session.token_id).current_attempt.request
+    assert shown.guest_email
+    installation.clock.advance(timedelta(hours=4) + SECOND)
+
+    assert click(installation, session) != young
+    blank = installation.session(session.token_id).current_attempt.request
+    assert (blank.guest_name, blank.guest_email) == ("", None)
+
+
 def test_a_young_link_may_be_clicked_too(installation: Installation) -> None:
     session = installation.add_card()
 
