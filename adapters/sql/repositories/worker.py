@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.repository import Repository
+from adapters.sql.rows import Rows
 from domain.identifiers import WorkerId
 from domain.worker.heartbeat import SeenWorker, WorkerProcess, Workers, WorkerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heartbeat(WorkerProcess):
+    state: WorkerState
+    since: datetime
+    seen_at: datetime
+
+    @property
+    def worker(self) -> WorkerProcess:
+        return WorkerProcess(
+            worker_id=self.worker_id, host=self.host, pid=self.pid, release=self.release
+        )
+
+
+_HEARTBEATS = Rows("workers", _Heartbeat, key=("worker_id",))
 
 
 class SqlWorkers(Repository, Workers):
@@ -33,18 +50,19 @@ class SqlWorkers(Repository, Workers):
     @override
     def seen(self, now: datetime) -> Sequence[SeenWorker]:
         rows = self._transaction.execute(
-            "SELECT worker_id, host, pid, release, state, since, seen_at, "
-            f"{self._dialect.now} FROM workers ORDER BY since, worker_id",
+            f"SELECT {self._dialect.now}, {_HEARTBEATS.listed} FROM workers "
+            "ORDER BY since, worker_id",
             {"now": now},
         ).fetchall()
         return [
             SeenWorker(
-                worker=WorkerProcess(worker_id=worker_id, host=host, pid=pid, release=release),
-                state=WorkerState(state),
-                since=msgspec.convert(since, datetime),
-                age=msgspec.convert(time, datetime) - msgspec.convert(seen_at, datetime),
+                worker=beat.worker,
+                state=beat.state,
+                since=beat.since,
+                age=msgspec.convert(time, datetime) - beat.seen_at,
             )
-            for worker_id, host, pid, release, state, since, seen_at, time in rows
+            for time, *row in rows
+            if (beat := _HEARTBEATS.record_or_none(row))
         ]
 
     @override

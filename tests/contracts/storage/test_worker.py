@@ -2,11 +2,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.sql.repositories.worker import _HEARTBEATS
 from domain.storage import Storage
 from domain.worker.heartbeat import WorkerProcess, WorkerState
 from tests.builders import a_worker
 from tests.contracts.storage.records import MINUTE, committed
-from tests.databases import workers_age
+from tests.databases import change_by_hand, workers_age
 
 
 def now() -> datetime:
@@ -67,6 +71,22 @@ def test_a_heartbeat_brings_a_lost_worker_back(storage: Storage) -> None:
         with committed(storage) as unit:
             assert unit.workers.lose(a_worker().worker_id)
         leave_heartbeats(storage, a_worker())
+
+
+# Shows F46.
+def test_a_worker_in_a_state_of_another_release_hides_no_other(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A process logs a row once, and this test runs on each storage.
+    monkeypatch.setattr(_HEARTBEATS, "_logged", set())
+    leave_heartbeats(storage, a_worker(1), a_worker(2))
+    unknown = a_worker(1).worker_id
+    change_by_hand(storage, f"UPDATE workers SET state = 'odd' WHERE worker_id = '{unknown}'")
+
+    with capture_logs() as lines, storage.read() as unit:
+        for _ in range(2):
+            assert [each.worker for each in unit.workers.seen(now())] == [a_worker(2)]
+    assert [line["event"] for line in lines] == ["record_unreadable"]
 
 
 def test_no_other_worker_is_forgotten_with_one(storage: Storage) -> None:
