@@ -9,13 +9,14 @@ from typing import Final, TypeAlias
 from domain.centers.configure_payments import LoadedPsp
 from domain.erasure.blank import end_and_blank
 from domain.erasure.erasure import Erasure, ErasureLog
+from domain.errors import ServiceUnavailable
 from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, ProviderName, PspAccount
 from domain.outside import Clock
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.retries import is_alarming
 from domain.sessions.session import CardSession
-from domain.storage import Storage, UnitOfWork, WriteUnit
+from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 MAX_PER_CALL: Final = 5
 """Their PSPs are called one after the other, and other chores and events wait meanwhile."""
@@ -31,7 +32,8 @@ class FinishErasures:
     guest; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
     the database. Where a PSP cannot forget guests, an expired session keeps its page: a card that
     turns up late there can only be discarded by it. What cannot be done now is due again later. May
-    be called at any time, by several processes at once. Raises ServiceUnavailable.
+    be called at any time, by several processes at once. Raises ServiceUnavailable or
+    RecordUnreadable, once it has tried each.
     """
 
     storage: Storage
@@ -44,25 +46,37 @@ class FinishErasures:
     def __call__(self) -> bool:
         with self.storage.read() as unit:
             due = unit.erasures.due(self.clock.now(), at_most=MAX_PER_CALL)
+        failure = None
         for erasure in due:
-            self._finish(erasure.guest_id)
+            try:
+                self._finish(erasure.guest_id)
+            except (ServiceUnavailable, RecordUnreadable) as error:
+                # Some of the guest's rows may be damaged.
+                failure = error
             if is_alarming(erasure.erased_at, self.clock.now()) and self._is_left(erasure.guest_id):
                 self.log.not_done(erasure.guest_id)
+        if failure is not None:
+            raise failure
         return len(due) == MAX_PER_CALL
 
     def _finish(self, guest_id: GuestId) -> None:
         now = self.clock.now()
 
-        def end(unit: WriteUnit) -> Erasure | None:
+        def look(unit: WriteUnit) -> Erasure | None:
+            # In a unit of its own, so that one that fails does not stay the first that is due.
             erasure = unit.erasures.get(guest_id)
             if erasure is None or erasure.due_at is None:
                 # Another process has finished it.
                 return None
-            are_over = end_and_blank(unit, self.note_event, guest_id, now)
             looked_at = erasure.looked_at(now)
             unit.erasures.update(looked_at)
             unit.commit()
-            return looked_at if are_over and erasure.may_be_done(now) else None
+            return looked_at
+
+        def end(unit: WriteUnit) -> bool:
+            are_over = end_and_blank(unit, self.note_event, guest_id, now)
+            unit.commit()
+            return are_over
 
         def blank(unit: WriteUnit) -> bool:
             # While a PSP was called, a card may have turned up that must be discarded first.
@@ -74,8 +88,8 @@ class FinishErasures:
             unit.commit()
             return not is_left
 
-        looked_at = self.storage.transact(end)
-        if looked_at is None:
+        looked_at = self.storage.transact(look)
+        if looked_at is None or not self.storage.transact(end) or not looked_at.may_be_done(now):
             return
 
         def note_done(unit: WriteUnit) -> bool:

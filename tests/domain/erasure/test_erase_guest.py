@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,16 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import connect
 from domain.audit.entry import Action
+from domain.erasure import blank, finish_erasures
 from domain.erasure.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
+from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.permissions import Permission
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome, WebhookDelivery
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
+from domain.storage import RecordUnreadable, WriteUnit
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import transaction_of
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
@@ -571,6 +574,32 @@ def test_a_few_are_finished_at_a_time(installation: Installation) -> None:
     assert not finish_erasures()
     with installation.storage.read() as unit:
         assert unit.erasures.count_left().items == 0
+
+
+# Shows F46.
+@pytest.mark.parametrize("fault", [ServiceUnavailable, RecordUnreadable])
+def test_guests_whose_rows_are_damaged_hold_up_no_other(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    guests = [GuestId(a_uuid(500 + number)) for number in range(2 * MAX_PER_CALL)]
+    for guest_id in guests:
+        installation.has_guest(a_guest(id=guest_id))
+        installation.container.erase_guest()(None, guest_id=guest_id)
+    installation.clock.advance(timedelta(minutes=5))
+
+    def end_and_blank(unit: WriteUnit, note: NoteEvent, guest_id: GuestId, now: datetime) -> bool:
+        if guest_id in guests[: MAX_PER_CALL + 1]:
+            raise fault
+        return blank.end_and_blank(unit, note, guest_id, now)
+
+    monkeypatch.setattr(finish_erasures, "end_and_blank", end_and_blank)
+
+    for _ in range(2):
+        with pytest.raises(fault):
+            installation.container.finish_erasures()()
+
+    with installation.storage.read() as unit:
+        assert unit.erasures.count_left().items == MAX_PER_CALL + 1
 
 
 def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) -> None:
