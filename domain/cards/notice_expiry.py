@@ -17,6 +17,9 @@ from domain.outside import Clock
 from domain.storage import Storage, WriteUnit
 
 MAX_PER_UNIT: Final = 100
+MAX_UNITS: Final = 10
+"""How many units one call commits at most. The cards of a month are all told of on the same day, and
+events wait meanwhile."""
 LOOK_AGAIN_AFTER: Final = timedelta(hours=1)
 WAIT_FOR_PSP: Final = timedelta(days=3)
 UNREADABLE_FOR: Final = timedelta(days=1)
@@ -39,13 +42,13 @@ class NoticeExpiry:
     clock: Clock
     note_event: NoteEvent
 
-    def __call__(self) -> None:
-        """Note all that are due, a bounded number in each unit of work.
+    def __call__(self) -> bool:
+        """Note some that are due, a bounded number; return whether more may be.
 
         None while the clock is not steady: one that is ahead would skip notices.
         """
         if not self.clock.is_steady():
-            return
+            return False
         now = self.clock.now()
 
         def note(unit: WriteUnit) -> int:
@@ -74,9 +77,8 @@ class NoticeExpiry:
 
         with self.storage.read() as unit:
             if not unit.accounts.is_expiry_notice_due(now):
-                return
-        while self.storage.transact(note):
-            pass
+                return False
+        return all(self.storage.transact(note) for _ in range(MAX_UNITS))
 
     def _waits(self, account: Account, days: int, now: datetime) -> bool:
         """Return whether the card must be read before this notice."""

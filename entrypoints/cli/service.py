@@ -107,12 +107,16 @@ def reconcile() -> None:
             service.refuse_erased_guests(container)
         # This process does not live long enough to see whether the clock is steady.
         container.clock.add_kwargs(steady_after=timedelta(0))
+        notice_expiry = container.notice_expiry()
+
+        def notice_all() -> None:
+            # Before the rounds, which send the events.
+            while notice_expiry():
+                pass
+
         rounds = run_until_idle(
             container.reconcile(),
-            chores=[
-                *(container.notice_expiry(), container.forget_old_records()),
-                container.finish_erasures(),
-            ],
+            chores=[notice_all, container.forget_old_records(), container.finish_erasures()],
         )
         ends = sum((each.ends for each in rounds), Counter[End]())
         faults = sum(len(each.faults) for each in rounds)

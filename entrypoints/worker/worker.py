@@ -70,8 +70,7 @@ class Worker:
                 ),
             ],
         )
-        # With a thread for every endpoint, none waits for another. Its chores may take a while: the
-        # cards of one month are all told of on the same day.
+        # With a thread for every endpoint, none waits for another. Its chores may take a while.
         self._at_endpoints = JobRunner(
             work_log=self._work_log,
             take=at_endpoints,

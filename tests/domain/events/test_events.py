@@ -11,6 +11,7 @@ import pytest
 
 from adapters.events.payload import examples
 from adapters.psp.contract.samples import GUEST_ID, NOW
+from domain.cards import notice_expiry
 from domain.cards.account import Account
 from domain.cards.notice_expiry import MAX_PER_UNIT
 from domain.centers.center import CenterNotFound
@@ -575,6 +576,25 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 8, 31, tzinfo=UTC)) == []
         month = ["expires_in_30_days"]
         assert self.noticed(installation, datetime(2031, 9, 3, tzinfo=UTC)) == month
+
+    def test_is_told_of_some_cards_at_a_time_so_that_other_events_do_not_wait(
+        self, installation: Installation, account: Account, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(notice_expiry, "MAX_UNITS", 1)
+        with installation.storage.write() as unit:
+            for number in range(MAX_PER_UNIT):
+                unit.accounts.add(an_account(number, expiry_notice_at=account.expiry_notice_at))
+            unit.commit()
+        installation.clock.advance(datetime(2031, 8, 31, tzinfo=UTC) - installation.clock.now())
+        notice = installation.container.notice_expiry()
+
+        assert notice()
+        with installation.storage.read() as reading:
+            assert reading.accounts.is_expiry_notice_due(installation.clock.now())
+        assert notice()
+        with installation.storage.read() as reading:
+            assert not reading.accounts.is_expiry_notice_due(installation.clock.now())
+        assert not notice()
 
     def test_of_an_expired_card_is_not_told(
         self, installation: Installation, account: Account
