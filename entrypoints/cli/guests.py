@@ -9,7 +9,6 @@ from domain.billing import is_email_address
 from domain.cards.account import AccountFilter
 from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
-from domain.guests.guest import parse_guest_id
 from domain.identifiers import GuestId
 from domain.pagination import MAX_SIZE, PageRequest
 from domain.sessions.session import SessionFilter
@@ -105,7 +104,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
         if again and not is_remembered:
             raise click.ClickException("CARDONFILE_ERASURES_FILE is not set")
         if guest_id is not None:
-            known_id = parse_guest_id(guest_id)
+            known_id = GuestId(parse_uuid("guest_id", guest_id))
             with container.storage().read() as unit:
                 erasure = unit.erasures.get(known_id)
             if erasure is not None:
