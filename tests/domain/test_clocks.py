@@ -19,7 +19,7 @@ from domain.events.event import ENDPOINT_TYPES, LONGEST_WAIT, DeliveryStatus, Ev
 from domain.hosted_payments.link import LinkExpired
 from domain.sessions.session import CardSession, SessionStatus
 from domain.worker.leave_heartbeat import IsWorkerMissing
-from tests.builders import a_discard, a_worker
+from tests.builders import a_discard, a_worker, an_account
 from tests.fuzzing import TIMES
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -139,10 +139,11 @@ def test_a_psp_that_is_silent_since_a_time_to_come_is_asked_again_with_growing_w
         installation.clock.advance(timedelta(seconds=wait))
 
     discard = a_discard().psp_unavailable(NOW + jump)
+    account = an_account().psp_unavailable(NOW + jump)
     for passed, wait in ((0, 30), (30, 30), (60, 60)):
         now = NOW + timedelta(seconds=passed)
-        discard = discard.psp_unavailable(now)
-        assert discard.due_at == now + timedelta(seconds=wait)
+        discard, account = discard.psp_unavailable(now), account.psp_unavailable(now)
+        assert discard.due_at == account.due_at == now + timedelta(seconds=wait)
 
 
 # Shows F40.

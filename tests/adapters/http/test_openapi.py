@@ -28,6 +28,12 @@ def test_the_document_is_served(api: Api) -> None:
     assert api.get("/openapi.json").json == json.loads(json.dumps(DOCUMENT))
 
 
+def test_a_source_is_described_as_a_number_although_its_digit_may_be_sent_as_text() -> None:
+    source = DOCUMENT["components"]["schemas"]["AddCardBody"]["properties"]["source"]
+
+    assert (source["type"], source["enum"]) == ("integer", [1, 5])
+
+
 def test_every_method_of_a_route_is_described(installation: Installation) -> None:
     routes = {
         (route.path, method.method.lower())

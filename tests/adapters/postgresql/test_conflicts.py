@@ -12,6 +12,7 @@ from adapters.postgresql.connection import Conflict
 from adapters.postgresql.storage import BACKOFF_SECONDS, PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
+from domain.erasure.erasure import Erasure
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, TokenId
 from domain.storage import UnitOfWork, WriteUnit
@@ -133,6 +134,13 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
         lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
         lambda unit: unit.accounts.active_at(GUEST_ID, OTHER_CENTER_ID),
     ),
+    # Before any row, or two webhooks and a removal would wait for each other.
+    "the accounts that a webhook names": (
+        lambda unit: unit.accounts.make_due(
+            an_account().psp_account, NOW, token=an_account().token, guest_reference=None
+        ),
+        lambda unit: unit.accounts.active_at(GUEST_ID, OTHER_CENTER_ID),
+    ),
     "a token": (
         lambda unit: unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")),
         lambda unit: unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")),
@@ -153,6 +161,11 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
     "a guest": (
         lambda unit: unit.guests.put_many([a_guest()]),
         lambda unit: unit.guests.add(a_guest()),
+    ),
+    # Otherwise what turns up late would not be erased.
+    "an erasure": (
+        lambda unit: unit.erasures.get(GUEST_ID),
+        lambda unit: unit.erasures.reopen(GUEST_ID, NOW),
     ),
 }
 
@@ -179,6 +192,7 @@ def test_a_unit_that_waits_too_long_for_a_lock_is_unavailable(
             unit.discards.add(a_discard())
             unit.centers.put_many([a_center()])
             unit.products.put_many([a_product(1)])
+            unit.erasures.add(Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW))
             unit.commit()
         with storage.write() as unit:
             first(unit)

@@ -158,6 +158,26 @@ def test_only_imports_into_the_same_table_wait_for_an_import(
         assert elsewhere_in(filled, others) == 1
 
 
+def test_imports_of_products_lock_their_centers_in_one_order(
+    filled: PostgresqlStorage, url: str
+) -> None:
+    first, last = sorted((CENTER_ID, OTHER_CENTER_ID))
+
+    def import_both() -> None:
+        with filled.write() as unit:
+            unit.products.put_many([a_product(3, center_id=last), a_product(4, center_id=first)])
+
+    with ThreadPoolExecutor() as pool, filled.write() as unit:
+        unit.centers.put_many([a_center(id=OTHER_CENTER_ID)])
+        unit.products.put_many([a_product(2, center_id=first)])
+        other = pool.submit(import_both)
+        wait_until(lambda: execute(url, WAITING))
+        # Otherwise each would wait for the other.
+        unit.products.put_many([a_product(5, center_id=last)])
+        unit.commit()
+    other.result()
+
+
 def test_units_about_different_records_do_not_wait(filled: PostgresqlStorage) -> None:
     def look(unit: WriteUnit, token_id: TokenId, token: CardToken, number: int) -> None:
         guest_id = (GUEST_ID, OTHER_GUEST_ID)[number]

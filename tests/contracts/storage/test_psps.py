@@ -96,6 +96,19 @@ def test_one_of_many_merchant_identities_claimed_at_once_is_kept(storage: Storag
     assert len(set(at_once(8, claim))) == 1
 
 
+def test_each_of_many_references_kept_at_once_is_found(storage: Storage) -> None:
+    guest = a_psp_guest()
+
+    def keep(number: int) -> None:
+        for again in range(3):
+            with committed(storage) as unit:
+                unit.guest_references.keep(guest, GuestReference(f"{number}-{again}"))
+
+    at_once(8, keep)
+    with storage.read() as reading:
+        assert len(reading.guest_references.of(guest.guest_id)) == 24
+
+
 def test_a_reference_that_was_replaced_is_still_found_until_all_are_removed(
     storage: Storage,
 ) -> None:

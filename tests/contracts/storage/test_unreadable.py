@@ -58,10 +58,12 @@ def test_an_unreadable_account_does_not_stay_the_first_whose_notice_is_due(
 
     found = []
     with capture_logs() as lines:
-        for _ in range(2):
+        for at_most in (2, 2, 9):
             with committed(storage) as unit:
                 found.append(
-                    unit.accounts.with_expiry_notice_due(NOW, at_most=2, unreadable_until=NOW + DAY)
+                    unit.accounts.with_expiry_notice_due(
+                        NOW, at_most=at_most, unreadable_until=NOW + DAY
+                    )
                 )
         with storage.read() as unit, pytest.raises(RecordUnreadable):
             unit.accounts.get(unreadable)
@@ -73,9 +75,27 @@ def test_an_unreadable_account_does_not_stay_the_first_whose_notice_is_due(
     assert [[each and each.token for each in taken] for taken in found] == [
         [None, "token-1"],
         ["token-1", "token-2"],
+        ["token-1", "token-2", "token-3"],
     ]
     assert [(each["table"], each["key"]) for each in lines] == [("payment_accounts", unreadable)]
     assert (len(page.items), page.total) == (3, 4)
+
+
+def test_an_unreadable_account_is_passed_over_until_its_lease_ends(storage: Storage) -> None:
+    with committed(storage) as unit:
+        for number in (1, 2, 3):
+            unit.accounts.add(an_account(number, due_at=NOW - MINUTE * (4 - number)))
+    change_by_hand(
+        storage,
+        f"UPDATE payment_accounts SET source = 99 WHERE account_id = '{an_account(1).account_id}'",
+    )
+
+    taken = []
+    for now in (NOW, NOW, NOW, NOW + 2 * MINUTE):
+        with committed(storage) as unit:
+            account = unit.accounts.take_due(now, until=now + MINUTE)
+            taken.append(account and account.token)
+    assert taken == ["token-2", "token-3", None, "token-2"]
 
 
 def test_an_unreadable_discard_is_passed_over_until_its_lease_ends(

@@ -82,6 +82,18 @@ def test_a_second_card_is_not_the_default(installation: Installation) -> None:
     assert defaults == [first.account_id]
 
 
+def test_a_card_beside_one_of_an_older_release_is_the_default(installation: Installation) -> None:
+    first = installation.stored_card()
+    with installation.storage.write() as unit:
+        unit.accounts.update(replace(first, is_default=False))
+        unit.commit()
+
+    assert brought(installation, installation.card_at_psp(OTHER_GOOD_CARD)) is Fate.STORED
+
+    defaults = [each.last_four for each in installation.accounts() if each.is_default]
+    assert defaults == [OTHER_GOOD_CARD[-4:]]
+
+
 # Shows I2.
 def test_a_card_that_was_imported_is_not_read_again(installation: Installation) -> None:
     card = installation.card_at_psp()

@@ -233,6 +233,21 @@ class TestAPspThatDoesNotRespond:
         assert told(installation) == [("account.updated", None)]
 
 
+def test_a_card_that_another_process_has_taken_over_is_not_read_twice(
+    installation: Installation, account: Account
+) -> None:
+    refresh = installation.container.refresh_account()
+    installation.clock.advance(READ_FIRST_AFTER)
+    taken = refresh.take()
+    installation.clock.advance(READ_LEASE + timedelta(seconds=1))
+    taken_over = refresh.take()
+    assert taken is not None
+    assert taken_over is not None
+
+    assert refresh(taken) == taken_over
+    assert "read_card" not in installation.provider.calls
+
+
 class TestMeanwhile:
     """What happens while the PSP is asked."""
 

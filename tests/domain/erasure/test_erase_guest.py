@@ -18,6 +18,7 @@ from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import connect
 from domain.audit.entry import Action
 from domain.erasure import blank, finish_erasures
+from domain.erasure.erasure import REQUESTS_END_WITHIN
 from domain.erasure.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
 from domain.events.note_event import NoteEvent
@@ -27,7 +28,7 @@ from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome, Webh
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from domain.storage import RecordUnreadable, WriteUnit
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_psp_guest
 from tests.databases import transaction_of
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -264,6 +265,47 @@ def test_what_a_psp_tells_later_does_not_stay(
         psp_account = session.configuration.psp_account
         assert unit.discards.of_guest(*psp_account, page.guest_reference) == ()
         assert unit.evidence.of(session.token_id) == ()
+
+
+def test_it_is_not_done_while_a_request_may_store_what_it_has_read(
+    installation: Installation,
+) -> None:
+    installation.stored_card(GOOD_CARD)
+    erase(installation)
+    installation.reconcile_until_idle()
+    finish_erasures = installation.container.finish_erasures()
+    for wait in (timedelta(0), REQUESTS_END_WITHIN - timedelta(seconds=1)):
+        installation.clock.advance(wait)
+        finish_erasures()
+        assert not is_done(installation)
+
+    finish(installation)
+    assert is_done(installation)
+
+
+def test_a_reference_that_turns_up_while_the_psp_forgets_is_forgotten_too(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = installation.stored_card(GOOD_CARD)
+    erase(installation)
+    installation.reconcile_until_idle()
+    installation.clock.advance(timedelta(minutes=5))
+    late, forgotten = GuestReference("late"), list[GuestReference]()
+
+    def forget(_: MerchantAccount, reference: GuestReference) -> None:
+        if not forgotten:
+            with installation.storage.write() as unit:
+                unit.guest_references.keep(a_psp_guest(), late)
+                unit.commit()
+        forgotten.append(reference)
+
+    monkeypatch.setattr(installation.provider, "forget_guest", forget)
+    installation.container.finish_erasures()()
+    assert not is_done(installation)
+
+    finish(installation)
+    assert is_done(installation)
+    assert {*forgotten} == {account.guest_reference, late}
 
 
 def test_what_a_psp_tells_at_the_last_moment_does_not_stay(

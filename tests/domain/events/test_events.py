@@ -21,6 +21,7 @@ from domain.events.deliver_event import ENDPOINT_IS_UNREADABLE
 from domain.events.event import (
     ENDPOINT_TYPES,
     JITTER,
+    LONGEST_WAIT,
     MAX_ENDPOINTS,
     WAITS,
     DeliveryStatus,
@@ -30,7 +31,7 @@ from domain.events.event import (
 )
 from domain.events.find_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
-from domain.retries import LEASE
+from domain.retries import CLOCKS_DIFFER_BY, LEASE
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
@@ -288,6 +289,12 @@ class TestDelivery:
         assert len(set(waits)) == 20
         assert 1 - JITTER <= min(waits) < 1 - JITTER / 2
         assert 1 + JITTER / 2 < max(waits) <= 1 + JITTER
+
+    def test_never_waits_so_long_that_a_clock_counts_as_wrong(self) -> None:
+        last = [an_event_delivery(number, attempts=len(WAITS) - 1) for number in range(20)]
+        waits = [due_at - NOW for each in last if (due_at := each.refused("500", NOW).due_at)]
+        # Compared as `latest_due` does, which allows for a difference of two clocks.
+        assert max(WAITS) + CLOCKS_DIFFER_BY < max(waits) <= LONGEST_WAIT
 
     def test_that_cannot_be_read_stops_no_other(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint

@@ -153,6 +153,7 @@ def test_a_page_made_for_an_old_link_verifies_an_address_that_it_does_not_show(
     old = installation.session(session.token_id).current_attempt.request
     assert (young.billing_info, young.avs) == (session.billing_info, True)
     assert (old.billing_info, old.avs) == (None, True)
+    assert (old.guest_name, old.guest_email) == ("", None)
     installation.type_card(session, zipcode="00000")
     assert installation.return_to_shop(session) == REDIRECT_URI
     assert installation.session(session.token_id).status is SessionStatus.OPEN

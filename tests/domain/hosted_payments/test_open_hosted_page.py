@@ -372,6 +372,15 @@ def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> 
     assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
 
 
+def test_neither_name_nor_address_is_told_for_a_caller_who_may_not_read_the_guest(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session(caller=installation.a_caller(Permission.GUESTS_ADD))
+
+    request = session.current_attempt.request
+    assert (request.guest_name, request.guest_email) == ("", None)
+
+
 def test_one_of_two_tabs_that_find_a_page_asks_about_it(installation: Installation) -> None:
     session = installation.opened_session()
     installation.clock.advance(ANSWERED_WITHIN)

@@ -1,25 +1,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from structlog.testing import capture_logs
 
-from domain.identifiers import CenterId, MerchantAccount, PspAccount
+from domain.errors import ServiceUnavailable
+from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.sessions.session import CardSession
-from domain.storage import Storage
-from domain.worker.jobs import jobs_at_psps
+from domain.storage import RecordUnreadable, Storage
+from domain.worker.jobs import Job, Result, jobs_at_psps
 from entrypoints.worker import job_runner, reports
 from entrypoints.worker.job_runner import Chore, JobRunner
+from entrypoints.worker.reports import WorkLog
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import MERCHANT, Installation, Trouble
 from tests.simulation.ports import Moment, WatchedStorage
 from tests.waiting import wait_until
+
+AT_PSP: Final = PspAccount(ProviderName("fake"), MERCHANT)
 
 
 @contextmanager
@@ -252,9 +256,10 @@ def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
     session = installation.opened_session()
     installation.type_card(session)
     installation.clock.advance(timedelta(seconds=30))
-    container, done = installation.container, threading.Event()
+    container, failed, done = installation.container, list[str](), list[str]()
 
     def fail() -> None:
+        failed.append("c")
         raise ValueError("a record that cannot be read")
 
     runner = JobRunner(
@@ -269,13 +274,64 @@ def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
         threads_per_target=1,
         chores=[
             Chore("c", timedelta(hours=1), fail),
-            Chore("d", timedelta(hours=1), done.set),
+            Chore("d", timedelta(0), lambda: done.append("d")),
         ],
     )
     with capture_logs() as lines:
         runner.start()
         wait_until(lambda: installation.session(session.token_id).is_settled)
+        wait_until(lambda: len(done) > 2)
         runner.stop()
 
-    assert done.is_set()
+    # Not each second: it would write a line, and take what a failure takes, again and again.
+    assert failed == ["c"]
     assert [line["event"] for line in lines].count("reconciler_fault") == 1
+
+
+@pytest.mark.parametrize("fault", [ServiceUnavailable, RecordUnreadable, ValueError])
+def test_a_job_that_fails_gives_its_place_to_the_next(fault: type[Exception]) -> None:
+    begun: list[Job[PspAccount]] = []
+
+    def fail() -> Result:
+        raise fault
+
+    def take(busy: Collection[PspAccount]) -> Job[PspAccount] | None:
+        if AT_PSP in busy or len(begun) == 3:
+            return None
+        begun.append(Job(target=AT_PSP, do=fail))
+        return begun[-1]
+
+    runner = JobRunner[PspAccount](
+        take={"sessions": take}, work=threading.Event(), threads=1, threads_per_target=1
+    )
+    with capture_logs():
+        runner.start()
+        try:
+            wait_until(lambda: len(begun) == 3)
+        finally:
+            runner.stop()
+
+
+def test_work_is_not_said_to_be_back_by_a_look_that_writes_nothing() -> None:
+    seconds, looks = [0.0], list[int]()
+
+    def look(_: object) -> None:
+        looks.append(len(looks))
+        if len(looks) == 1:
+            raise ServiceUnavailable
+        # On a full disk, all can be read.
+        seconds[0] = 1_000.0
+
+    runner = JobRunner[PspAccount](
+        take={"sessions": look},
+        work=threading.Event(),
+        threads=1,
+        threads_per_target=1,
+        work_log=WorkLog(lambda: seconds[0]),
+    )
+    with capture_logs() as lines:
+        runner.start()
+        wait_until(lambda: len(looks) > 2)
+        runner.stop()
+
+    assert [line["event"] for line in lines] == ["reconciler_without_storage"]

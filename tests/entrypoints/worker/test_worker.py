@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +18,7 @@ from adapters.events.sender import HttpEventSender
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
+from domain.events.deliver_event import DeliverEvent
 from domain.events.event import ENDPOINT_TYPES
 from domain.worker.heartbeat import WorkerProcess, WorkerState
 from entrypoints.worker.worker import Worker
@@ -200,6 +201,29 @@ def test_a_worker_that_stopped_is_missing_after_a_minute(installation: Installat
     assert not is_missing()
     installation.clock.advance(timedelta(seconds=2))
     assert is_missing()
+
+
+def test_a_worker_that_cannot_look_for_events_leaves_no_heartbeat(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ServiceUnavailable
+
+    def leave(_: WorkerProcess, state: WorkerState) -> Sequence[WorkerProcess]:
+        left.append(state)
+        return ()
+
+    left: list[WorkerState] = []
+    monkeypatch.setattr(DeliverEvent, "take", fail)
+    installation.container.leave_heartbeat.override(leave)
+    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+    with capture_logs() as lines:
+        worker.start()
+        wait_until(lambda: "events" in [line.get("work") for line in lines])
+        wait_until(lambda: worker._at_psps.finds_work)
+        worker.stop()
+
+    assert left == [WorkerState.STOPPED]
 
 
 def test_a_worker_logs_another_that_is_lost(installation: Installation) -> None:
