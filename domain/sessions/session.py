@@ -161,12 +161,12 @@ class CardSession:
 
     `configuration` is the center's payment configuration at the time of add-card. `link_minutes` is
     how long the client asked the link to live, `locale` the language that it asked for, or `auto`,
-    `reference` the client's own name for the session.
-    `expires_at` is the end of the link, or of its page
-    if that is later. `due_at` is when the session is processed next: a poll of the PSP, a retry,
-    its expiry, or the end of a lease; None means not before a webhook comes. `unanswered_since` is
-    set while the PSP does not respond, `cancelled_at` once the session is cancelled, `cancelled_by`
-    unless that was because of an erasure, or by an earlier release.
+    `reference` the client's own name for the session. `expires_at` is the end of the link, or of its
+    page if that is later. `due_at` is when the session is processed next: a poll of the PSP, a retry,
+    its expiry, or the end of a lease; None means not before a webhook comes.
+
+    `unanswered_since` is set while the PSP does not respond, `cancelled_at` once the session is
+    cancelled, `cancelled_by` unless that was because of an erasure, or by an earlier release.
     `ask_again_at` is when a browser may have the PSP asked next; None means now. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
     `existing_account_id` is the account that holds the same card, if it failed because of that.

@@ -211,17 +211,19 @@ def _steps(
     is_discarded: bool,
 ) -> Sequence[SessionStep]:
     """Return what has become of the session and of its cards, in the order of a reader."""
-    # The PSP tells why it has declined the last one.
-    codes = [None] * (declined - 1) + [outcome.refusal_code if outcome else None]
+    steps = [SessionStep(Step.DECLINED, changed) for _ in range(declined)]
+    if steps and outcome is not None:
+        # The PSP tells why it has declined the last one.
+        steps[-1] = SessionStep(Step.DECLINED, changed, outcome.refusal_code)
     collected_at = outcome.collected_at if isinstance(outcome, CardCollected) else None
-    ended = [
-        *[SessionStep(Step.STORED, changed, None, collected_at)] * (verdict.added is not None),
-        *[SessionStep(Step.RENEWED, changed, None, collected_at)] * (verdict.renewed is not None),
-        *steps_between(current, changed),
-        *[SessionStep(Step.DISCARD_SCHEDULED, changed)] * is_discarded,
-    ]
-    return [
-        *(SessionStep(Step.DECLINED, changed, code) for code in codes[:declined]),
-        *([SessionStep(Step.COLLECTED, changed)] if ended and collected_at else []),
-        *ended,
-    ]
+    ended: list[SessionStep] = []
+    if verdict.added is not None:
+        ended.append(SessionStep(Step.STORED, changed, None, collected_at))
+    if verdict.renewed is not None:
+        ended.append(SessionStep(Step.RENEWED, changed, None, collected_at))
+    ended.extend(steps_between(current, changed))
+    if is_discarded:
+        ended.append(SessionStep(Step.DISCARD_SCHEDULED, changed))
+    if ended and collected_at is not None:
+        steps.append(SessionStep(Step.COLLECTED, changed))
+    return [*steps, *ended]
