@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from domain.errors import CardLimitReached
 from domain.hosted_payments.choose_consent import ChooseConsent
@@ -29,6 +30,9 @@ from domain.sessions.session_log import SessionLog, SessionStep, steps_between
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.settle_session import SettleSession
 from domain.storage import Storage, WriteUnit
+
+TIME_TO_TYPE: Final = timedelta(hours=1)
+"""How long a page lives at least, if it has to end before its link does."""
 
 
 class PageUnderWay(ProviderUnavailable):
@@ -162,12 +166,13 @@ class OpenHostedPage:
         if guest is None or center is None:
             raise LinkUnknown
         configuration, settings = session.configuration, unit.center_settings.get(center.id)
-        # Who opens an old link may not be the guest for whom it was made, so no earlier page is left.
-        is_old = session.is_old(now)
+        # Who opens an old link may not be the guest for whom it was made, so a page with the guest's
+        # details ends before the link is old.
+        has_details = not session.is_old(now + TIME_TO_TYPE)
         latest = now + MAX_PAGE_LIFETIME
-        if not is_old:
+        if has_details:
             latest = min(latest, session.created_at + DAY)
-        shows_guest = session.shows_guest and not is_old
+        shows_guest = session.shows_guest and has_details
         request = HostedPageRequest(
             token_id=session.token_id,
             attempt=number,
@@ -177,7 +182,7 @@ class OpenHostedPage:
             guest_name=f"{guest.first_name} {guest.last_name}" if shows_guest else "",
             guest_email=guest.email if shows_guest else None,
             center_name=center.name,
-            billing_info=None if is_old else session.billing_info,
+            billing_info=session.billing_info if has_details else None,
             avs=configuration.avs,
             return_uri=self.links.return_uri(session.token_id),
             cancel_uri=self.links.cancel_uri(session.token_id),

@@ -415,7 +415,7 @@ ADD, VIEW = Permission.GUESTS_ADD, Permission.GUESTS_VIEW
 @pytest.mark.parametrize(
     ("permissions", "centers", "age", "is_shown"),
     [
-        ((ADD, VIEW), None, timedelta(hours=24), True),
+        ((ADD, VIEW), None, timedelta(hours=23), True),
         ((ADD,), None, timedelta(0), False),
         ((ADD, VIEW), frozenset({CENTER_ID}), timedelta(0), False),
         ((ADD, VIEW), None, timedelta(hours=25), False),
@@ -431,7 +431,7 @@ def test_a_page_shows_the_guest_only_to_callers_who_may_read_the_guest(
     installation.configure(link_minutes=43_200)
     api = Api(installation, installation.a_caller(*permissions, centers=centers))
     may_read = api.get(f"/api/v1/guests/{GUEST_ID}").status_code == 200
-    assert is_shown is (may_read and age <= timedelta(hours=24))
+    assert is_shown is (may_read and age <= timedelta(hours=23))
     added = api.post({**GOOD_BODY, "link_minutes": 43_200}).json
     installation.clock.advance(age)
     query = urlencode({"token_id": added["token_id"], "redirect_uri": REDIRECT_URI})

@@ -10,6 +10,7 @@ import pytest
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
 from adapters.psp.contract.samples import a_uuid
 from domain.hosted_payments.link import ClickNeeded, LinkExpired, LinkUnknown
+from domain.hosted_payments.open_hosted_page import TIME_TO_TYPE
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER, MAX_ATTEMPTS, CardSession, SessionStatus
 from tests.installation import DECLINED_CARD, REDIRECT_URI, Installation, Trouble
@@ -142,11 +143,11 @@ def test_a_preview_of_an_old_link_has_no_effect(
 def test_a_page_made_for_an_old_link_verifies_an_address_that_it_does_not_show(
     installation: Installation, session: CardSession
 ) -> None:
-    installation.clock.advance(DAY)
+    installation.clock.advance(DAY - TIME_TO_TYPE)
     installation.open_page(session)
     young = installation.session(session.token_id).current_attempt.request
     installation.psp.close_page(installation.page_reference(session))
-    installation.clock.advance(SECOND)
+    installation.clock.advance(TIME_TO_TYPE + SECOND)
 
     click(installation, session)
 
@@ -176,6 +177,18 @@ def test_a_page_that_shows_the_guest_ends_before_the_link_is_old(
     assert click(installation, session) != young
     blank = installation.session(session.token_id).current_attempt.request
     assert (blank.guest_name, blank.guest_email) == ("", None)
+
+
+def test_a_page_in_the_hour_before_its_link_is_old_shows_nothing_instead_of_ending(
+    installation: Installation, session: CardSession
+) -> None:
+    installation.clock.advance(timedelta(hours=23, minutes=30))
+    page = installation.open_page(session)
+    blank = installation.session(session.token_id).current_attempt.request
+    assert (blank.guest_name, blank.guest_email, blank.billing_info) == ("", None, None)
+    installation.clock.advance(timedelta(hours=20))
+
+    assert click(installation, session) == page
 
 
 def test_a_young_link_may_be_clicked_too(installation: Installation) -> None:
