@@ -21,6 +21,7 @@ from domain.errors import ServiceUnavailable
 from domain.events.deliver_event import DeliverEvent
 from domain.events.event import ENDPOINT_TYPES
 from domain.worker.heartbeat import WorkerProcess, WorkerState
+from entrypoints.worker.reports import WorkLog
 from entrypoints.worker.worker import Worker
 from tests.adapters.http.api import Api
 from tests.builders import a_refused_card, a_worker
@@ -224,6 +225,24 @@ def test_a_worker_that_cannot_look_for_events_leaves_no_heartbeat(
         worker.stop()
 
     assert left == [WorkerState.STOPPED]
+
+
+def test_work_that_failed_is_said_to_be_back_once_a_heartbeat_is_written(
+    installation: Installation,
+) -> None:
+    seconds = [0.0]
+    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+    worker._work_log = WorkLog(lambda: seconds[0])
+    with capture_logs() as lines:
+        worker._work_log.failed("events", ServiceUnavailable())
+        seconds[0] = 1_000.0
+        worker._beat()
+
+    assert [line["event"] for line in lines] == [
+        "reconciler_without_storage",
+        "reconciler_storage_back",
+    ]
+    assert lines[1]["work"] == ["events"]
 
 
 def test_a_worker_logs_another_that_is_lost(installation: Installation) -> None:
