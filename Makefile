@@ -132,7 +132,7 @@ test-mollie-described: .venv/dev.stamp ## Validate the fake Mollie against Molli
 	@$(BIN)/python -m pytest -q -p tests.fake_mollie.described -k "mollie" adapters/psp/contract tests/adapters/mollie
 
 # From scratch: mutmut would keep old results, even for mutants that new tests notice.
-mutants: .venv/dev.stamp ## Change the domain in 2,000 ways, one at a time, and see whether tests notice
+mutants: .venv/dev.stamp ## Change the domain in 6,600 ways, one at a time, and see whether tests notice
 	rm -rf mutants
 	$(BIN)/mutmut run --max-children $(WORKERS)
 	@$(BIN)/mutmut results --all true | $(BIN)/python -m tests.mutation_score

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from threading import Lock
+from typing import Final
 
 import structlog
 
@@ -14,21 +15,31 @@ from domain.identifiers import PspAccount
 from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
 from domain.psps.recognize_merchant import AnotherMerchant
 
+LINE_EVERY_SECONDS: Final = 60
+
 log = structlog.get_logger()
 
 
 class OutageLog:
     """Logs the state of each operation at each merchant account, once per change.
 
+    A failure that comes and goes has one line a minute, and one when it is gone.
+
     The events are `psp_away`, `psp_refuses` and `psp_back`. An operation is a method of
     `PaymentProvider`. The line of a failure holds its `details`. Each process has its own states.
     `observe` is told the PSP, account, operation, result and seconds of each call. It never raises.
     """
 
-    def __init__(self, observe: Callable[[str, str, str, str, float], None] | None = None) -> None:
+    def __init__(
+        self,
+        observe: Callable[[str, str, str, str, float], None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._observe = observe
+        self._now = now
         self._lock = Lock()
         self._failing: dict[tuple[PspAccount, str], type[Exception]] = {}
+        self._next_line_at: dict[tuple[PspAccount, str, type[Exception]], float] = {}
 
     @contextmanager
     def around_call(self, account: PspAccount, operation: str) -> Iterator[None]:
@@ -62,12 +73,17 @@ class OutageLog:
     def _has_changed(
         self, account: PspAccount, operation: str, failure: type[Exception] | None
     ) -> bool:
-        """Keep the new state, and return whether it differs from the one before."""
+        """Keep the new state, and return whether there is a line about it."""
+        now = self._now()
         with self._lock:
-            before = self._failing.pop((account, operation), None)
-            if failure is not None:
-                self._failing[account, operation] = failure
-        return before is not failure
+            if failure is None:
+                return self._failing.pop((account, operation), None) is not None
+            is_early = now < self._next_line_at.get((account, operation, failure), now)
+            if is_early or self._failing.get((account, operation)) is failure:
+                return False
+            self._next_line_at[account, operation, failure] = now + LINE_EVERY_SECONDS
+            self._failing[account, operation] = failure
+        return True
 
 
 def _known(details: FailureDetails) -> dict[str, str | int]:

@@ -75,10 +75,16 @@ class WorkLog:
 
 
 class EndpointLog:
-    """Logs when an endpoint stops taking events and when it takes them again, once each."""
+    """Logs when an endpoint stops taking events and when it takes them again, once each.
 
-    def __init__(self) -> None:
+    One that comes and goes has a line of either a minute.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """Take a function that returns seconds."""
+        self._now = now
         self._away: set[EndpointId] = set()
+        self._next_line_at: dict[EndpointId, float] = {}
 
     def __call__(self, attempt: Attempt) -> None:
         """Log what an operator must know of the result of an attempt."""
@@ -103,6 +109,10 @@ class EndpointLog:
                     note="when the endpoint works: cardonfile events replay ID",
                 )
             case EndpointState.AWAY if endpoint not in self._away:
+                now = self._now()
+                if now < self._next_line_at.get(endpoint, now):
+                    return
+                self._next_line_at[endpoint] = now + LINE_EVERY_SECONDS
                 self._away.add(endpoint)
                 log.warning(
                     "event_endpoint_away",

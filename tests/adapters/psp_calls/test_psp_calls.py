@@ -235,6 +235,18 @@ class TestOutages:
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
 
+    def test_one_that_keeps_returning_has_a_pair_of_lines_a_minute(self) -> None:
+        seconds = [0.0]
+        outages = OutageLog(now=lambda: seconds[0])
+        with capture_logs() as lines:
+            for seconds[0] in map(float, range(120)):
+                with suppress(ProviderUnavailable), outages.around_call(AT_FAKE, "start"):
+                    raise ProviderUnavailable
+                with outages.around_call(AT_FAKE, "start"):
+                    pass
+
+        assert [line["event"] for line in lines] == ["psp_away", "psp_back"] * 2
+
     @pytest.mark.parametrize("failure", [ProviderUnavailable, ProviderRefused])
     def test_its_line_holds_the_known_details_of_the_failure(
         self, failure: type[ProviderUnavailable | ProviderRefused]

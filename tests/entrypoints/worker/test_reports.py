@@ -44,10 +44,17 @@ def test_work_that_fails_has_a_line_a_minute_at_most() -> None:
 def test_an_endpoint_has_one_line_each_time_it_goes_or_returns() -> None:
     away = Attempt(an_event_delivery().refused("500", NOW), EndpointState.AWAY)
     back = Attempt(an_event_delivery().delivered("200", NOW), EndpointState.TAKES_EVENTS)
-    note_attempt = EndpointLog()
+    seconds = [0.0]
+    note_attempt = EndpointLog(lambda: seconds[0])
     with capture_logs() as lines:
-        for attempt in (back, away, away, back, back, away):
+        for attempt in (back, away, away, back, back):
             note_attempt(attempt)
+        # Then it comes and goes for a minute, and is away.
+        for seconds[0] in map(float, range(1, 60)):
+            note_attempt(away)
+            note_attempt(back)
+        seconds[0] = 60.0
+        note_attempt(away)
     assert [line["event"] for line in lines] == [
         "event_endpoint_away",
         "event_endpoint_back",
