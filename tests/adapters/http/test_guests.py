@@ -126,6 +126,8 @@ def test_a_guest_is_found_by_address(api: Api) -> None:
         "guests": [{"id": OTHER_GUEST_ID, **ADA, "language": None}],
         "page_info": {"total": 1, "page": 1, "size": 10},
     }
+    beyond = search(api, {"email": ADA["email"]}, "page=2")
+    assert beyond.json == {"guests": [], "page_info": {"total": 1, "page": 2, "size": 10}}
     nobody = search(api, {"email": "bob@guests.example"})
     assert nobody.json == {"guests": [], "page_info": {"total": 0, "page": 1, "size": 10}}
 

@@ -116,6 +116,12 @@ def test_personal_data_that_was_shown_is_noted_each_time(installation: Installat
     assert trail(installation) == [(OPERATOR, Action.PERSONAL_DATA_SHOWN, GUEST_ID, None)] * 2
 
 
+def test_a_backup_is_noted_with_its_details(installation: Installation) -> None:
+    installation.container.note_operators_act()(Action.BACKUP_COMPLETED, "backup", {"files": 3})
+
+    assert trail(installation) == [(OPERATOR, Action.BACKUP_COMPLETED, "backup", {"files": 3})]
+
+
 def test_what_was_refused_is_not_noted(installation: Installation) -> None:
     container = installation.container
     with pytest.raises(TokenNotFound):

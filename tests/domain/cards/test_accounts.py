@@ -1,11 +1,18 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    OTHER_GUEST_ID,
+    a_uuid,
+)
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import PaymentAccountNotFound, UserNotAuthorized
 from domain.permissions import Permission
@@ -130,3 +137,43 @@ def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
     configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)
 
     assert an_account(**changes).is_same_card(an_account(), configuration.psp_account) is is_same
+
+
+HOUR = timedelta(hours=1)
+
+
+def test_nothing_of_a_removed_account_is_due() -> None:
+    account = an_account(expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW, is_default=True)
+
+    assert account.removed(NOW) == an_account(removed_at=NOW)
+
+
+@pytest.mark.parametrize("notice_in", [HOUR, timedelta(days=1)])
+def test_a_card_is_read_once_just_before_its_notice(notice_in: timedelta) -> None:
+    due_at = an_account(expiry_notice_at=NOW + notice_in).waiting(NOW).due_at
+
+    assert due_at is not None
+    assert due_at > NOW + timedelta(days=26)
+
+
+@pytest.mark.parametrize(
+    ("stored", "due_at"),
+    [
+        ({"due_at": NOW + HOUR}, NOW),
+        ({"due_at": NOW - HOUR}, NOW - HOUR),
+        ({"due_at": None}, NOW),
+        ({"due_at": NOW + HOUR, "unanswered_since": NOW - HOUR}, NOW + HOUR),
+    ],
+)
+def test_a_card_whose_notice_waits_is_read_at_once_but_no_more_often_from_a_silent_psp(
+    stored: dict[str, Any], due_at: datetime
+) -> None:
+    account = an_account(**stored)
+
+    put_off = account.notice_put_off(NOW + HOUR, NOW)
+
+    assert put_off == replace(account, expiry_notice_at=NOW + HOUR, due_at=due_at)
+
+
+def test_no_notice_is_due_before_the_first() -> None:
+    assert an_account(expiry_year=2031).days_of_expiry_notice(NOW) is None

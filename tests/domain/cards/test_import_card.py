@@ -18,7 +18,7 @@ from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
 from domain.events.event import ENDPOINT_TYPES
 from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAccount
-from domain.psps.card import Card, StoredCard
+from domain.psps.card import Card, CardList, StoredCard
 from domain.psps.payment_provider import ProviderUnavailable
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_center, a_guest
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
@@ -41,6 +41,9 @@ def test_a_card_is_stored_as_its_psp_tells(installation: Installation) -> None:
     }
     assert (account.psp_account, account.is_default) == ((FAKE, MERCHANT), True)
     assert timedelta(days=27) <= (account.due_at or account.created_at) - account.created_at
+    now = installation.clock.now()
+    assert (account.expiry_notice_at, account.read_at) == (card.next_expiry_notice(now), now)
+    assert account.expiry_notice_at is not None
     assert installation.read_cards() == 0
 
 
@@ -64,11 +67,13 @@ def test_clients_are_told_that_it_was_imported(installation: Installation) -> No
     installation.container.add_event_endpoint()(
         url="https://shop.example/events", types=ENDPOINT_TYPES
     )
-    brought(installation, installation.card_at_psp())
+    brought(
+        installation, installation.card_at_psp(), consent_text="Sie dürfen.", consent_language="de"
+    )
 
     (event,) = [each.event for each in installation.deliveries()]
     (account,) = installation.accounts()
-    assert (event.type, event.reason) == ("account.stored", "imported")
+    assert (event.type, event.reason, event.language) == ("account.stored", "imported", "de")
     assert (event.account_id, event.status) == (account.account_id, "active")
 
 
@@ -370,3 +375,18 @@ def test_a_token_is_compared_with_its_guest(installation: Installation) -> None:
 
     assert [each.token for each in found.only_at_psp] == [card.token]
     assert [each.token for each in found.only_on_file] == ["another"]
+
+
+def test_a_comparison_reads_every_page_of_the_psps_list(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = [
+        StoredCard(card.guest_reference, card.token)
+        for card in (installation.card_at_psp(), installation.card_at_psp(OTHER_GOOD_CARD))
+    ]
+    pages = {None: CardList(cards[:1], "second"), "second": CardList(cards[1:], None)}
+    monkeypatch.setattr(installation.provider, "list_cards", lambda _, place: pages.pop(place))
+
+    found = installation.container.compare_cards()(PspAccount(FAKE, MERCHANT))
+
+    assert found == Comparison(cards, [], 0)

@@ -346,7 +346,8 @@ def test_a_card_that_an_earlier_release_has_removed_is_not_read(
 
     assert read_after(installation) == 1
 
-    assert installation.account(account.account_id).due_at is None
+    removed = installation.account(account.account_id)
+    assert (removed.due_at, removed.removed_at) == (None, NOW)
     assert "read_card" not in installation.provider.calls
 
 

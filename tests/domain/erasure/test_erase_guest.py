@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ from domain.erasure import blank, finish_erasures
 from domain.erasure.erasure import REQUESTS_END_WITHIN
 from domain.erasure.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
+from domain.events.event import ENDPOINT_TYPES, EventType
 from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.permissions import Permission
@@ -139,6 +140,27 @@ def test_what_another_process_stores_meanwhile_goes_too(installation: Installati
         assert unit.guests.get(GUEST_ID) is None
 
 
+def test_a_card_that_another_process_stores_meanwhile_is_discarded(
+    installation: Installation,
+) -> None:
+    installation.container.add_event_endpoint()(
+        url="https://shop.example/events", types=ENDPOINT_TYPES
+    )
+    account = installation.stored_card()
+    erase(installation)
+    with installation.storage.write() as unit:
+        unit.accounts.update(account)
+        unit.commit()
+    finish(installation)
+
+    assert is_done(installation)
+    assert installation.accounts() == ()
+    assert installation.tokens_at_psp() == frozenset()
+    told = [each.event.type for each in installation.deliveries()]
+    assert told.count(EventType.ACCOUNT_REMOVED) == 2
+    assert installation.provider.calls[-2:] == ["discard", "forget_guest"]
+
+
 @pytest.mark.parametrize("is_finished", [False, True])
 def test_a_repeated_request_finds_no_guest(installation: Installation, is_finished: bool) -> None:
     installation.add_card(idempotency_key="visit-1")
@@ -199,6 +221,38 @@ def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
     finish(installation)
     assert is_done(installation)
     assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_webhook_that_comes_while_the_psp_forgets_does_not_stay(
+    installation: Installation,
+) -> None:
+    session = expired_session_with_card(installation)
+    erase(installation)
+    installation.clock.advance(timedelta(minutes=5))
+    installation.provider.meanwhile["forget_guest"] = lambda: receive_webhook(installation)
+    installation.container.finish_erasures()()
+
+    assert not is_done(installation)
+    finish(installation)
+    assert is_done(installation)
+    with installation.storage.read() as unit:
+        assert unit.evidence.of(session.token_id) == ()
+
+
+@pytest.mark.parametrize(
+    ("begin", "pending"),
+    [(Installation.opened_session, "outcome"), (Installation.stored_card, "discard")],
+)
+def test_the_psp_forgets_nobody_whose_page_or_token_is_left(
+    installation: Installation, begin: Callable[[Installation], object], pending: str
+) -> None:
+    begin(installation)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, pending)
+    erase(installation)
+    finish(installation)
+
+    assert not is_done(installation)
+    assert "forget_guest" not in installation.provider.calls
 
 
 def test_a_guest_for_whom_the_psp_refused_a_page_is_forgotten_there(
@@ -660,13 +714,20 @@ def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) 
 def test_one_that_is_not_done_after_a_day_is_told_of(installation: Installation) -> None:
     installation.stored_card(GOOD_CARD)
     erase(installation)
-    del installation.container.worker_psps()[FAKE]
+    psps = installation.container.worker_psps()
+    fake = psps.pop(FAKE)
     with capture_logs() as lines:
         finish(installation)
         assert lines == []
         installation.clock.advance(timedelta(days=1))
         installation.container.finish_erasures()()
     assert lines == [{"event": "erasure_not_done", "guest_id": GUEST_ID, "log_level": "error"}]
+    psps[FAKE] = fake
+    installation.clock.advance(timedelta(hours=2))
+    installation.reconcile_until_idle()
+    with capture_logs() as lines:
+        installation.container.finish_erasures()()
+    assert [line["event"] for line in lines] == ["guest_erased_everywhere"]
 
 
 def test_its_end_is_in_the_log_once_however_many_finish_it(installation: Installation) -> None:
@@ -685,6 +746,22 @@ def test_its_end_is_in_the_log_once_however_many_finish_it(installation: Install
     assert [line["event"] for line in lines].count("guest_erased_everywhere") == 1
 
 
+def test_one_that_another_process_has_finished_is_not_begun_again(
+    installation: Installation,
+) -> None:
+    installation.stored_card()
+    erase(installation)
+    installation.reconcile_until_idle()
+    installation.clock.advance(timedelta(minutes=5))
+    finish_erasures = installation.container.finish_erasures()
+    installation.before_next_write(finish_erasures)
+    with capture_logs() as lines:
+        finish_erasures()
+
+    assert is_done(installation)
+    assert [line["event"] for line in lines] == ["guest_erased_everywhere"]
+
+
 def test_it_is_in_the_audit_trail(installation: Installation) -> None:
     erase(installation)
     with installation.storage.read() as unit:
@@ -700,6 +777,7 @@ def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Install
     installation.has_guest(GUEST)
 
     erase_guest = installation.container.erase_guest()
+    assert erase_guest.brought_back() == [GUEST_ID]
     assert erase_guest.again() == [GUEST_ID]
     assert erase_guest.brought_back() == []
 

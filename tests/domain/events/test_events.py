@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from domain.cards.notice_expiry import MAX_PER_UNIT
 from domain.centers.center import CenterNotFound
 from domain.errors import InvalidField
 from domain.events.add_event_endpoint import TooManyEndpoints
-from domain.events.deliver_event import ENDPOINT_IS_UNREADABLE
+from domain.events.deliver_event import ENDPOINT_IS_OFF, ENDPOINT_IS_UNREADABLE, EndpointState
 from domain.events.event import (
     ENDPOINT_TYPES,
     JITTER,
@@ -235,6 +236,9 @@ class TestDelivery:
         assert len({each.headers["webhook-signature"] for each in receiver.received}) == 10
         (failed,) = deliveries(installation, failed=True)
         assert (failed.status, failed.last_result) == (DeliveryStatus.FAILED, "500")
+        assert failed.attempted_at == installation.clock.now()
+        installation.container.replay_event()(failed.event.event_id)
+        assert deliveries(installation, failed=True) == ()
 
     def test_of_one_that_came_back_is_delivered_once(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
@@ -285,6 +289,7 @@ class TestDelivery:
 
     def test_of_many_that_failed_at_once_are_not_tried_at_once(self) -> None:
         tries = [an_event_delivery(number).refused("500", NOW).due_at for number in range(20)]
+        assert tries[1] == an_event_delivery(1).refused("500", NOW).due_at
         waits = [(due_at - NOW) / WAITS[0] for due_at in tries if due_at]
         assert len(set(waits)) == 20
         assert 1 - JITTER <= min(waits) < 1 - JITTER / 2
@@ -309,6 +314,49 @@ class TestDelivery:
 
         assert len(installation.reconcile().faults) == 1
         assert [each.content["data"]["card"]["last_four"] for each in receiver.received] == ["4444"]
+
+    @pytest.mark.parametrize(
+        ("answer", "state", "result"),
+        [
+            (204, EndpointState.TAKES_EVENTS, "204"),
+            (500, EndpointState.AWAY, "500"),
+            (410, EndpointState.GONE, "410"),
+            ("closed", EndpointState.AWAY, "connection refused"),
+            ("removed", EndpointState.OFF, ENDPOINT_IS_OFF),
+            ("unreadable", EndpointState.AWAY, ENDPOINT_IS_UNREADABLE),
+        ],
+    )
+    def test_notes_what_its_endpoint_did(
+        self,
+        installation: Installation,
+        receiver: EventReceiver,
+        endpoint: EventEndpoint,
+        answer: int | str,
+        state: EndpointState,
+        result: str,
+    ) -> None:
+        installation.stored_card()
+        if isinstance(answer, int):
+            receiver.status = answer
+        elif answer == "closed":
+            change_by_hand(
+                installation.storage, "UPDATE event_endpoints SET url = 'http://127.0.0.1:1/'"
+            )
+        elif answer == "removed":
+            installation.container.remove_event_endpoint()(endpoint.endpoint_id)
+        else:
+            change_by_hand(installation.storage, "UPDATE event_endpoints SET secrets = '{}'")
+        deliver = installation.container.deliver_event()
+        taken = deliver.take()
+        assert taken is not None
+        installation.clock.advance(timedelta(seconds=1))
+
+        attempt = deliver(taken)
+
+        assert attempt is not None
+        assert attempt.endpoint is state
+        (noted,) = deliveries(installation)
+        assert (noted.last_result, noted.attempted_at) == (result, installation.clock.now())
 
     # Shows F44.
     def test_ends_for_an_endpoint_that_is_gone(
@@ -500,6 +548,7 @@ class TestTestEvent:
 
         body = json.loads(first.body)
         assert (body["type"], body["data"]["status"]) == ("test", "test")
+        assert body["timestamp"] == "2026-11-20T12:00:00Z"
         example = msgspec.to_builtins(examples()[EventType.TEST])
         assert {**body, "timestamp": example["timestamp"]} == example
         assert first.headers["webhook-signature"].startswith("v1,")
@@ -603,23 +652,52 @@ class TestExpiry:
             assert not reading.accounts.is_expiry_notice_due(installation.clock.now())
         assert not notice()
 
+    def test_of_a_card_that_another_release_can_read_is_told_late(
+        self, installation: Installation, account: Account
+    ) -> None:
+        source = "UPDATE payment_accounts SET source ="
+        change_by_hand(installation.storage, f"{source} 99")
+        assert self.noticed(installation, datetime(2031, 8, 31, tzinfo=UTC)) == []
+        change_by_hand(installation.storage, f"{source} {account.source.value}")
+        month = ["expires_in_30_days"]
+        assert self.noticed(installation, datetime(2031, 9, 1, tzinfo=UTC)) == month
+
+    def test_of_a_card_that_was_read_in_the_days_before_does_not_wait(
+        self, installation: Installation, account: Account
+    ) -> None:
+        day = datetime(2031, 8, 31, tzinfo=UTC)
+        self.noticed(installation, day - timedelta(days=5))
+        with installation.storage.write() as unit:
+            current = unit.accounts.get(account.account_id)
+            assert current is not None
+            unit.accounts.update(
+                replace(current, read_at=day - timedelta(days=4), due_at=day + timedelta(days=9))
+            )
+            unit.commit()
+        assert self.noticed(installation, day) == ["expires_in_30_days"]
+
     def test_of_an_expired_card_is_not_told(
         self, installation: Installation, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == []
 
-    @pytest.mark.parametrize("is_older_release", [False, True])
+    @pytest.mark.parametrize("as_older_releases_did", [None, {}, {"due_at": None}])
     def test_of_a_removed_card_is_not_told(
-        self, installation: Installation, account: Account, is_older_release: bool
+        self,
+        installation: Installation,
+        account: Account,
+        as_older_releases_did: dict[str, Any] | None,  # fields of any type
     ) -> None:
         installation.use_cases.remove_account(
             installation.caller, guest_id=account.guest_id, account_id=account.account_id
         )
-        if is_older_release:
+        if as_older_releases_did is not None:
             with installation.storage.write() as unit:
-                unit.accounts.update(replace(account, removed_at=account.created_at))
+                unit.accounts.update(
+                    replace(account, removed_at=account.created_at, **as_older_releases_did)
+                )
                 unit.commit()
-        assert self.noticed(installation, datetime(2031, 9, 1, tzinfo=UTC)) == []
+        assert self.noticed(installation, datetime(2031, 9, 29, tzinfo=UTC)) == []
 
     def test_of_a_card_stored_within_the_last_month_is_told_once(
         self, installation: Installation, endpoint: EventEndpoint

@@ -157,10 +157,19 @@ def test_our_own_pages_are_in_the_language_that_the_hosted_page_would_have(
     assert way_back(installation, session, "fr") == replace(found, negotiated=False)
 
 
-def test_a_page_is_shown_without_its_center_or_its_guest(installation: Installation) -> None:
+def test_a_page_is_shown_without_its_guest_its_center_or_its_psp(
+    installation: Installation,
+) -> None:
     switch_on(installation, "de")
     session = installation.add_card(locale="de")
     with installation.storage.write() as unit:
         unit.guests.remove(GUEST_ID)
         unit.commit()
     assert way_back(installation, session).language == "de"
+
+    installation.loses("centers")
+    without_psp = replace(installation.container.find_way_back(), psps={})
+    found = without_psp(token_id=session.token_id)
+
+    assert found is not None
+    assert (found.center_name, found.psp_name, found.language) == (None, None, "en")

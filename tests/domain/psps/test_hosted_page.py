@@ -11,7 +11,7 @@ import pytest
 from adapters.psp.contract.samples import NOW
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
-from domain.psps.card import Card, CardList, StoredCard
+from domain.psps.card import Card, CardList, CardReading, StoredCard
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -21,6 +21,7 @@ from domain.psps.hosted_page import (
     is_credible,
     is_credible_list,
     is_credible_page,
+    is_credible_reading,
     without_false_code,
 )
 
@@ -95,6 +96,31 @@ def test_a_card_with_a_field_out_of_bounds_is_not(
 def test_a_charge_reference_that_is_no_word_is_not(reference: str) -> None:
     assert is_credible(replace(COLLECTED, charge_reference="tr_1"), PAGE)
     assert not is_credible(replace(COLLECTED, charge_reference=reference), PAGE)
+
+
+def test_a_reading_of_the_card_that_was_asked_for_is_credible() -> None:
+    for card in (CARD, None):
+        assert is_credible_reading(CardReading(card=card, read_at=NOW), GUEST, CARD.token)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"guest_reference": GuestReference("guest_2")}, {"token": CardToken("card_2")}),
+        *({"last_four": "424"}, {"expiry_month": 13}),
+    ],
+)
+def test_a_reading_of_another_card_or_out_of_bounds_is_not(
+    changes: dict[str, Any],
+) -> None:  # fields of any type
+    reading = CardReading(card=replace(CARD, **changes), read_at=NOW)
+    assert not is_credible_reading(reading, GUEST, CARD.token)
+
+
+@pytest.mark.parametrize("card", [CARD, None])
+@pytest.mark.parametrize("time", NO_YEAR)
+def test_a_reading_at_a_time_out_of_bounds_is_not(card: Card | None, time: datetime) -> None:
+    assert not is_credible_reading(CardReading(card=card, read_at=time), GUEST, CARD.token)
 
 
 @pytest.mark.parametrize("time", NO_YEAR)

@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Final
 
 from adapters.psp.contract.samples import NOW
-from domain.sessions.session import CardSession, SessionStatus
+from domain.identifiers import GuestReference
+from domain.psps.hosted_page import PageAttempt
+from domain.sessions.session import ANSWERED_WITHIN, CardSession, SessionStatus
 from tests.builders import a_page, a_session, an_attempt
 
 TELLS_OF_THE_GUEST: Final = {"redirect_uri", "billing_info", "reference", "attempt"}
@@ -31,6 +33,33 @@ def test_an_erasure_knows_every_field() -> None:
     changed = {name for name in names if getattr(session, name) != getattr(blank, name)}
     assert changed == TELLS_OF_THE_GUEST
     assert names - changed == TELLS_WHAT_HAPPENED
+
+
+def test_without_references_nothing_names_the_guest_or_the_page_at_the_psp() -> None:
+    request = replace(
+        an_attempt().request,
+        guest_reference=GuestReference("guest-at-psp"),
+        redirect_origin="https://shop.example",
+    )
+    blank = a_session(attempt=an_attempt(request=request)).without_references()
+
+    unnamed = replace(request, guest_reference=None, redirect_origin="")
+    assert blank == a_session(attempt=PageAttempt(request=unnamed, over=True))
+
+
+def test_a_browser_that_could_not_ask_leaves_the_question_to_the_worker_once() -> None:
+    session = a_session(ask_again_at=NOW)
+
+    later = session.asked_later()
+
+    assert later == replace(session, due_at=NOW, ask_again_at=NOW + ANSWERED_WITHIN)
+    assert later.asked_later() == later
+
+
+def test_a_settled_session_is_not_due_because_a_browser_comes_back() -> None:
+    settled = a_session(status=SessionStatus.FAILED, due_at=None, ask_again_at=NOW)
+
+    assert settled.asked_later() == settled
 
 
 def test_a_page_that_is_pending_after_its_end_is_not_due_at_once() -> None:

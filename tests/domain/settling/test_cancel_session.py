@@ -10,6 +10,7 @@ from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.errors import (
     InvalidField,
     PaymentMethodAlreadyExists,
+    ServiceUnavailable,
     SessionNotFound,
     UserNotAuthorized,
 )
@@ -57,6 +58,7 @@ def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) ->
     now = installation.clock.now()
     assert (cancelled.status, cancelled.progress) == (SessionStatus.EXPIRED, Progress.CANCELLED)
     assert (cancelled.cancelled_at, cancelled.expires_at) == (now, now)
+    assert cancelled.cancelled_by == f"caller:{installation.caller.name}"
     assert cancelled == installation.session(session.token_id)
     with pytest.raises(LinkCancelled):
         installation.open_page(session)
@@ -171,6 +173,22 @@ def test_a_cancellation_while_the_psp_is_away_is_completed_by_the_reconciler(
         ended = installation.session(session.token_id)
         assert ended.status is (SessionStatus.COMPLETED if number else SessionStatus.EXPIRED)
         assert ended.expires_at == waiting.cancelled_at
+
+
+def test_a_cancellation_is_stored_though_the_session_cannot_be_settled_now(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+
+    def go_away() -> None:
+        raise ServiceUnavailable
+
+    installation.provider.before = lambda _, __: installation.before_next_write(go_away)
+
+    waiting = cancel(installation, session)
+
+    assert (waiting.status, waiting.cancelled_at) == (SessionStatus.OPEN, waiting.due_at)
+    assert installation.session(session.token_id) == waiting
 
 
 def test_a_page_that_comes_after_the_cancellation_prolongs_nothing(
@@ -345,6 +363,8 @@ class TestOfACaller:
         assert cancel_all_of(installation) == 3
         assert len(units) == 3 + 1  # that of the token
         assert all(installation.session(each.token_id).cancelled_at for each in sessions)
+        operator = installation.container.note_act().operator
+        assert {installation.session(each.token_id).cancelled_by for each in sessions} == {operator}
 
     def test_a_session_that_ends_meanwhile_is_left_as_it_is(
         self, installation: Installation

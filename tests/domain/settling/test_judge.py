@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -141,7 +142,9 @@ class TestStoring:
 
 class TestRenewing:
     def test_another_expiry_renews_the_account(self) -> None:
-        stored = replace(SAME_CARD, consent_version="an earlier one")
+        stored = replace(
+            SAME_CARD, consent_version="an earlier one", read_at=NOW, unanswered_since=NOW
+        )
 
         verdict = judged(accounts=[OTHER_CARD, stored])
 
@@ -154,6 +157,8 @@ class TestRenewing:
             authenticated=True,
             expiry_notice_at=CARD.next_expiry_notice(LATER),
             due_at=LATER + READ_FIRST_AFTER,
+            read_at=None,
+            unanswered_since=None,
         )
         assert verdict == Verdict(
             session=OPENED.completed(stored.account_id, LATER),
@@ -236,12 +241,13 @@ class TestRefusing:
 
 
 class TestTokensThatAreDiscarded:
-    def test_a_discard_that_has_not_begun_is_withdrawn(self) -> None:
+    @pytest.mark.parametrize("accounts", [(), (SAME_CARD,)])
+    def test_a_discard_that_has_not_begun_is_withdrawn(self, accounts: Sequence[Account]) -> None:
         waiting = a_discard(token=CARD.token)
 
-        verdict = judged(discard=waiting)
+        verdict = judged(discard=waiting, accounts=accounts)
 
-        assert verdict.added is not None
+        assert verdict.session.status is SessionStatus.COMPLETED
         assert verdict.withdrawn == waiting
 
     @pytest.mark.parametrize(

@@ -170,6 +170,28 @@ def test_a_notice_that_changes_nothing_does_not_keep_the_others_out(
     assert installation.session(settled.token_id).due_at is None
 
 
+def test_each_notice_of_a_webhook_counts_whatever_its_kind(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = installation.stored_card()
+    nudged, told = installation.opened_session(), installation.opened_session()
+    notices = [
+        WebhookNotice(
+            merchant_account=MERCHANT, content="", guest_reference=account.guest_reference
+        ),
+        replace(a_notice_about(nudged.token_id), signed=False),
+        a_notice_about(told.token_id),
+    ]
+    monkeypatch.setattr(installation.provider, "read_webhook", lambda _: notices)
+    installation.clock.advance(ANSWERED_WITHIN)
+
+    installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
+
+    now = installation.clock.now()
+    assert installation.account(account.account_id).due_at == now
+    assert [installation.session(each.token_id).due_at for each in (nudged, told)] == [now, now]
+
+
 def test_a_webhook_that_is_meant_for_others_throughout_is_rejected(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,16 +202,19 @@ def test_a_webhook_that_is_meant_for_others_throughout_is_rejected(
         installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
 
 
+@pytest.mark.parametrize("signed", [True, False])
 def test_a_notice_may_name_the_page_alone(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, signed: bool
 ) -> None:
     session = installation.opened_session()
     notice = WebhookNotice(
         merchant_account=MERCHANT,
         content="event",
         page_reference=installation.page_reference(session),
+        signed=signed,
     )
     monkeypatch.setattr(installation.provider, "read_webhook", lambda _: [notice])
+    installation.clock.advance(ANSWERED_WITHIN)
 
     installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
 

@@ -82,9 +82,15 @@ def test_work_of_each_kind_is_due_until_it_is_done(installation: Installation) -
     ]
 
 
-def test_sessions_count_as_unanswered_with_discards_of_their_merchant_account(
+def test_all_kinds_of_work_count_as_unanswered_at_their_merchant_account(
     installation: Installation,
 ) -> None:
+    due = an_account(
+        guest_id=OTHER_GUEST_ID, merchant_account=MERCHANT, due_at=installation.clock.now()
+    )
+    with installation.storage.write() as unit:
+        unit.accounts.add(due)
+        unit.commit()
     account = installation.stored_card()
     installation.opened_session()
     began = installation.clock.now()
@@ -98,7 +104,7 @@ def test_sessions_count_as_unanswered_with_discards_of_their_merchant_account(
     installation.reconcile()
 
     status = installation.container.read_status()()
-    assert status.unanswered == {PspAccount(PROVIDER, MERCHANT): Waiting(2, began)}
+    assert status.unanswered == {PspAccount(PROVIDER, MERCHANT): Waiting(3, began)}
 
 
 def test_active_tokens_that_expire_within_14_days_are_named(installation: Installation) -> None:

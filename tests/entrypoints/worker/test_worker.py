@@ -153,6 +153,15 @@ class TestTwoWorkers:
             assert [leave_heartbeat(a_worker(number)) for number in (1, 2)] == [[], []]
             workers_age(on_each_storage.storage, timedelta(minutes=2))
 
+    def test_one_that_has_just_started_does_not_tell_of_the_other_yet(
+        self, on_each_storage: Installation
+    ) -> None:
+        leave_heartbeat = on_each_storage.container.leave_heartbeat()
+        leave_heartbeat(a_worker(1))
+        workers_age(on_each_storage.storage, timedelta(minutes=2))
+
+        assert [leave_heartbeat(a_worker(2)) for _ in range(2)] == [[], [a_worker(1)]]
+
     def test_one_that_is_not_seen_for_a_day_is_forgotten(
         self, on_each_storage: Installation
     ) -> None:
