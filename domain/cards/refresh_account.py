@@ -158,6 +158,6 @@ class RefreshAccount:
     def _never_again(self, unit: WriteUnit, removed: Account) -> None:
         """Take an account off the queue that an earlier release has removed, beside this one."""
         account = unit.accounts.get(removed.account_id)
-        if account is not None and account.due_at is not None and account.removed_at is not None:
+        if account is not None and account.removed_at is not None:
             unit.accounts.update(account.removed(account.removed_at))
             unit.commit()

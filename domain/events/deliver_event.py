@@ -107,7 +107,7 @@ class DeliverEvent:
 
     def _disable(self, unit: WriteUnit, endpoint_id: EndpointId) -> None:
         endpoint = unit.event_endpoints.get(endpoint_id)
-        if endpoint is not None and endpoint.is_active:
+        if endpoint is not None:
             unit.event_endpoints.update(replace(endpoint, disabled_at=self.clock.now()))
 
 

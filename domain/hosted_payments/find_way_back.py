@@ -62,7 +62,7 @@ class FindWayBack:
             return None
         with self.storage.read() as unit:
             center = unit.centers.get(session.center_id)
-            settings = unit.center_settings.get(session.center_id) if center else CenterSettings()
+            settings = unit.center_settings.get(session.center_id)
             consent = None
             if session.attempt is not None and not session.attempt.over:
                 consent = session.attempt.request.consent
