@@ -171,8 +171,10 @@ class TestRevoke:
 
         with pytest.raises(TokenAmbiguous):
             installation.container.revoke_token()(shared)
-        with pytest.raises(TokenNotFound):
-            installation.container.revoke_token()("cof_unknown")
+        # A shell's argument that is no UTF-8 becomes a lone surrogate.
+        for unknown in ("cof_unknown", "\udcff"):
+            with pytest.raises(TokenNotFound):
+                installation.container.revoke_token()(unknown)
 
         assert {token.revoked_at for token in installation.access_tokens()} == {None}
 

@@ -35,7 +35,11 @@ def removed(installation: Installation) -> Account:
 
 
 def test_a_token_that_an_active_account_holds_is_not_noted(installation: Installation) -> None:
-    assert note(installation, installation.stored_card()) is None
+    account = installation.stored_card()
+
+    assert note(installation, account) is None
+    with installation.storage.write() as unit:
+        assert not note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
 
 
 def test_a_discard_that_is_under_way_stays_as_it_is(

@@ -21,7 +21,7 @@ from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAcco
 from domain.psps.card import Card, CardList, StoredCard
 from domain.psps.payment_provider import ProviderUnavailable
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_center, a_guest
-from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
+from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
 
 FAKE = ProviderName("fake")
 
@@ -244,6 +244,15 @@ def test_the_budget_of_a_merchant_account_is_shared_with_the_worker(
     assert IMPORTS_PER_MINUTE < READINGS_PER_MINUTE
     installation.clock.advance(timedelta(minutes=1))
     assert brought(installation, installation.card_at_psp(), guest_id=guests[-1].id) is Fate.STORED
+
+
+def test_a_budget_of_one_card_a_minute_imports_one(installation: Installation) -> None:
+    import_card = installation.container.import_card()
+    cards = [installation.card_at_psp(number) for number in (GOOD_CARD, OTHER_GOOD_CARD)]
+
+    fates = [import_card(a_brought_card(card), per_minute=1) for card in cards]
+
+    assert fates == [Fate.STORED, Fate.LATER]
 
 
 CELLS = {

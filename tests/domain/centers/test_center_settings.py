@@ -37,7 +37,9 @@ def test_a_contact_of_another_kind_is_refused(contact: str) -> None:
 
 
 # The contrasts are those of the formula in WCAG 2.2 and of public checkers.
-@pytest.mark.parametrize("color", ["#000000", "#767676", "#1D4F91", "#0000ff", "#008000"])
+@pytest.mark.parametrize(
+    "color", ["#000000", "#0a0a0a", "#767676", "#1D4F91", "#0000ff", "#008000"]
+)
 def test_a_color_on_which_white_text_is_readable_is_taken(color: str) -> None:
     assert read(color=color).color == color.lower()
 

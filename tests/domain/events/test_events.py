@@ -698,6 +698,24 @@ class TestExpiry:
                 )
                 unit.commit()
         assert self.noticed(installation, datetime(2031, 9, 29, tzinfo=UTC)) == []
+        assert installation.account(account.account_id).due_at is None
+
+    def test_of_a_card_that_must_be_read_first_holds_up_no_other(
+        self, installation: Installation, account: Account, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(notice_expiry, "MAX_UNITS", 1)
+        day = datetime(2031, 8, 31, tzinfo=UTC)
+        other = installation.stored_card(OTHER_GOOD_CARD)
+        with installation.storage.write() as unit:
+            unit.accounts.update(replace(account, expiry_notice_at=day - timedelta(days=1)))
+            unit.accounts.update(replace(other, read_at=day))
+            unit.commit()
+        installation.clock.advance(day - installation.clock.now())
+
+        installation.container.notice_expiry()()
+
+        told = next(each.event for each in deliveries(installation))
+        assert (told.type, told.account_id) == (EventType.ACCOUNT_EXPIRING, other.account_id)
 
     def test_of_a_card_stored_within_the_last_month_is_told_once(
         self, installation: Installation, endpoint: EventEndpoint
