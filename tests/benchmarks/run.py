@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final, ParamSpec
 
 import click
+import structlog
 
-from entrypoints.logs import configure_logs
-from entrypoints.settings import LogFormat, LogLevel
 from tests.benchmarks import add_card, growth, guests, pipeline, products, worker
 from tests.benchmarks.goals import goals
 from tests.benchmarks.machine import describe
@@ -39,7 +38,7 @@ def main() -> None:
     # So that no server is left when this program is terminated.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Sessions to settle are made in this process, with a line for each step.
-    configure_logs(LogFormat.TEXT, at_least=LogLevel.WARNING)
+    structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     if not Path("/proc/self/smaps_rollup").exists():
         raise click.ClickException("CPU time and memory are read from /proc, which only Linux has")
     missing = [program for program in NEEDED if not shutil.which(program)]

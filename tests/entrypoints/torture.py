@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 import click
 import msgspec
+import structlog
 from standardwebhooks import Webhook, WebhookVerificationError
 from typing_extensions import override
 
@@ -287,6 +288,8 @@ STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = 
 @click.option("--seed", default=1, show_default=True, help="The seed of all random choices.")
 def main(rounds: int, seed: int) -> None:
     """Kill the service again and again on each storage, and print the result."""
+    # What the processes leave is settled in this one, with a line for each step.
+    structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     broken = []
     for name, storage in STORAGES.items():
         started_at = time.monotonic()
