@@ -316,6 +316,7 @@ class Cards:
     def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List the guest's cards on file."""
         caller = self.authenticate(req)
+        caller.require(MAY_VIEW_CARDS)
         query = Query(req)
         page = self.list_accounts(
             caller,
@@ -371,6 +372,8 @@ class Cards:
     def list_expiring(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
         """List the center's cards on file that expire before a date, soonest first."""
         caller = self.authenticate(req)
+        # The permission is checked before the query is read, so that its refusal comes first.
+        caller.require(MAY_VIEW_CARDS)
         query = Query(req, ("expires_before", *PAGING_PARAMETERS))
         page = self.list_expiring_cards(
             caller,

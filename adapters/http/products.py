@@ -176,6 +176,7 @@ class Products:
     def list(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
         """List one page of them."""
         caller = self.authenticate(req)
+        caller.require(MAY_VIEW_PRODUCTS)
         query = Query(req)
         page = self.list_products(
             caller, center_id=center_id, pages=query.all("page"), sizes=query.all("size")

@@ -478,6 +478,8 @@ class Sessions:
     def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List the guest's sessions, newest first."""
         caller = self.authenticate(req)
+        # The permission is checked before the query is read, so that its refusal comes first.
+        caller.require(MAY_ADD_CARDS)
         query = Query(req, ("status", "reference", *PAGING_PARAMETERS))
         page = self.list_sessions(
             caller,

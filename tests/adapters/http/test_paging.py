@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from domain.identifiers import CallerName
+from domain.permissions import Caller, Permission
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, a_product
 
@@ -66,3 +68,13 @@ def test_a_list_that_others_clients_call_ignores_a_parameter_that_it_does_not_ha
     api: Api, path: str
 ) -> None:
     assert api.get(path, "staus=open").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", [ACCOUNTS, f"{ACCOUNTS}/sessions", PRODUCTS, f"/v1/centers/{CENTER_ID}/accounts"]
+)
+@pytest.mark.parametrize("query", ["staus=open", "&".join(["x=1"] * 101)])
+def test_a_list_checks_the_permission_before_the_query(api: Api, path: str, query: str) -> None:
+    caller = Caller(name=CallerName("eraser"), permissions=frozenset({Permission.GUESTS_ERASE}))
+
+    assert Api(api.installation, caller).get(path, query).status_code == 403
