@@ -28,7 +28,7 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
     run meanwhile. Raises BackupExists, OSError, and what `plain_errors` describes.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    stamp = _stamp(now)
     files = {folder / f"{name}-{stamp}{suffix}": copy for name, suffix, copy in _copies(settings)}
     with _all_or_none(files) as unfinished:
         for file, copy in files.items():
@@ -36,14 +36,22 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
     return list(files)
 
 
-def prune(folder: Path, keep: int) -> list[Path]:
-    """Delete all but the newest backups in a folder, and return what was deleted."""
+def prune(folder: Path, keep: int, now: datetime) -> list[Path]:
+    """Delete all but the newest backups in a folder, and return what was deleted.
+
+    Those of a time to come stay and do not count: a clock was ahead.
+    """
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
-    kept = sorted({match[1] for match in found if not match[2]})[-keep:]
+    made = {match[1] for match in found if not match[2] and match[1] <= _stamp(now)}
+    kept = sorted(made)[-keep:]
     deleted = sorted(folder / match[0] for match in found if kept and match[1] < kept[0])
     for file in deleted:
         file.unlink()
     return deleted
+
+
+def _stamp(now: datetime) -> str:
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], None]]]:

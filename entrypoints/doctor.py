@@ -19,6 +19,7 @@ from domain.audit.entry import Action
 from domain.events.event import EventEndpoint
 from domain.events.event_sender import EventNotSent
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount, ProviderName
+from domain.retries import CLOCKS_DIFFER_BY
 from entrypoints import databases, serve
 from entrypoints.container import Container, build, signing_keys
 from entrypoints.plain_errors import NO_WORKER
@@ -285,12 +286,14 @@ def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
 def _backup(container: Container) -> Iterator[Finding]:
     with container.storage().read() as unit:
         entries = unit.audit_trail.latest(about="backup")
-    made = [entry.happened_at for entry in entries if entry.action is Action.BACKUP_COMPLETED]
+    now = container.clock().now()
+    ages = [now - each.happened_at for each in entries if each.action is Action.BACKUP_COMPLETED]
+    # A clock that was ahead must not hide for years that none is made.
+    made = [age for age in ages if age >= -CLOCKS_DIFFER_BY]
     advice = "run `cardonfile backup` every day"
     if made:
-        age = container.clock().now() - made[0]
-        text = f"the newest is {age // timedelta(hours=1)} hours old"
-        yield _judged("backup", f"{text}: {advice}" if age > OLDEST_BACKUP else None, text)
+        text = f"the newest is {max(made[0], timedelta()) // timedelta(hours=1)} hours old"
+        yield _judged("backup", f"{text}: {advice}" if made[0] > OLDEST_BACKUP else None, text)
     elif isinstance(container.settings().database, Path):
         yield problem("backup", f"none is noted: {advice}")
     else:

@@ -78,7 +78,7 @@ def backup(*, folder: Path, keep: int | None) -> None:
             "backup",
             {"folder": click.format_filename(folder.absolute()), "files": len(files)},
         )
-        for file in prune(folder, keep) if keep else ():
+        for file in prune(folder, keep, container.clock().now()) if keep else ():
             click.echo(f"deleted {file}")
 
 

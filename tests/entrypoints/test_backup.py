@@ -9,7 +9,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -221,6 +221,18 @@ def test_only_the_newest_are_kept(cardonfile: CommandLine, api: Api, tmp_path: P
     assert output.splitlines()[2:] == [f"deleted {file}" for file in deleted]
     assert set(folder.iterdir()) > {*third, of_somebody_else}
     assert len(names_in(folder)) == 5
+
+
+def test_backups_of_a_clock_that_was_ahead_do_not_cost_the_one_just_made(
+    cardonfile: CommandLine, api: Api, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backups"
+    ahead = back_up(api.installation.settings, folder, datetime.now(UTC) + timedelta(days=9))
+
+    output = cardonfile.succeeds("backup", str(folder), "--keep", "1")
+
+    written = {Path(line.removeprefix("wrote ")) for line in output.splitlines()}
+    assert set(folder.iterdir()) == {*ahead, *written}
 
 
 class TestPostgresql:

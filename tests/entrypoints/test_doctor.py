@@ -429,7 +429,13 @@ class TestEndpoints:
 
 @pytest.mark.parametrize(
     ("age", "diagnosis"),
-    [(DAY, Diagnosis.OK), (3 * DAY, Diagnosis.PROBLEM), (None, Diagnosis.PROBLEM)],
+    [
+        (DAY, Diagnosis.OK),
+        (3 * DAY, Diagnosis.PROBLEM),
+        # Of a clock that was ahead.
+        (-3 * DAY, Diagnosis.PROBLEM),
+        (None, Diagnosis.PROBLEM),
+    ],
 )
 def test_the_newest_backup_is_not_old(
     patient: Patient, age: timedelta | None, diagnosis: Diagnosis
