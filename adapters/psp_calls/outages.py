@@ -23,7 +23,7 @@ log = structlog.get_logger()
 class OutageLog:
     """Logs the state of each operation at each merchant account, once per change.
 
-    A failure that comes and goes has one line a minute, and one when it is gone.
+    One that comes and goes has a pair of lines a minute.
 
     The events are `psp_away`, `psp_refuses` and `psp_back`. An operation is a method of
     `PaymentProvider`. The line of a failure holds its `details`. Each process has its own states.

@@ -25,7 +25,7 @@ from domain.psps.payment_provider import ProviderUnavailable
 from domain.redirects import redirect_origin
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
 from domain.sessions.limit import CardLimit
-from domain.sessions.session import DAY, CardSession, Progress
+from domain.sessions.session import CardSession, Progress
 from domain.sessions.session_log import SessionLog, SessionStep, steps_between
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.settle_session import SettleSession
@@ -171,7 +171,7 @@ class OpenHostedPage:
         has_details = not session.is_old(now + TIME_TO_TYPE)
         latest = now + MAX_PAGE_LIFETIME
         if has_details:
-            latest = min(latest, session.created_at + DAY)
+            latest = min(latest, session.old_at)
         shows_guest = session.shows_guest and has_details
         request = HostedPageRequest(
             token_id=session.token_id,

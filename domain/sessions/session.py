@@ -269,9 +269,14 @@ class CardSession:
         page = self.attempt.page if self.attempt else None
         return self.is_past_end(now) or (page is not None and now >= page.ends_at)
 
+    @property
+    def old_at(self) -> datetime:
+        """When the link becomes old: whoever opens it later may not be the guest."""
+        return self.created_at + DAY
+
     def is_old(self, now: datetime) -> bool:
         """Return whether the session was started more than 24 hours ago."""
-        return now - self.created_at > DAY
+        return now > self.old_at
 
     @property
     def is_over(self) -> bool:

@@ -67,7 +67,8 @@ def backup(*, folder: Path, keep: int | None) -> None:
     from entrypoints.backup import BackupExists, back_up, prune
 
     with installation() as container, plain_errors(BackupExists):
-        files = back_up(container.settings(), folder, container.clock().now())
+        now = container.clock().now()
+        files = back_up(container.settings(), folder, now)
         for file in files:
             click.echo(f"wrote {file}")
         for psp in container.settings().psps.values():
@@ -78,7 +79,7 @@ def backup(*, folder: Path, keep: int | None) -> None:
             "backup",
             {"folder": click.format_filename(folder.absolute()), "files": len(files)},
         )
-        for file in prune(folder, keep, container.clock().now()) if keep else ():
+        for file in prune(folder, keep, now) if keep else ():
             click.echo(f"deleted {file}")
 
 

@@ -77,7 +77,7 @@ class WorkLog:
 class EndpointLog:
     """Logs when an endpoint stops taking events and when it takes them again, once each.
 
-    One that comes and goes has a line of either a minute.
+    One that comes and goes has a pair of lines a minute.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
