@@ -1,12 +1,10 @@
-"""Writes the parts of the docs that repeat the code: `python -m tests.generated_docs`."""
+"""Writes the parts of docs/http-api.md that repeat the code: `python -m tests.generated_docs`."""
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from operator import itemgetter
@@ -20,12 +18,8 @@ from adapters.http.errors import ERROR_TYPE
 from adapters.http.openapi import document
 from domain.errors import Refusal
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-HTTP_API: Final = ROOT / "docs" / "http-api.md"
-TESTS_OF_PROMISES: Final = ROOT / "docs" / "tests-of-promises.md"
-
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "http-api.md"
 BLOCK: Final = re.compile(r"(<!--(\w+)-->\n).*?(<!--end-->)", re.DOTALL)
-_SHOWS: Final = re.compile(r"\s*# Shows ([IFS]\d+(?:, [IFS]\d+)*)\.")
 
 # The page says once which operations have these refusals and these fields.
 _COMMON_REFUSALS: Final = {
@@ -49,8 +43,9 @@ _FORMATS: Final = {"date": "date", "date-time": "time", "uri": "URI", "uuid": "U
 Json: TypeAlias = dict[str, Any]  # a part of the OpenAPI document
 
 
-def _http_api() -> str:
-    return BLOCK.sub(lambda found: found[1] + blocks()[found[2]] + found[3], HTTP_API.read_text())
+def page() -> str:
+    """Return the text that the page should have."""
+    return BLOCK.sub(lambda found: found[1] + blocks()[found[2]] + found[3], PAGE.read_text())
 
 
 @cache
@@ -75,14 +70,17 @@ def blocks() -> Mapping[str, str]:
 
 def _operation(method: str, path: str, operation: Json, schemas: Json) -> str:
     about = f"{operation['summary']}. {operation.get('description', '')}".strip()
-    points = [*_input(operation, schemas), *_output(operation["responses"], schemas)]
+    responses = operation["responses"]
+    if "303" in responses:
+        # The parameters of a link are part of it: clients do not choose them.
+        points = [f"Redirects and pages: {', '.join(sorted(responses))}"]
+    else:
+        points = [*_input(operation, schemas), *_output(responses, schemas)]
     listed = "".join(f"- {point}.\n" for point in points)
     return f"**`{method.upper()} {path}`** {about}\n\n{listed}"
 
 
 def _input(operation: Json, schemas: Json) -> Iterator[str]:
-    if "303" in operation["responses"]:
-        return  # The parameters of a link are part of it: clients do not choose them.
     parameters = {each["name"]: each for each in operation.get("parameters", ())}
     for name, parameter in parameters.items():
         if parameter["in"] != "path" and name not in ("page", "size"):
@@ -90,14 +88,11 @@ def _input(operation: Json, schemas: Json) -> Iterator[str]:
             about = parameter["description"].rstrip(".")
             yield f"`{name}` ({parameter['in']}{needed}): {about}"
     if (body := _content(operation.get("requestBody", {}))) and "$ref" in body:
-        yield f"Body: {_inline(body, schemas)}"
+        yield f"Body: {_type(body, schemas)}"
 
 
 def _output(responses: Json, schemas: Json) -> Iterator[str]:
-    if "303" in responses:
-        yield f"Redirects and pages: {', '.join(sorted(responses))}"
-        return
-    yield f"200: {_inline(_content(responses['200']), schemas)}"
+    yield f"200: {_type(_content(responses['200']), schemas)}"
     refused = []
     for status, response in responses.items():
         types = response["headers"][ERROR_TYPE]["schema"]["examples"] if status != "200" else ()
@@ -112,41 +107,19 @@ def _content(message: Json) -> Json:
     return content
 
 
-def _name(reference: Json) -> str:
-    return str(reference["$ref"]).rpartition("/")[2]
-
-
-def _link(reference: Json) -> str:
-    name = _name(reference)
-    return f"[`{name}`](#{name.lower()})"
-
-
-def _inline(reference: Json, schemas: Json) -> str:
-    if "$ref" not in reference:
-        return str(reference["type"])
-    properties = schemas[_name(reference)]["properties"]
-    if len(properties) > 2:
-        return _link(reference)
-    return ", ".join(f"`{name}` ({_type(schema, schemas)})" for name, schema in properties.items())
-
-
 def _schema(name: str, schemas: Json) -> str:
-    fields = _own_fields(schemas[name])
+    """Describe the fields of a schema, those of another schema that it contains by its name."""
+    fields, size = _own_fields(schemas[name]), len(schemas[name]["properties"])
     lines = []
     for other, schema in schemas.items():
-        some = _own_fields(schema)
-        is_larger = _size(schema) > _size(schemas[name])
-        if other != name and some and not is_larger and _is_contained(some, fields):
+        some, is_smaller = _own_fields(schema), len(schema["properties"]) < size
+        if is_smaller and some and some.items() <= fields.items():
             fields = {key: kind for key, kind in fields.items() if key not in some}
-            lines.append(f"- All of {_inline({'$ref': other}, schemas)}\n")
-    for other in list(schemas)[: list(schemas).index(name)]:
-        some = _own_fields(schemas[other])
-        lacking = [field for field, kind in some.items() if fields.get(field) != kind]
-        if len(lacking) == 1 and 2 < len(some) <= len(fields):
-            fields = {key: kind for key, kind in fields.items() if key not in some}
-            lines.append(f"- All of {_inline({'$ref': other}, schemas)} but `{lacking[0]}`\n")
+            lines.append(f"- All of {_type({'$ref': other}, schemas)}\n")
+    # A response always has all of its fields.
+    required = schemas[name]["required"] if name.endswith("Body") else ()
     described = chain.from_iterable(
-        _fields(field, schema, schemas, required=_required(name, schemas))
+        _fields(field, schema, schemas, is_required=field in required)
         for field, schema in fields.items()
     )
     for text, alike in groupby(described, key=itemgetter(1)):
@@ -159,36 +132,26 @@ def _own_fields(schema: Json) -> Json:
     return {name: kind for name, kind in fields.items() if name not in _COMMON_FIELDS}
 
 
-def _size(schema: Json) -> tuple[int, int]:
-    return len(_own_fields(schema)), len(schema["properties"])
-
-
-def _is_contained(some: Json, fields: Json) -> bool:
-    return all(fields.get(field) == kind for field, kind in some.items())
-
-
-def _required(name: str, schemas: Json) -> Sequence[str]:
-    """Return the required fields of a body. A response always has all of its fields."""
-    return schemas[name]["required"] if name.endswith("Body") else ()
-
-
 def _fields(
-    field: str, schema: Json, schemas: Json, *, required: Sequence[str]
+    field: str, schema: Json, schemas: Json, *, is_required: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield the name of a field, and of each inside it, with what to say of it."""
-    needed = ", required" if field.rpartition(".")[2] in required else ""
     about = f": {schema['description']}" if "description" in schema else ""
-    yield field, f"({_type(schema, schemas)}{needed}){about}"
+    yield field, f"({_type(schema, schemas)}{', required' * is_required}){about}"
     for inner, inner_schema in schema.get("properties", {}).items():
-        of_it = schema.get("required", ())
-        yield from _fields(f"{field}.{inner}", inner_schema, schemas, required=of_it)
+        is_needed = inner in schema.get("required", ())
+        yield from _fields(f"{field}.{inner}", inner_schema, schemas, is_required=is_needed)
 
 
 def _type(schema: Json, schemas: Json) -> str:
     if "anyOf" in schema:
         return " or ".join(_type(each, schemas) for each in schema["anyOf"])
     if "$ref" in schema:
-        return _inline(schema, schemas)
+        name = schema["$ref"].rpartition("/")[2]
+        properties = schemas[name]["properties"]
+        if len(properties) > 2:
+            return f"[`{name}`](#{name.lower()})"
+        return ", ".join(f"`{key}` ({_type(each, schemas)})" for key, each in properties.items())
     if "enum" in schema:
         return ", ".join(f"`{str(each).lower()}`" for each in schema["enum"])
     if schema.get("type") == "array":
@@ -237,53 +200,5 @@ def _messages(refusal: type[Refusal]) -> Iterator[str]:
         yield refusal().message
 
 
-@cache
-def tests_by_promise() -> Mapping[str, Sequence[str]]:
-    """Return the tests of each promise: those with the comment `# Shows F3.` above them."""
-    found = defaultdict(list)
-    for folder in ("adapters", "tests"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for promise, test in _shown(path.read_text()):
-                found[promise].append(f"{path.relative_to(ROOT)}::{test}")
-    return found
-
-
-def _shown(source: str) -> Iterator[tuple[str, str]]:
-    if "# Shows " not in source:
-        return
-    lines = source.splitlines()
-    body = ast.parse(source).body
-    of_classes = [(f"{own.name}::", own.body) for own in body if isinstance(own, ast.ClassDef)]
-    for prefix, statements in (("", body), *of_classes):
-        for test in statements:
-            if isinstance(test, ast.FunctionDef):
-                first = min([test.lineno, *(each.lineno for each in test.decorator_list)])
-                if shows := _SHOWS.fullmatch(lines[first - 2]):
-                    for promise in shows[1].split(", "):
-                        yield promise, prefix + test.name
-
-
-def _tests_of_promises() -> str:
-    found = tests_by_promise()
-    promises = sorted(found, key=lambda promise: ("IFS".index(promise[0]), int(promise[1:])))
-    lines = [
-        f"- {promise}: {'<br>'.join(f'`{test}`' for test in found[promise])}\n"
-        for promise in promises
-    ]
-    return (
-        "# Tests of each promise\n\n"
-        "The tests of each promise in [reliability](reliability.md). A test names its promises in a comment,\n"
-        f"`# Shows F3.`, and `python -m tests.generated_docs` writes this page.\n\n{''.join(lines)}"
-    )
-
-
-PAGES: Final[Mapping[Path, Callable[[], str]]] = {
-    HTTP_API: _http_api,
-    TESTS_OF_PROMISES: _tests_of_promises,
-}
-"""What returns the text that each page should have."""
-
-
 if __name__ == "__main__":
-    for page, text in PAGES.items():
-        page.write_text(text())
+    PAGE.write_text(page())

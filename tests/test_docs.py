@@ -7,8 +7,8 @@ import re
 import shlex
 import subprocess
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
@@ -20,17 +20,15 @@ from prometheus_client import CollectorRegistry
 
 from adapters.catalogs import catalog
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
-from adapters.http.openapi import OPERATIONS
 from adapters.metrics.counted import Counts
 from adapters.metrics.stored import StoredGauges
 from domain.permissions import Permission
 from domain.sessions.session import NEXT_STATUS, SessionStatus
 from domain.sessions.session_log import Step
 from entrypoints.cli.main import main
-from entrypoints.container import build
 from entrypoints.csv_import import KINDS
 from entrypoints.psps import load_psps
-from entrypoints.settings import REPLACED, Setting, Settings
+from entrypoints.settings import REPLACED, Setting
 from tests import generated_docs
 from tests.installation import Installation
 
@@ -46,12 +44,12 @@ PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"^(#+) +(.+?)$", re.MULTILINE)
 _LINK: Final = re.compile(r'\[[^\]]*\]\(([^)\s]+)\)|<img [^>]*src="([^"]+)"')
+_SHOWN: Final = re.compile(r"^ *# Shows ([IFS][0-9].*)\.$", re.MULTILINE)
 _RULER: Final = re.compile(r"[|: -]+")
 # A name that ends in an underscore is a prefix of settings.
 _SETTING: Final = re.compile(r"\bCARDONFILE_[A-Z_]*[A-Z](?![A-Z_])")
 _EVENT: Final = re.compile(r'log\.(?:debug|info|warning|error)\(\s*"(\w+)"')
 _SOURCE_PATH: Final = re.compile(r"`((?:domain|adapters|entrypoints|tests|docs)/[\w./-]*)`")
-_CITATION: Final = re.compile(r"\(interface, `(\w+)`\)")
 
 
 def doc(name: str) -> str:
@@ -65,12 +63,10 @@ def without_fences(text: str) -> str:
 def section(text: str, heading: str) -> str:
     """Return the text below a heading, up to the next heading of its level or above."""
     prose = without_fences(text)
-    headings = list(_HEADING.finditer(prose))
-    at = next((n for n, each in enumerate(headings) if each[2] == heading), None)
-    assert at is not None, f"no heading {heading!r}"
-    level = len(headings[at][1])
-    end = next((each.start() for each in headings[at + 1 :] if len(each[1]) <= level), len(prose))
-    return prose[headings[at].end() : end]
+    begin = re.search(rf"^(#+) {re.escape(heading)}$", prose, re.MULTILINE)
+    assert begin, f"no heading {heading!r}"
+    next_heading = rf"^#{{1,{len(begin[1])}}} "
+    return re.split(next_heading, prose[begin.end() :], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def table_rows(text: str) -> list[list[str]]:
@@ -93,34 +89,56 @@ def code_blocks(wanted: str, *, but: Sequence[Path] = ()) -> list[object]:
     ]
 
 
+def logged_events() -> set[str]:
+    """Return the name of every event that the code logs."""
+    return {name for path in CODE for name in _EVENT.findall(path.read_text())} | set(Step)
+
+
+def settings_of_code(*accounts: str) -> set[str]:
+    """Return the name of every setting: for the default account, and for these."""
+    names = {str(each) for each in Setting}
+    for plugin in load_psps(None).values():
+        names.update(plugin.settings)
+        if (own := plugin.account_settings) is not None:
+            names |= own.names(
+                f"{own.prefix}{account.upper()}_{own.required[0]}" for account in accounts
+            )
+    return names
+
+
+def commands(command: click.Command, path: str = "") -> Iterator[str]:
+    """Yield every command and group below one."""
+    for name, below in command.commands.items() if isinstance(command, click.Group) else ():
+        yield f"{path}{name}"
+        yield from commands(below, f"{path}{name} ")
+
+
 class TestHttpApi:
-    def test_every_generated_part_is_on_the_page_once(self) -> None:
-        generated = generated_docs.BLOCK.findall(doc("http-api.md"))
+    def test_every_generated_part_is_below_a_heading_of_its_name(self) -> None:
+        page = doc("http-api.md")
+        parts = [name for _, name, _ in generated_docs.BLOCK.findall(page)]
+        headings = {each[2] for each in _HEADING.finditer(without_fences(page))}
 
-        assert sorted(name for _, name, _ in generated) == sorted(generated_docs.blocks())
+        assert sorted(parts) == sorted(generated_docs.blocks())
+        assert {*parts} - {"refusals"} <= headings
 
-    def test_each_part_has_a_heading_of_its_name(self) -> None:
-        headings = {each[2] for each in _HEADING.finditer(without_fences(doc("http-api.md")))}
-
-        assert generated_docs.blocks().keys() - {"refusals"} <= headings
+    def test_every_generated_part_is_up_to_date(self) -> None:
+        assert generated_docs.PAGE.read_text() == generated_docs.page(), (
+            "python -m tests.generated_docs"
+        )
 
     def test_the_path_decides_the_form_of_a_refusal(self, installation: Installation) -> None:
         client = installation.client()
-        for row in table_rows(section(doc("http-api.md"), "Envelope"))[1:]:
-            paths = re.findall(r"/[^\s,]*", row[0])
+        for where, told, *_ in table_rows(section(doc("http-api.md"), "Envelope"))[1:]:
+            paths = re.findall(r"/[^\s,]*", where)
             assert paths
             for path in paths:
                 # No path supports this method.
                 refused = client.simulate_patch(path.replace("…", "x"))
-                body = refused.json if "json" in refused.headers["content-type"] else None
-                form = (
-                    "an HTML page"
-                    if body is None
-                    else "the envelope"
-                    if "error" in body
-                    else "bare"
-                )
-                assert (path, row[1].startswith(form)) == (path, True)
+                is_json = "json" in refused.headers["content-type"]
+                in_json = "the envelope" if is_json and "error" in refused.json else "bare"
+                form = in_json if is_json else "an HTML page"
+                assert (path, told[: len(form)]) == (path, form)
 
     def test_integrators_are_told_what_to_do_for_every_type_of_error(self) -> None:
         told = section(doc("integrating.md"), "12. When a request is refused")
@@ -128,35 +146,63 @@ class TestHttpApi:
         types = {each.type for each in generated_docs.refusals()}
         assert types <= set(re.findall(r"`(\w+)`", told))
 
-    def test_every_permission_is_listed(self) -> None:
-        described = section(doc("http-api.md"), "Authentication")
+    def test_the_states_of_a_session_are_drawn_as_they_follow_each_other(self) -> None:
+        drawn = re.findall(r"^    (.+ --> .+)$", doc("http-api.md"), re.MULTILINE)
 
-        assert set(Permission) == set(re.findall(r"^- `(\w+:\w+)`: ", described, re.MULTILINE))
+        assert sorted(drawn) == sorted(
+            [
+                f"[*] --> {SessionStatus.OPEN}: add-card",
+                *(f"{before} --> {after}: {by}" for (before, by), after in NEXT_STATUS.items()),
+            ]
+        )
 
-    def test_every_operation_that_the_code_cites_exists(self) -> None:
-        cited = {name for path in CODE for name in _CITATION.findall(path.read_text())}
 
-        assert cited
-        assert cited <= {operation.name for operation in OPERATIONS}
+def requirements(group: str) -> Callable[[], Collection[str]]:
+    """Return a function that names the packages of a group in pyproject.toml."""
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    groups = {
+        "dependencies": project["dependencies"],
+        "extras": chain.from_iterable(extras[each] for each in extras.keys() - {"dev", "bench"}),
+        **extras,
+        **PROJECT["dependency-groups"],
+    }
+    return lambda: {re.split(r"[<>=~!\[ ]", each, maxsplit=1)[0] for each in groups[group]}
+
+
+LISTED: Final[Sequence[tuple[str, str, str, Callable[[], Collection[str]]]]] = (
+    ("http-api.md", "Authentication", r"`(\w+:\w+)`: ", lambda: set(Permission)),
+    ("operations.md", "Settings", r"`(\w+)`", settings_of_code),
+    ("operations.md", "Logs", r"(`[^(:]+`) \(", logged_events),
+    ("dependencies.md", "At run time", "`(.+?)`", requirements("dependencies")),
+    ("dependencies.md", "For tests", "`(.+?)`", requirements("dev")),
+    ("dependencies.md", "For benchmarks", "`(.+?)`", requirements("bench")),
+    ("dependencies.md", "Extras", "`(.+?)`", requirements("extras")),
+    ("dependencies.md", "To build", "`(.+?)`", requirements("build")),
+    ("dependencies.md", "To release", "`(.+?)`", requirements("release")),
+)
+"""A page, a heading on it, how an item of the list below begins, and what the code has."""
+
+
+@pytest.mark.parametrize(("page", "heading", "item", "of_code"), LISTED)
+def test_a_list_names_what_the_code_has(
+    page: str, heading: str, item: str, of_code: Callable[[], Collection[str]]
+) -> None:
+    items = re.findall(f"^- {item}", section(doc(page), heading), re.MULTILINE)
+    listed = [name for each in items for name in re.split(r",\s+", each.replace("`", ""))]
+
+    assert sorted(listed) == sorted(of_code())
 
 
 class TestOperations:
-    def test_the_settings_that_are_listed_are_those_of_the_code(self) -> None:
-        described = section(doc("operations.md"), "Settings")
-
-        assert set(re.findall(r"^- `(\w+)`", described, re.MULTILINE)) == settings_of_code()
-
     def test_no_page_names_a_setting_that_the_code_does_not_read(self) -> None:
         # Some are read by tests, and some by the sample PSP of another distribution.
-        elsewhere = (
-            ROOT / "Makefile",
-            ROOT / "adapters/psp/example/acme_psp/add_a_card.py",
-        )
-        of_tests = set(
-            chain.from_iterable(_SETTING.findall(each.read_text()) for each in elsewhere)
-        )
+        elsewhere = (ROOT / "Makefile", ROOT / "adapters/psp/example/acme_psp/add_a_card.py")
         pages = (*DOCS, *(ROOT / "docs" / "examples").iterdir())
-        named = set(chain.from_iterable(_SETTING.findall(path.read_text()) for path in pages))
+        of_tests, named = (
+            set(chain.from_iterable(_SETTING.findall(path.read_text()) for path in paths))
+            for paths in (elsewhere, pages)
+        )
         read = settings_of_code("harbor_spa") | of_tests | REPLACED.keys()
 
         assert {name for name in named - read if name.removesuffix("_FILE") not in read} == set()
@@ -166,10 +212,9 @@ class TestOperations:
         described = re.findall(
             r"^### cardonfile (.+)$", section(doc("operations.md"), "Commands"), re.MULTILINE
         )
-        groups = {path[:end] for path, _ in commands(main) for end in range(1, len(path) + 1)}
 
         assert described
-        assert set(described) <= {" ".join(each) for each in groups}
+        assert set(described) <= {*commands(main)}
 
     def test_the_columns_of_imports_are_those_of_the_code(self) -> None:
         described = section(doc("operations.md"), "cardonfile import")
@@ -178,17 +223,6 @@ class TestOperations:
         columns = {what: re.findall(r"`(\w+)`", names) for what, names in listed.items()}
         assert columns == {what: [*kind.columns, *kind.optional] for what, kind in KINDS.items()}
 
-    def test_the_events_that_are_listed_are_those_that_the_code_logs(self) -> None:
-        logged = logged_events()
-
-        assert logged
-        listed = re.findall(
-            r"^- (`[^(:]+`) \(", section(doc("operations.md"), "Logs"), re.MULTILINE
-        )
-        assert sorted(chain.from_iterable(re.findall(r"\w+", each) for each in listed)) == sorted(
-            logged
-        )
-
 
 class TestMetrics:
     ALERTS: Final = (ROOT / "docs" / "examples" / "alerts.yml").read_text()
@@ -196,15 +230,12 @@ class TestMetrics:
     def test_the_metrics_that_are_listed_are_those_of_the_code(
         self, installation: Installation
     ) -> None:
-        container, registry = installation.container, CollectorRegistry()
+        registry = CollectorRegistry()
         Counts(registry)
+        read_status, storage = installation.container.read_status(), installation.storage
+        clock, release = installation.clock, "1"
         registry.register(
-            StoredGauges(
-                storage=installation.storage,
-                read_status=container.read_status(),
-                clock=installation.clock,
-                release="1",
-            )
+            StoredGauges(storage=storage, read_status=read_status, clock=clock, release=release)
         )
         lines = []
         for collector in registry._collector_to_names:
@@ -224,90 +255,30 @@ class TestMetrics:
         named = re.findall(r"\bcardonfile_\w+", self.ALERTS)
         listed = re.findall(r"^- `(cardonfile_\w+)`", doc("metrics.md"), re.MULTILINE)
 
-        assert named
         assert {re.sub("_(bucket|count|sum)$", "", name) for name in named} <= set(listed)
 
     def test_alerts_name_only_events_that_the_code_logs(self) -> None:
-        named = set(re.findall(r"`([a-z_]+)`", self.ALERTS))
+        named = set(re.findall(r"`(?!cardonfile)([a-z_]+)`", self.ALERTS))
 
-        assert named
-        assert {name for name in named if not name.startswith("cardonfile")} <= logged_events()
+        assert set() < named <= logged_events()
 
     def test_every_alert_is_tested(self) -> None:
         tested = (ROOT / "tests" / "deploy" / "alerts.yml").read_text()
 
         alerts = re.findall(r"- alert: (\w+)", self.ALERTS)
-        assert alerts
-        assert set(alerts) == set(re.findall(r'alertname="(\w+)"', tested))
+        assert set() < set(alerts) == set(re.findall(r'alertname="(\w+)"', tested))
 
 
-def logged_events() -> set[str]:
-    """Return the name of every event that the code logs."""
-    return {name for path in CODE for name in _EVENT.findall(path.read_text())} | set(Step)
+def test_every_promise_has_tests_under_its_number() -> None:
+    promised = re.findall(r"^- \*\*([IFS][0-9]+)\*\* \w", doc("reliability.md"), re.MULTILINE)
+    paths = chain.from_iterable((ROOT / each).rglob("*.py") for each in ("adapters", "tests"))
+    shown = chain.from_iterable(_SHOWN.findall(path.read_text()) for path in paths)
 
-
-def settings_of_code(*accounts: str) -> set[str]:
-    """Return the name of every setting: for the default account, and for these."""
-    names = {str(each) for each in Setting}
-    for plugin in load_psps(None).values():
-        names.update(plugin.settings)
-        if (own := plugin.account_settings) is not None:
-            names |= own.names(
-                f"{own.prefix}{account.upper()}_{own.required[0]}" for account in accounts
-            )
-    return names
-
-
-def commands(
-    command: click.Command, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield every command below one, with its path."""
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    for name, below in command.commands.items():
-        yield from commands(below, (*path, name))
-
-
-class TestReliability:
-    def test_every_promise_has_tests_under_its_number(self) -> None:
-        promises = re.findall(r"^- \*\*([IFS])([0-9]+)\*\* \w", doc("reliability.md"), re.MULTILINE)
-
-        numbers = defaultdict(list)
-        for kind, number in promises:
-            numbers[kind].append(int(number))
-        assert numbers == {kind: list(range(1, len(of) + 1)) for kind, of in numbers.items()}
-        assert {kind + number for kind, number in promises} == (
-            generated_docs.tests_by_promise().keys()
-        )
-
-    def test_every_comment_about_a_promise_is_above_a_test(self) -> None:
-        comments = chain.from_iterable(
-            re.findall(r"^ *# Shows ([IFS][0-9].*)\.$", path.read_text(), re.MULTILINE)
-            for folder in ("adapters", "tests")
-            for path in (ROOT / folder).rglob("*.py")
-        )
-
-        counted = sum(len(each.split(", ")) for each in comments)
-        assert counted == sum(map(len, generated_docs.tests_by_promise().values()))
-
-
-def test_the_states_of_a_session_are_drawn_as_they_follow_each_other() -> None:
-    (drawn,) = re.findall(
-        r"^stateDiagram-v2\n(.*?)```", doc("http-api.md"), re.DOTALL | re.MULTILINE
+    counts = Counter(promise[0] for promise in promised)
+    assert sorted(promised) == sorted(
+        f"{kind}{number}" for kind, count in counts.items() for number in range(1, count + 1)
     )
-
-    assert sorted(line.strip() for line in drawn.splitlines()) == sorted(
-        [
-            f"[*] --> {SessionStatus.OPEN}: add-card",
-            *(f"{before} --> {after}: {by}" for (before, by), after in NEXT_STATUS.items()),
-        ]
-    )
-
-
-@pytest.mark.parametrize("path", generated_docs.PAGES, ids=lambda path: path.name)
-def test_a_generated_page_is_up_to_date(path: Path) -> None:
-    assert path.read_text() == generated_docs.PAGES[path](), "python -m tests.generated_docs"
+    assert {promise for each in shown for promise in each.split(", ")} == set(promised)
 
 
 class TestFakePsp:
@@ -325,42 +296,20 @@ class TestFakePsp:
         } <= {tuple(row[:3]) for row in table_rows(described)}
         assert f"`{WRONG_ZIPCODE}`" in described
 
-    def test_its_addresses_are_listed(self, tmp_path: Path) -> None:
-        settings = Settings.read({"CARDONFILE_DATABASE_URL": f"sqlite:///{tmp_path}/cards.db"})
-        routes = {route.path for route in falcon_inspect.inspect_routes(build(settings).app())}
-        own = {path for path in routes if path.startswith("/fake-psp/")}
+    def test_its_addresses_are_listed(self, installation: Installation) -> None:
+        routes = falcon_inspect.inspect_routes(installation.container.app())
+        own = {route.path for route in routes if route.path.startswith("/fake-psp/")}
 
         assert own
         assert own <= {row[0] for row in table_rows(section(doc("fake-psp.md"), "Where it is"))}
 
 
 class TestProject:
-    def test_the_dependencies_in_the_tables_are_those_of_the_project(self) -> None:
-        project = PROJECT["project"]
-        extras = dict(project["optional-dependencies"])
-        wanted = {
-            "At run time": project["dependencies"],
-            "For tests": extras.pop("dev"),
-            "For benchmarks": extras.pop("bench"),
-            "Extras": chain.from_iterable(extras.values()),
-            "To build": PROJECT["dependency-groups"]["build"],
-            "To release": PROJECT["dependency-groups"]["release"],
-        }
-
-        for heading, requirements in wanted.items():
-            listed = re.findall(
-                r"^- `(.+?)`", section(doc("dependencies.md"), heading), re.MULTILINE
-            )
-            assert set(listed) == package_names(requirements), heading
-
-    def test_the_version_is_that_of_the_newest_release_or_ahead_of_it(self) -> None:
-        newest, *released = re.findall(r"^## (\S+)", doc("changelog.md"), re.MULTILINE)
+    def test_the_changelog_has_the_version(self) -> None:
+        newest = re.findall(r"^## (\S+)", doc("changelog.md"), re.MULTILINE)[0]
         version = PROJECT["project"]["version"]
-        if newest == "Unreleased":
-            assert version.endswith(".dev0")
-            assert numbers(version.removesuffix(".dev0")) > numbers(released[0])
-        else:
-            assert version == newest
+
+        assert newest == ("Unreleased" if version.endswith(".dev0") else version)
 
     def test_links_lead_from_the_readme_to_every_page(self) -> None:
         reached: set[Path] = set()
@@ -375,20 +324,11 @@ class TestProject:
         assert set(DOCS) <= reached
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
-
-
-def package_names(requirements: Iterable[str]) -> set[str]:
-    return {re.split(r"[<>=~!\[ ]", each, maxsplit=1)[0] for each in requirements}
-
-
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
 def test_every_link_or_path_leads_somewhere(path: Path) -> None:
     text = path.read_text()
-    for target in chain.from_iterable(_LINK.findall(without_fences(text))):
-        if not target or "://" in target:
-            continue
+    targets = chain.from_iterable(_LINK.findall(without_fences(text)))
+    for target in (each for each in targets if each and "://" not in each):
         name, _, anchor = target.partition("#")
         linked = (path.parent / name).resolve() if name else path
         assert linked.exists(), target
@@ -448,13 +388,9 @@ def test_shell_commands_can_be_run(body: str) -> None:
 
 @pytest.mark.parametrize("extras", ["oracle", "jwt,redis"])
 def test_make_names_the_extras_that_there_are(extras: str) -> None:
-    made = subprocess.run(
-        ["make", "-n", "install", f"EXTRAS={extras}"],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    command = ["make", "-n", "install", f"EXTRAS={extras}"]
+    made = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+
     assert made.returncode == 2
     assert "with spaces between, in quotes: granian jwt postgresql redis stripe" in made.stderr
 
