@@ -71,15 +71,8 @@ class SigningKeys:
     that fails, the known ones are used for a day. `now` returns seconds. Any thread may call.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        now: Callable[[], float] = time.monotonic,
-        fetch_seconds: float = FETCH_SECONDS,
-    ) -> None:
+    def __init__(self, url: str, *, now: Callable[[], float] = time.monotonic) -> None:
         self._url = url
-        self._fetch_seconds = fetch_seconds
         self._now = now
         self._lock = threading.Lock()
         self._keys: Mapping[str, jwt.PyJWK] = MappingProxyType({})
@@ -132,11 +125,11 @@ class SigningKeys:
         try:
             with Connection(
                 self._url,
-                total_seconds=self._fetch_seconds,
-                connect_seconds=self._fetch_seconds,
+                total_seconds=FETCH_SECONDS,
+                connect_seconds=FETCH_SECONDS,
                 max_body_bytes=MAX_KEYS_BYTES,
                 # The system's resolver has no limit of its own.
-                look_up=lambda *host: begin(lambda: look_up(*host)).result(self._fetch_seconds),
+                look_up=lambda *host: begin(lambda: look_up(*host)).result(FETCH_SECONDS),
             ) as connection:
                 response = connection.request("GET", target, {"accept": "application/json"}, None)
                 body = response.read()

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Final
 
 import jwt
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from tests.installation import Installation
 from tests.listening import ListeningServer, responding, running
+from tests.waiting import LIMIT_SECONDS
 
 ISSUER: Final = "https://id.example/realms/spa"
 AUDIENCE: Final = "cardonfile"
@@ -90,6 +92,7 @@ class IdentityProvider:
 
 @contextmanager
 def identity_provider() -> Iterator[IdentityProvider]:
-    """Run an identity provider until the end of the block."""
-    with running(ListeningServer()) as server:
+    """Run an identity provider until the end of the block. Its keys may take long to fetch."""
+    with running(ListeningServer()) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("adapters.json_web_tokens.FETCH_SECONDS", LIMIT_SECONDS)
         yield IdentityProvider(server)

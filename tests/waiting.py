@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
+
+LIMIT_SECONDS: Final = 180
+"""How long a test waits for anything. A slow machine takes less: this ends tests that wait in vain."""
 
 Seen = TypeVar("Seen")
 
 
-def wait_until(look: Callable[[], Seen | None], *, seconds: float = 40) -> Seen:
+def wait_until(look: Callable[[], Seen | None], *, seconds: float = LIMIT_SECONDS) -> Seen:
     """Call `look` until it returns something true, and return that. Fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:

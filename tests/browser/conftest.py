@@ -7,10 +7,22 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, ViewportSize, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Playwright,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from tests.browser.chromium import ChromiumUnavailable, Tell, prepare_driver, start_chromium
 from tests.browser.pages import OpenPage, Watch
+from tests.waiting import LIMIT_SECONDS
+
+# Playwright's own limits, of 5 and 30 seconds, are too short for a slow machine.
+expect.set_options(timeout=LIMIT_SECONDS * 1000)
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +54,13 @@ def browser(playwright: Playwright, tell: Tell) -> Iterator[Browser]:
     """A real Chromium, started once. Without one, every test that needs it fails."""
     with _plain_failure():
         started = start_chromium(playwright.chromium, tell=tell)
+    started.on("context", _wait_as_long_as_other_tests)
     with started:
         yield started
+
+
+def _wait_as_long_as_other_tests(context: BrowserContext) -> None:
+    context.set_default_timeout(LIMIT_SECONDS * 1000)
 
 
 @contextmanager

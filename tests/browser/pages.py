@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
@@ -39,16 +39,24 @@ def type_into(field: Locator, text: str) -> None:
     field.press_sequentially(text)
 
 
+# Some browsers ask for /favicon.ico then, sooner or later, and report that it is not there.
+_MISS_ICON: Final = """addEventListener("load", () => {
+    const isPage = window === top && location.protocol.startsWith("http")
+    if (isPage && !document.querySelector("link[rel=icon]")) console.error("no icon is named")
+})"""
+
+
 class Watch:
     """Collects the problems of the pages in one browser context.
 
     These are errors on the console, such as a violation of the Content-Security-Policy, uncaught
-    exceptions, and requests to another host than this machine.
+    exceptions, pages that name no icon, and requests to another host than this machine.
     """
 
     def __init__(self, context: BrowserContext) -> None:
         self.problems: list[str] = []
         self._refused_documents: set[str] = set()
+        context.add_init_script(_MISS_ICON)
         context.on("console", self._on_console)
         context.on("request", self._on_request)
         context.on("response", self._on_response)

@@ -26,7 +26,8 @@ def test_the_browser_asks_the_clients_server_for_a_minute_at_most(
 ) -> None:
     (example,) = re.findall(r"(?ms)^```javascript\n(.*?)^```$", PAGE.read_text())
     left = list(answers)
-    page.route(f"{SHOP}/back", lambda route: route.fulfill(content_type="text/html", body="Back"))
+    back = '<link rel="icon" href="data:,">Back'
+    page.route(f"{SHOP}/back", lambda route: route.fulfill(content_type="text/html", body=back))
     page.route(f"{SHOP}/card/state", lambda route: route.fulfill(json={"state": left.pop(0)}))
     page.goto(f"{SHOP}/back")
 

@@ -36,7 +36,8 @@ from tests.programs import free_port
 
 PHONE: Final = ViewportSize(width=390, height=844)
 ADDRESS: Final = {"address": "Hauptstr. 1", "country_code": "DE", "zipcode": "10115"}
-SHOP: Final = "/healthz"
+SHOP: Final = "/back"
+"""Nothing is there but a page that says so. It names an icon, so no browser asks for another."""
 OUT_OF_ORDER: Final = "4000000000000119"
 
 

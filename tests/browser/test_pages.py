@@ -49,14 +49,15 @@ def test_a_page_that_misbehaves_is_noticed(context: BrowserContext) -> None:
     noticed = "\n".join(watch.problems)
     for problem in (
         *("broken", "missing is not defined", "Content Security Policy", "missing.png"),
-        "https://shop.test/a.png",
+        *("https://shop.test/a.png", "no icon is named"),
     ):
         assert problem in noticed
 
 
 def test_a_page_that_refuses_something_is_no_problem(context: BrowserContext) -> None:
     watch = Watch(context)
-    answer_with(context, "<p>Nothing here</p>", "default-src 'none'", status=422)
+    body = "<link rel='icon' href='data:,'><p>Nothing here</p>"
+    answer_with(context, body, "default-src 'none'; img-src data:", status=422)
     page = context.new_page()
 
     page.goto(PAGE, wait_until="networkidle")
