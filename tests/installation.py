@@ -54,7 +54,7 @@ from domain.psps.hosted_page import (
     WebhookNotice,
 )
 from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
-from domain.sessions.add_card import AddCardRequest
+from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Result, WriteUnit
 from entrypoints.container import Container, build

@@ -46,10 +46,11 @@ from domain.languages import EXPECTED_LOCALE, MAX_TAG_LENGTH
 from domain.pagination import Page
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_CARDS
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
-from domain.sessions.add_card import AddCard, AddCardRequest
+from domain.sessions.add_card import AddCard
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
 from domain.sessions.reference import EXPECTED_REFERENCE, MAX_REFERENCE_LENGTH
+from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession, SessionStatus
 from domain.settling.cancel_session import CancelSession
 
@@ -461,14 +462,8 @@ class Sessions:
             caller,
             AddCardRequest(
                 guest_id=guest_id,
-                center_id=body.center_id,
-                redirect_uri=body.redirect_uri,
-                source=body.source,
-                billing_info=body.billing_info,
-                link_minutes=body.link_minutes,
-                locale=body.locale,
-                reference=body.reference,
                 idempotency_key=req.get_header("Idempotency-Key"),
+                **msgspec.structs.asdict(body),
             ),
         )
         if started.is_replayed:

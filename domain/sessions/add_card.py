@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from domain.billing import parse_billing_info
-from domain.cards.source import DEFAULT_SOURCE, parse_source
 from domain.centers.center import parse_center_id
 from domain.centers.payment_configuration import (
-    MAX_LINK_MINUTES,
     CardsPerGuest,
     PaymentConfiguration,
-    parse_link_minutes,
 )
 from domain.errors import (
     CenterKeepsOneCard,
@@ -26,36 +22,19 @@ from domain.errors import (
     InvalidCenterId,
     PaymentConfigurationNotDone,
 )
-from domain.identifiers import CenterId, GuestId, TokenId, plain_uuid
-from domain.languages import parse_locale
+from domain.identifiers import TokenId
 from domain.outside import Clock, Ids
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.redirects import parse_redirect_uri
 from domain.sessions.address_verification import PostalCodes, require_billing_address
 from domain.sessions.card_testing import require_below_limits
 from domain.sessions.limit import CardLimit
-from domain.sessions.reference import parse_reference
-from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession, RequestFingerprint
+from domain.sessions.request import AddCardRequest, RequestedSession
+from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession
 from domain.sessions.session_log import SessionLog, SessionStep, Step
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 _ANY_TIME: Final = datetime.min.replace(tzinfo=UTC)
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddCardRequest:
-    """What a client sent, unparsed. AddCard checks its parts in a fixed order."""
-
-    guest_id: str
-    center_id: object
-    redirect_uri: object
-    source: object = DEFAULT_SOURCE.value
-    billing_info: object = None
-    link_minutes: object = None
-    locale: object = None
-    reference: object = None
-    idempotency_key: str | None = None
 
 
 class StartedSession(NamedTuple):
@@ -99,10 +78,10 @@ class AddCard:
             configuration = unit.configurations.get(center_id)
             if configuration is None and unit.centers.get(center_id) is None:
                 raise InvalidCenterId
-            wanted = _parse(request, center_id, configuration)
+            wanted = request.parsed(center_id, configuration)
             key = _parse_idempotency_key(request.idempotency_key)
             if key and (used_for := unit.idempotency_keys.get(caller.name, key, since=keys_since)):
-                if wanted.guest_id and unit.erasures.get(GuestId(wanted.guest_id)):
+                if wanted.guest_id and unit.erasures.get(wanted.guest_id):
                     raise GuestNotFound
                 return StartedSession(
                     _replayed(unit.sessions.get(used_for), wanted), is_replayed=True
@@ -115,35 +94,27 @@ class AddCard:
         self,
         unit: UnitOfWork,
         caller: Caller,
-        wanted: RequestFingerprint,
+        wanted: RequestedSession,
         configuration: PaymentConfiguration | None,
         now: datetime,
     ) -> CardSession:
         """Return a session for the request, if the guest may have a card there."""
-        if wanted.guest_id is None:
+        if not wanted.guest_id:
             raise GuestIdNotUsable
-        guest_id, center_id = GuestId(wanted.guest_id), wanted.center_id
-        if unit.guests.get(guest_id) is None:
+        if unit.guests.get(wanted.guest_id) is None:
             raise GuestNotFound
         if configuration is None:
             raise PaymentConfigurationNotDone
         allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
-        if allows_one and unit.accounts.active_at(guest_id, center_id):
+        if allows_one and unit.accounts.active_at(wanted.guest_id, wanted.center_id):
             raise CenterKeepsOneCard
         if configuration.avs:
             require_billing_address(wanted.billing_info, self.postal_codes)
         expires_at = now + configuration.link_lifetime(wanted.link_minutes)
         return CardSession(
+            **wanted.requested,
             token_id=TokenId(self.ids.uuid()),
-            guest_id=guest_id,
-            center_id=center_id,
             caller=caller.name,
-            source=wanted.source,
-            redirect_uri=wanted.redirect_uri,
-            billing_info=wanted.billing_info,
-            link_minutes=wanted.link_minutes,
-            locale=wanted.locale,
-            reference=wanted.reference,
             configuration=configuration,
             created_at=now,
             expires_at=expires_at,
@@ -161,7 +132,7 @@ class AddCard:
                     session.caller, key, session.token_id, now=session.created_at, since=keys_since
                 )
                 if holder != session.token_id:
-                    return _replayed(unit.sessions.get(holder), session.request_fingerprint)
+                    return _replayed(unit.sessions.get(holder), session)
             if unit.erasures.get(session.guest_id) is not None:
                 raise GuestNotFound
             # Other requests may have come since. A guest's few sessions are counted again, so that
@@ -178,26 +149,8 @@ class AddCard:
         return StartedSession(stored, is_replayed=stored is not session)
 
 
-def _parse(
-    request: AddCardRequest, center_id: CenterId, configuration: PaymentConfiguration | None
-) -> RequestFingerprint:
-    allowed = configuration.redirect_origins if configuration else ()
-    longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES
-    return RequestFingerprint(
-        # Refused later, if it is none.
-        guest_id=plain_uuid(request.guest_id),
-        center_id=center_id,
-        redirect_uri=parse_redirect_uri(request.redirect_uri, allowed=allowed),
-        source=parse_source(request.source),
-        billing_info=parse_billing_info(request.billing_info),
-        link_minutes=parse_link_minutes(request.link_minutes, at_most=longest),
-        locale=parse_locale(request.locale),
-        reference=parse_reference(request.reference),
-    )
-
-
-def _replayed(earlier: CardSession | None, fingerprint: RequestFingerprint) -> CardSession:
-    if earlier is None or earlier.request_fingerprint != fingerprint:
+def _replayed(earlier: CardSession | None, wanted: RequestedSession) -> CardSession:
+    if earlier is None or earlier.requested != wanted.requested:
         raise IdempotencyKeyReused
     return earlier
 

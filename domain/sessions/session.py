@@ -10,8 +10,6 @@ from math import ceil
 from typing import Final, NamedTuple, Protocol
 
 from domain.audit.entry import Actor
-from domain.billing import BillingInfo
-from domain.cards.source import Source
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import (
     GuestNotFound,
@@ -35,6 +33,7 @@ from domain.identifiers import (
 from domain.pagination import Page, PageRequest
 from domain.psps.hosted_page import Evidence, HostedPage, HostedPageRequest, PageAttempt, PspGuest
 from domain.retries import Waiting, next_retry
+from domain.sessions.request import RequestedSession
 from domain.sessions.result import CountedBy, CountedResult
 
 MAX_ATTEMPTS: Final = 20
@@ -100,22 +99,6 @@ class Progress(StrEnum):
     CANCELLED = "cancelled"
 
 
-class RequestFingerprint(NamedTuple):
-    """The content of an add-card request, to compare requests under one Idempotency-Key.
-
-    `guest_id` is None if it was not a UUID.
-    """
-
-    guest_id: str | None
-    center_id: CenterId
-    redirect_uri: str
-    source: Source
-    billing_info: BillingInfo | None
-    link_minutes: int | None
-    locale: str | None = None
-    reference: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why a session failed: the code, message and type of the refusal.
@@ -156,14 +139,13 @@ class DueSession(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardSession:
+class CardSession(RequestedSession):
     """One addition of a card, from the request to its end.
 
-    `configuration` is the center's payment configuration at the time of add-card. `link_minutes` is
-    how long the client asked the link to live, `locale` the language that it asked for, or `auto`,
-    `reference` the client's own name for the session. `expires_at` is the end of the link, or of its
-    page if that is later. `due_at` is when the session is processed next: a poll of the PSP, a retry,
-    its expiry, or the end of a lease; None means not before a webhook comes.
+    `configuration` is the center's payment configuration at the time of add-card. `expires_at` is the
+    end of the link, or of its page if that is later. `due_at` is when the session is processed next:
+    a poll of the PSP, a retry, its expiry, or the end of a lease; None means not before a webhook
+    comes.
 
     `unanswered_since` is set while the PSP does not respond, `cancelled_at` once the session is
     cancelled, `cancelled_by` unless that was because of an erasure, or by an earlier release.
@@ -175,19 +157,11 @@ class CardSession:
     """
 
     token_id: TokenId
-    guest_id: GuestId
-    center_id: CenterId
     caller: CallerName
-    source: Source
-    redirect_uri: str
-    billing_info: BillingInfo | None
     configuration: PaymentConfiguration
     created_at: datetime
     expires_at: datetime
     due_at: datetime | None
-    link_minutes: int | None = None
-    locale: str | None = None
-    reference: str | None = None
     status: SessionStatus = SessionStatus.OPEN
     progress: Progress = Progress.CREATED
     attempt: PageAttempt | None = None
@@ -207,20 +181,6 @@ class CardSession:
     def prefix(self) -> str:
         """What is shown of its token: enough to find it, and no link can be made of it."""
         return self.token_id[:SHOWN_OF_TOKENS]
-
-    @property
-    def request_fingerprint(self) -> RequestFingerprint:
-        """The content of the request that made this session."""
-        return RequestFingerprint(
-            guest_id=self.guest_id,
-            center_id=self.center_id,
-            redirect_uri=self.redirect_uri,
-            source=self.source,
-            billing_info=self.billing_info,
-            link_minutes=self.link_minutes,
-            locale=self.locale,
-            reference=self.reference,
-        )
 
     @property
     def is_settled(self) -> bool:

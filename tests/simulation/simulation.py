@@ -41,7 +41,7 @@ from domain.identifiers import CallerName, CenterId, GuestId, TokenId
 from domain.permissions import Caller, Permission
 from domain.psps.hosted_page import WebhookDelivery
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
-from domain.sessions.add_card import AddCardRequest
+from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.storage import WriteUnit
 from domain.worker.reconcile import Round

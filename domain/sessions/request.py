@@ -1,0 +1,79 @@
+"""What a client asks for with add-card, as it was sent and as it was parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from domain.billing import BillingInfo, parse_billing_info
+from domain.cards.source import DEFAULT_SOURCE, Source, parse_source
+from domain.centers.payment_configuration import (
+    MAX_LINK_MINUTES,
+    PaymentConfiguration,
+    parse_link_minutes,
+)
+from domain.identifiers import CenterId, GuestId, plain_uuid
+from domain.languages import parse_locale
+from domain.redirects import parse_redirect_uri
+from domain.sessions.reference import parse_reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedSession:
+    """The content of an add-card request, which its session keeps.
+
+    `guest_id` is empty if the client sent no UUID; no session has such a guest. `link_minutes` is how
+    long the client asked the link to live, `locale` the language that it asked for, or `auto`,
+    `reference` the client's own name for the session.
+    """
+
+    guest_id: GuestId
+    center_id: CenterId
+    redirect_uri: str
+    source: Source
+    billing_info: BillingInfo | None
+    link_minutes: int | None = None
+    locale: str | None = None
+    reference: str | None = None
+
+    @property
+    def requested(self) -> dict[str, Any]:  # of any type
+        """The content by field, also of a session: requests with the same content are the same."""
+        return {field.name: getattr(self, field.name) for field in fields(RequestedSession)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddCardRequest:
+    """What a client sent, unparsed. AddCard checks its parts in a fixed order."""
+
+    guest_id: str
+    center_id: object
+    redirect_uri: object
+    source: object = DEFAULT_SOURCE.value
+    billing_info: object = None
+    link_minutes: object = None
+    locale: object = None
+    reference: object = None
+    idempotency_key: str | None = None
+
+    def parsed(
+        self, center_id: CenterId, configuration: PaymentConfiguration | None
+    ) -> RequestedSession:
+        """Parse the parts after the center, in the order of the fields of the result.
+
+        Raises RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid, and
+        InvalidField for the rest.
+        """
+        allowed = configuration.redirect_origins if configuration else ()
+        longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES
+        return RequestedSession(
+            # Refused later, if it is none.
+            guest_id=GuestId(plain_uuid(self.guest_id) or ""),
+            center_id=center_id,
+            redirect_uri=parse_redirect_uri(self.redirect_uri, allowed=allowed),
+            source=parse_source(self.source),
+            billing_info=parse_billing_info(self.billing_info),
+            link_minutes=parse_link_minutes(self.link_minutes, at_most=longest),
+            locale=parse_locale(self.locale),
+            reference=parse_reference(self.reference),
+        )
