@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.billing import MAX_LENGTHS
 from domain.cards.source import Source
-from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
 from tests.installation import BASE_URL, REDIRECT_URI, Installation
@@ -108,20 +107,6 @@ def test_an_unknown_guest_is_not_found(refusing: Api, guest_id: str, code: int) 
     result = refusing.post(GOOD_BODY, path=f"/api/v1/guests/{guest_id}/accounts")
 
     assert refused(result) == (code, "Guest not found")
-
-
-# Shows S1.
-@pytest.mark.parametrize("guest_id", [NOBODY, "x"])
-@pytest.mark.parametrize("body", ["{", "{}", json.dumps(GOOD_BODY)])
-def test_a_caller_without_permission_learns_nothing(
-    refusing: Api, guest_id: str, body: str
-) -> None:
-    installation = refusing.installation
-    api = Api(installation, installation.a_caller(Permission.GUESTS_VIEW))
-
-    result = api.send("POST", f"/api/v1/guests/{guest_id}/accounts", body=body)
-
-    assert refused(result) == (403, "User not authorized")
 
 
 # Shows S14.

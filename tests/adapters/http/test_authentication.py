@@ -18,18 +18,9 @@ from adapters.psp.contract.samples import GUEST_ID
 from domain.access.token import Identity, TokenState
 from domain.errors import TooManyRequests, UserNotAuthenticated
 from domain.permissions import Caller
-from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused, refused_bare
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID, a_caller
 from tests.installation import Installation
-
-
-def test_every_operation_of_clients_needs_a_token(api: Api) -> None:
-    for operation in OPERATIONS:
-        if "/v1/" in operation.path:
-            result = api.send(operation.method.upper(), operation.path, authenticated=False)
-            form = refused if operation.path.startswith("/api/v1/") else refused_bare
-            assert form(result) == (401, "User not authenticated")
-            assert result.headers["www-authenticate"] == "Bearer"
 
 
 # Shows S3.

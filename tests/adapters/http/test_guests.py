@@ -5,11 +5,9 @@ import json
 from falcon import testing
 
 from adapters.http.guests import OPERATIONS
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
-from domain.permissions import Permission
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from tests.adapters.http.api import Api, refused, refused_bare
 from tests.builders import CENTER_ID
-from tests.installation import Installation
 
 (PUT_GUEST, *_) = OPERATIONS
 GUEST = f"/api/v1/guests/{OTHER_GUEST_ID}"
@@ -66,18 +64,6 @@ def test_a_guest_is_refused_in_the_envelope(api: Api) -> None:
     assert refused(api.put("/api/v1/guests/x", ADA)) == (400, "Guest not found")
 
 
-def test_permission_comes_before_the_body(installation: Installation) -> None:
-    limited = Api(installation, installation.a_caller(centers=frozenset({CENTER_ID})))
-    viewer = Api(installation, installation.a_caller(Permission.GUESTS_VIEW))
-
-    for api in (limited, viewer):
-        result = api.send("PUT", GUEST, body=b"no JSON")
-        assert refused(result) == (403, "User not authorized")
-    result = viewer.send("PUT", f"/v1/centers/{CENTER_ID}/products/{a_uuid(51)}", body=b"no JSON")
-    assert (result.status_code, result.json["message"]) == (403, "User not authorized")
-    assert refused(limited.get(f"/api/v1/guests/{GUEST_ID}")) == (403, "User not authorized")
-
-
 def test_an_erased_guest_is_gone_for_good(api: Api) -> None:
     account = api.installation.stored_card()
     guest = f"/api/v1/guests/{GUEST_ID}"
@@ -89,15 +75,6 @@ def test_an_erased_guest_is_gone_for_good(api: Api) -> None:
         assert refused(result) == (404, "Guest not found")
     assert refused(api.get(f"{guest}/accounts"))[0] == 404
     assert refused(api.get(f"{guest}/accounts/{account.account_id}"))[0] == 404
-
-
-def test_erasing_needs_a_permission_of_its_own_at_every_center(installation: Installation) -> None:
-    for caller in (
-        installation.a_caller(*set(Permission) - {Permission.GUESTS_ERASE}),
-        installation.a_caller(centers=frozenset({CENTER_ID})),
-    ):
-        result = Api(installation, caller).send("DELETE", f"/api/v1/guests/{GUEST_ID}")
-        assert refused(result) == (403, "User not authorized")
 
 
 SEARCH = "/v1/guests/search"
@@ -126,8 +103,6 @@ def test_a_guest_is_found_by_address(api: Api) -> None:
         "guests": [{"id": OTHER_GUEST_ID, **ADA, "language": None}],
         "page_info": {"total": 1, "page": 1, "size": 10},
     }
-    beyond = search(api, {"email": ADA["email"]}, "page=2")
-    assert beyond.json == {"guests": [], "page_info": {"total": 1, "page": 2, "size": 10}}
     nobody = search(api, {"email": "bob@guests.example"})
     assert nobody.json == {"guests": [], "page_info": {"total": 0, "page": 1, "size": 10}}
 
@@ -143,14 +118,3 @@ def test_a_search_without_an_address_is_refused(api: Api) -> None:
     for body in ({}, {"email": None}, {"email": ""}, {"email": "x"}, {"email": ["a@b.example"]}):
         result = search(api, body)
         assert refused_bare(result) == (400, "email must be an e-mail address")
-    result = search(api, {"email": "x"}, query="size=101")
-    assert refused_bare(result) == (422, "You cannot request more than 100 items.")
-
-
-def test_only_who_may_read_every_guest_may_search(installation: Installation) -> None:
-    limited = Api(installation, installation.a_caller(centers=frozenset({CENTER_ID})))
-    adder = Api(installation, installation.a_caller(Permission.GUESTS_ADD))
-
-    for api in (limited, adder):
-        result = api.send("POST", SEARCH, body=b"no JSON")
-        assert refused_bare(result) == (403, "User not authorized")
