@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -24,17 +23,29 @@ class Permission(StrEnum):
     PAYMENTS_USE = "payments:use"
 
 
-MAY_ADD_CARDS: Final = frozenset({Permission.GUESTS_ADD, Permission.GUESTS_EDIT})
-MAY_VIEW_CARDS: Final = MAY_ADD_CARDS | {Permission.GUESTS_VIEW}
-MAY_REMOVE_CARDS: Final = frozenset({Permission.GUESTS_EDIT, Permission.GUESTS_DELETE})
-MAY_VIEW_GUESTS: Final = frozenset({Permission.GUESTS_VIEW})
-MAY_ADD_GUESTS: Final = frozenset({Permission.GUESTS_ADD})
-MAY_EDIT_GUESTS: Final = frozenset({Permission.GUESTS_EDIT})
-MAY_PUT_GUESTS: Final = MAY_ADD_GUESTS | MAY_EDIT_GUESTS
-MAY_ERASE_GUESTS: Final = frozenset({Permission.GUESTS_ERASE})
-MAY_EDIT_PRODUCTS: Final = frozenset({Permission.PRODUCTS_EDIT})
-MAY_VIEW_PRODUCTS: Final = frozenset({Permission.PRODUCTS_VIEW})
-MAY_USE_CARDS: Final = frozenset({Permission.PAYMENTS_USE})
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the caller of a use case needs: one of these permissions. If there are none, any caller may.
+
+    With `every_center`, a caller that is limited to some centers may not: guests belong to no center.
+    """
+
+    any_of: tuple[Permission, ...]
+    every_center: bool = False
+
+
+ANY_CALLER: Final = Needs(())
+MAY_ADD_CARDS: Final = Needs((Permission.GUESTS_ADD, Permission.GUESTS_EDIT))
+MAY_VIEW_CARDS: Final = Needs((Permission.GUESTS_VIEW, *MAY_ADD_CARDS.any_of))
+MAY_REMOVE_CARDS: Final = Needs((Permission.GUESTS_EDIT, Permission.GUESTS_DELETE))
+MAY_VIEW_GUESTS: Final = Needs((Permission.GUESTS_VIEW,), every_center=True)
+MAY_ADD_GUESTS: Final = Needs((Permission.GUESTS_ADD,), every_center=True)
+MAY_EDIT_GUESTS: Final = Needs((Permission.GUESTS_EDIT,), every_center=True)
+MAY_PUT_GUESTS: Final = Needs((*MAY_ADD_GUESTS.any_of, *MAY_EDIT_GUESTS.any_of), every_center=True)
+MAY_ERASE_GUESTS: Final = Needs((Permission.GUESTS_ERASE,), every_center=True)
+MAY_EDIT_PRODUCTS: Final = Needs((Permission.PRODUCTS_EDIT,))
+MAY_VIEW_PRODUCTS: Final = Needs((Permission.PRODUCTS_VIEW,))
+MAY_USE_CARDS: Final = Needs((Permission.PAYMENTS_USE,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +59,19 @@ class Caller:
     permissions: frozenset[Permission]
     centers: frozenset[CenterId] | None = None
 
-    def may(self, any_of: Collection[Permission]) -> bool:
-        """Return whether the caller has at least one of these permissions."""
-        return not self.permissions.isdisjoint(any_of)
+    def may(self, needs: Needs) -> bool:
+        """Return whether the caller has what is needed."""
+        is_permitted = not (needs.any_of and self.permissions.isdisjoint(needs.any_of))
+        return is_permitted and (self.centers is None or not needs.every_center)
 
-    def require(self, any_of: Collection[Permission]) -> None:
-        """Raise UserNotAuthorized unless the caller has at least one of these permissions."""
-        if not self.may(any_of):
+    def require(self, needs: Needs) -> None:
+        """Raise UserNotAuthorized unless the caller has what is needed."""
+        if not self.may(needs):
             raise UserNotAuthorized
 
     def sees(self, center_id: CenterId) -> bool:
         """Return whether the caller may see records of this center."""
         return self.centers is None or center_id in self.centers
-
-    @property
-    def may_view_guests(self) -> bool:
-        """Whether the caller may read guests. They belong to no center."""
-        return self.centers is None and self.may(MAY_VIEW_GUESTS)
-
-    def require_all_centers(self) -> None:
-        """Raise UserNotAuthorized when the caller is limited to some centers."""
-        if self.centers is not None:
-            raise UserNotAuthorized
 
     def require_center(self, center_id: CenterId) -> None:
         """Raise UserNotAuthorized when the caller is limited to other centers."""

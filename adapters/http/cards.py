@@ -51,7 +51,6 @@ from domain.cards.read_consent import ReadConsent
 from domain.cards.remove_account import RemoveAccount
 from domain.outside import Clock
 from domain.pagination import Page
-from domain.permissions import MAY_ADD_CARDS, MAY_REMOVE_CARDS, MAY_VIEW_CARDS
 
 log = structlog.get_logger()
 
@@ -197,7 +196,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             *PAGING,
         ),
         response=StoredCards,
-        needs=MAY_VIEW_CARDS,
+        calls=ListAccounts,
         links={
             "readCard": _FIRST_CARD,
             "chooseDefaultCard": _FIRST_CARD,
@@ -214,7 +213,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description="A caller with `payments:use` also gets what is needed to charge the card.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
         response=StoredCardDetails,
-        needs=MAY_VIEW_CARDS,
+        calls=ReadAccount,
         links={"removeCard": _SAME_CARD},
         refusals=(errors.PaymentAccountNotFound(),),
     ),
@@ -226,7 +225,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Read what the guest agreed to when the card was stored",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
         response=CardConsent,
-        needs=MAY_VIEW_CARDS,
+        calls=ReadConsent,
         refusals=(errors.PaymentAccountNotFound(),),
     ),
     Operation(
@@ -238,7 +237,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description="It is discarded at the payment service provider too.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
         response=Done,
-        needs=MAY_REMOVE_CARDS,
+        calls=RemoveAccount,
         links={"readCard": _SAME_CARD, "listCards": SAME_GUEST},
         refusals=(errors.PaymentAccountNotFound(),),
     ),
@@ -251,7 +250,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description="Without a body; one that is sent is ignored.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
         response=Done,
-        needs=MAY_ADD_CARDS,
+        calls=ChooseDefaultCard,
         refusals=(errors.PaymentAccountNotFound(),),
     ),
     Operation(
@@ -275,7 +274,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             *PAGING,
         ),
         response=ExpiringCards,
-        needs=MAY_VIEW_CARDS,
+        calls=ListExpiringCards,
         refusals=(
             *STRICT_PAGING_REFUSALS,
             errors.InvalidCenterId(),
@@ -316,7 +315,7 @@ class Cards:
     def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List the guest's cards on file."""
         caller = self.authenticate(req)
-        caller.require(MAY_VIEW_CARDS)
+        caller.require(ListAccounts.needs)
         query = Query(req)
         page = self.list_accounts(
             caller,
@@ -373,7 +372,7 @@ class Cards:
         """List the center's cards on file that expire before a date, soonest first."""
         caller = self.authenticate(req)
         # The permission is checked before the query is read, so that its refusal comes first.
-        caller.require(MAY_VIEW_CARDS)
+        caller.require(ListExpiringCards.needs)
         query = Query(req, ("expires_before", *PAGING_PARAMETERS))
         page = self.list_expiring_cards(
             caller,

@@ -12,7 +12,6 @@ from msgspec import Struct
 from adapters.http.authentication import Authentication
 from adapters.http.examples import CENTER_IDS
 from adapters.http.operations import (
-    ANY_TOKEN,
     PAGING,
     PAGING_PARAMETERS,
     STRICT_PAGING_REFUSALS,
@@ -99,7 +98,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description="By name.",
         parameters=PAGING,
         response=ListedCenters,
-        needs=ANY_TOKEN,
+        calls=ListCenters,
         refusals=STRICT_PAGING_REFUSALS,
     ),
     Operation(
@@ -110,7 +109,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Read how a center takes cards",
         parameters=(CENTER_ID,),
         response=CenterInfo,
-        needs=ANY_TOKEN,
+        calls=ReadCenter,
         refusals=(errors.UserNotAuthorized(), errors.InvalidCenterId()),
     ),
 )

@@ -43,7 +43,6 @@ from domain.guests.read_guest import ReadGuest
 from domain.guests.search_guests import SearchGuests
 from domain.languages import MAX_TAG_LENGTH
 from domain.pagination import Page
-from domain.permissions import MAY_ERASE_GUESTS, MAY_PUT_GUESTS, MAY_VIEW_GUESTS
 
 GUEST: Final = "/api/v1/guests/{guest_id}"
 
@@ -143,7 +142,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Create or update a guest under an id of yours",
         description=(
             "Creating needs `guests:add`, changing `guests:edit`; repeating a request changes "
-            "nothing. Tokens that are limited to centers get 403."
+            "nothing."
         ),
         parameters=(GUEST_ID,),
         body=GuestBody,
@@ -154,7 +153,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             ),
         },
         response=GuestRecord,
-        needs=MAY_PUT_GUESTS,
+        calls=PutGuest,
         links={"readGuest": SAME_GUEST, "addCard": SAME_GUEST},
         refusals=(
             *BODY_REFUSALS,
@@ -170,12 +169,12 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Erase a guest, for good",
         description=(
             "Ends the guest's open sessions, removes the cards, and deletes names and addresses here "
-            "and at the PSPs. The id cannot be used again. Tokens that are limited to centers get 403."
+            "and at the PSPs. The id cannot be used again."
         ),
         # Without known guests: what "Try it out" of the page does here cannot be taken back.
         parameters=(parameter("guest_id", "path", "The guest."),),
         response=Done,
-        needs=MAY_ERASE_GUESTS,
+        calls=EraseGuest,
         refusals=GUEST_REFUSALS,
     ),
     Operation(
@@ -184,10 +183,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
         name="readGuest",
         tag=Tag.GUESTS,
         summary="Read a guest",
-        description="Tokens that are limited to centers get 403.",
         parameters=(GUEST_ID,),
         response=GuestRecord,
-        needs=MAY_VIEW_GUESTS,
+        calls=ReadGuest,
         refusals=GUEST_REFUSALS,
     ),
     Operation(
@@ -198,13 +196,13 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Find guests by their e-mail address",
         description=(
             "The address is in the body, because addresses reach access logs. Several guests may have "
-            "one address. A search counts as a write. Tokens that are limited to centers get 403."
+            "one address. A search counts as a write."
         ),
         parameters=PAGING,
         body=GuestSearch,
         body_examples=lambda _: {"ada": sample("Ada Sample", {"email": "ada@example.com"})},
         response=FoundGuests,
-        needs=MAY_VIEW_GUESTS,
+        calls=SearchGuests,
         refusals=(*BODY_REFUSALS, *STRICT_PAGING_REFUSALS, invalid_email()),
     ),
 )
@@ -237,8 +235,7 @@ class Guests:
         """Create or update the guest."""
         caller = self.authenticate(req)
         # The permission is checked before the body is read, so that its refusal comes first.
-        caller.require_all_centers()
-        caller.require(MAY_PUT_GUESTS)
+        caller.require(PutGuest.needs)
         body = read_body(req, GuestBody)
         guest = self.put_guest(
             caller,
@@ -264,8 +261,7 @@ class Guests:
     def search(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Find guests by their e-mail address."""
         caller = self.authenticate(req)
-        caller.require_all_centers()
-        caller.require(MAY_VIEW_GUESTS)
+        caller.require(SearchGuests.needs)
         body, query = read_body(req, GuestSearch), Query(req, PAGING_PARAMETERS)
         page = self.search_guests(
             caller, email=body.email, pages=query.all("page"), sizes=query.all("size")

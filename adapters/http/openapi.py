@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, cast
 
@@ -28,7 +28,7 @@ from domain import errors
 from domain.errors import Refusal
 from domain.events.event import MEANINGS, EventType
 from domain.hosted_payments.link import HostedLinks
-from domain.permissions import Permission
+from domain.permissions import ANY_CALLER
 
 
 class OpenApiDocument(Struct, frozen=True):
@@ -185,9 +185,9 @@ def _operation(operation: Operation, base_url: str) -> Json:
         "responses": {
             status: _with_request_id(response) for status, response in _responses(operation).items()
         },
-        "security": _ANY_SCHEME if operation.needs is not None else [],
+        "security": _ANY_SCHEME if operation.calls is not None else [],
     }
-    if description := f"{operation.description} {_needed(operation.needs)}".strip():
+    if description := f"{operation.description} {_needed(operation)}".strip():
         described["description"] = description
     if operation.parameters:
         described["parameters"] = list(operation.parameters)
@@ -221,13 +221,16 @@ def _webhook(event_type: EventType, example: Struct) -> Json:
     }
 
 
-def _needed(any_of: Collection[Permission] | None) -> str:
-    if any_of is None:
+def _needed(operation: Operation) -> str:
+    if operation.calls is None:
         return ""
-    if not any_of:
+    needs = operation.calls.needs
+    if not needs.any_of:
         return "Any token will do."
-    *others, last = [f"`{permission}`" for permission in Permission if permission in any_of]
-    return f"Needs {', '.join(others)} or {last}." if others else f"Needs {last}."
+    limits = "Tokens that are limited to centers get 403. " if needs.every_center else ""
+    *others, last = [f"`{permission}`" for permission in needs.any_of]
+    either = f"{', '.join(others)} or {last}" if others else last
+    return f"{limits}Needs {either}."
 
 
 def _responses(operation: Operation) -> dict[str, Json]:
@@ -256,8 +259,8 @@ def _with_request_id(response: Json) -> Json:
 
 
 def _refusals(operation: Operation) -> Sequence[Refusal]:
-    common: tuple[Refusal, ...] = () if operation.needs is None else _AUTHENTICATED_REFUSALS
-    if operation.needs:
+    common: tuple[Refusal, ...] = () if operation.calls is None else _AUTHENTICATED_REFUSALS
+    if operation.calls and operation.calls.needs != ANY_CALLER:
         common += (errors.UserNotAuthorized(),)
     return (*operation.refusals, *common, *_REFUSALS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
@@ -15,14 +15,12 @@ from adapters.http.requests import RequestBody
 from domain import errors
 from domain.errors import Refusal
 from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
-from domain.permissions import Permission
+from domain.permissions import Needs
 
 Json: TypeAlias = dict[str, object]
 
 Responder: TypeAlias = Callable[..., None]
 """Takes a request, its response, and the parameters of the path by name."""
-
-ANY_TOKEN: Final[Collection[Permission]] = ()
 
 
 class Tag(StrEnum):
@@ -72,12 +70,18 @@ class Operation:
     """Whether HEAD has the same responses, without a body. The document does not say so."""
     refusals: Sequence[Refusal] = ()
     """Its own refusals, besides those of every operation with a `response`."""
-    needs: Collection[Permission] | None = None
-    """The permissions of which a caller needs any; None if there is no caller."""
+    calls: type[UseCase] | None = None
+    """The use case, which says what a caller needs; None if there is no caller."""
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Operations that take parameters from the response, and which (OpenAPI Link Objects)."""
     pages: Mapping[int, str] = field(default_factory=dict)
     """Statuses that are a redirect or an HTML page, for a guest's browser, and their meaning."""
+
+
+class UseCase(Protocol):
+    """A use case of which each caller needs something, which it checks before all else."""
+
+    needs: Needs
 
 
 class Resource(Protocol):

@@ -26,7 +26,6 @@ from adapters.http.responses import PageInfo, Uuid, example, json_body, uuid_exa
 from domain import errors
 from domain.fields import invalid_line
 from domain.pagination import Page
-from domain.permissions import MAY_EDIT_PRODUCTS, MAY_VIEW_PRODUCTS
 from domain.products.list_products import ListProducts
 from domain.products.product import (
     MAX_CODE_LENGTH,
@@ -123,7 +122,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description="In the order of their creation.",
         parameters=(CENTER_ID, *PAGING),
         response=ProductsForSale,
-        needs=MAY_VIEW_PRODUCTS,
+        calls=ListProducts,
         refusals=(*PAGING_REFUSALS, errors.InvalidCenterId()),
     ),
     Operation(
@@ -147,7 +146,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             ),
         },
         response=ProductForSale,
-        needs=MAY_EDIT_PRODUCTS,
+        calls=PutProduct,
         refusals=(
             *BODY_REFUSALS,
             errors.InvalidCenterId(),
@@ -176,7 +175,7 @@ class Products:
     def list(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
         """List one page of them."""
         caller = self.authenticate(req)
-        caller.require(MAY_VIEW_PRODUCTS)
+        caller.require(ListProducts.needs)
         query = Query(req)
         page = self.list_products(
             caller, center_id=center_id, pages=query.all("page"), sizes=query.all("size")
@@ -189,7 +188,7 @@ class Products:
         """Create or update a product."""
         caller = self.authenticate(req)
         # The permission is checked before the body is read, so that its refusal comes first.
-        caller.require(MAY_EDIT_PRODUCTS)
+        caller.require(PutProduct.needs)
         body = read_body(req, ProductBody)
         price = body.price if isinstance(body.price, dict) else {}
         product = self.put_product(

@@ -44,7 +44,6 @@ from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import plain_uuid
 from domain.languages import EXPECTED_LOCALE, MAX_TAG_LENGTH
 from domain.pagination import Page
-from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_CARDS
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
 from domain.sessions.add_card import AddCard
 from domain.sessions.list_sessions import ListSessions
@@ -332,7 +331,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
                 "schema": {"type": "string"},
             }
         },
-        needs=MAY_ADD_CARDS,
+        calls=AddCard,
         links={
             "readSession": {**SAME_GUEST, "token_id": "$response.body#/token_id"},
             "cancelSession": {**SAME_GUEST, "token_id": "$response.body#/token_id"},
@@ -388,7 +387,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             *PAGING,
         ),
         response=ListedSessions,
-        needs=MAY_ADD_CARDS,
+        calls=ListSessions,
         refusals=(
             *STRICT_PAGING_REFUSALS,
             errors.InvalidField("status", "one of open, completed, failed, expired"),
@@ -403,7 +402,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Read the state of a card-addition session",
         parameters=(GUEST_WITH_CARD, _TOKEN_ID),
         response=CardSessionState,
-        needs=MAY_VIEW_CARDS,
+        calls=ReadSession,
         links={"readCard": _ITS_CARD, "removeCard": _ITS_CARD},
         refusals=(errors.SessionNotFound(),),
     ),
@@ -419,7 +418,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         ),
         parameters=(GUEST_WITH_CARD, _TOKEN_ID),
         response=CardSessionState,
-        needs=MAY_ADD_CARDS,
+        calls=CancelSession,
         links={"readSession": {**SAME_GUEST, "token_id": "$request.path.token_id"}},
         refusals=(errors.SessionNotFound(),),
     ),
@@ -455,7 +454,7 @@ class Sessions:
         req.context.asked_for = {"guest_id": plain_uuid(guest_id)}
         caller = self.authenticate(req)
         # The permission is checked before the body is read, so that its refusal comes first.
-        caller.require(MAY_ADD_CARDS)
+        caller.require(AddCard.needs)
         body = read_body(req, AddCardBody)
         req.context.asked_for["center_id"] = plain_uuid(body.center_id)
         started = self.add_card(
@@ -474,7 +473,7 @@ class Sessions:
         """List the guest's sessions, newest first."""
         caller = self.authenticate(req)
         # The permission is checked before the query is read, so that its refusal comes first.
-        caller.require(MAY_ADD_CARDS)
+        caller.require(ListSessions.needs)
         query = Query(req, ("status", "reference", *PAGING_PARAMETERS))
         page = self.list_sessions(
             caller,

@@ -17,10 +17,12 @@ class ChooseDefaultCard:
     UserNotAuthorized or PaymentAccountNotFound.
     """
 
+    needs = MAY_ADD_CARDS
+
     storage: Storage
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> None:
-        caller.require(MAY_ADD_CARDS)
+        caller.require(self.needs)
         with self.storage.read() as reading:
             found = active_account(reading, caller, guest_id=guest_id, account_id=account_id)
 

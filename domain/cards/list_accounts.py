@@ -25,6 +25,8 @@ class ListAccounts:
     GuestIdNotUsable or GuestNotFound.
     """
 
+    needs = MAY_VIEW_CARDS
+
     storage: Storage
 
     def __call__(
@@ -36,7 +38,7 @@ class ListAccounts:
         pages: Sequence[str],
         sizes: Sequence[str],
     ) -> Page[Account]:
-        caller.require(MAY_VIEW_CARDS)
+        caller.require(self.needs)
         page = PageRequest.parse(pages=pages, sizes=sizes)
         only = _parse_only_center(center_ids)
         if only is not None:

@@ -31,6 +31,8 @@ class ListExpiringCards:
     InvalidCenterId or InvalidField.
     """
 
+    needs = MAY_VIEW_CARDS
+
     storage: Storage
 
     def __call__(
@@ -42,7 +44,7 @@ class ListExpiringCards:
         pages: Sequence[str],
         sizes: Sequence[str],
     ) -> Page[Account]:
-        caller.require(MAY_VIEW_CARDS)
+        caller.require(self.needs)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         center = parse_center_id(center_id)
         caller.require_center(center)

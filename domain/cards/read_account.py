@@ -27,10 +27,12 @@ class ReadAccount:
     see.
     """
 
+    needs = MAY_VIEW_CARDS
+
     storage: Storage
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> AccountForCaller:
-        caller.require(MAY_VIEW_CARDS)
+        caller.require(self.needs)
         with self.storage.read() as unit:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
         return AccountForCaller(account=account, may_charge=caller.may(MAY_USE_CARDS))

@@ -20,10 +20,12 @@ class ReadConsent:
     UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
     """
 
+    needs = MAY_VIEW_CARDS
+
     storage: Storage
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> Sequence[GivenConsent]:
-        caller.require(MAY_VIEW_CARDS)
+        caller.require(self.needs)
         with self.storage.read() as unit:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
             return consents_of(unit, account)

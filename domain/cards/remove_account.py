@@ -28,6 +28,8 @@ class RemoveAccount:
     removed already.
     """
 
+    needs = MAY_REMOVE_CARDS
+
     storage: Storage
     clock: Clock
     note_event: NoteEvent
@@ -36,7 +38,7 @@ class RemoveAccount:
     def __call__(self, caller: Caller | None, *, account_id: str, guest_id: str = "") -> Account:
         """Remove the account, and return it."""
         if caller is not None:
-            caller.require(MAY_REMOVE_CARDS)
+            caller.require(self.needs)
         with self.storage.read() as reading:
             if caller is None:
                 found = account_with(reading, account_id)

@@ -11,7 +11,7 @@ from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import InvalidCenterId
 from domain.identifiers import ProviderName
 from domain.pagination import Page, PageRequest
-from domain.permissions import Caller
+from domain.permissions import ANY_CALLER, Caller
 from domain.storage import Storage, UnitOfWork
 
 
@@ -32,12 +32,15 @@ class ListCenters:
     Raises TooManyItems or PageParameterInvalid.
     """
 
+    needs = ANY_CALLER
+
     storage: Storage
     psps: Mapping[ProviderName, LoadedPsp]
 
     def __call__(
         self, caller: Caller, *, pages: Sequence[str], sizes: Sequence[str]
     ) -> Page[ConfiguredCenter]:
+        caller.require(self.needs)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         with self.storage.read() as unit:
             page = unit.centers.page(caller.centers, request)
@@ -52,10 +55,13 @@ class ReadCenter:
     Raises InvalidCenterId, or UserNotAuthorized when the caller is limited to other centers.
     """
 
+    needs = ANY_CALLER
+
     storage: Storage
     psps: Mapping[ProviderName, LoadedPsp]
 
     def __call__(self, caller: Caller, *, center_id: str) -> ConfiguredCenter:
+        caller.require(self.needs)
         known_id = parse_center_id(center_id)
         caller.require_center(known_id)
         with self.storage.read() as unit:

@@ -29,6 +29,8 @@ class EraseGuest:
     that is limited to centers, GuestIdNotUsable, or GuestNotFound when nothing is on file.
     """
 
+    needs = MAY_ERASE_GUESTS
+
     storage: Storage
     file: ErasureFile
     note_act: NoteAct
@@ -39,8 +41,7 @@ class EraseGuest:
     def __call__(self, caller: Caller | None, *, guest_id: str) -> None:
         """Erase the guest. Without a caller, the operator acts."""
         if caller is not None:
-            caller.require_all_centers()
-            caller.require(MAY_ERASE_GUESTS)
+            caller.require(self.needs)
         known_id = parse_guest_id(guest_id)
         with self.storage.read() as unit:
             if unit.erasures.get(known_id) is not None or not unit.guests.is_on_file(known_id):

@@ -29,6 +29,8 @@ class PutGuest:
     id of a guest who was erased.
     """
 
+    needs = MAY_PUT_GUESTS
+
     storage: Storage
 
     def __call__(
@@ -42,8 +44,7 @@ class PutGuest:
         language: object = UNCHANGED,
     ) -> Guest:
         """Store the guest and return it."""
-        caller.require_all_centers()
-        caller.require(MAY_PUT_GUESTS)
+        caller.require(self.needs)
         known = Guest.parse(
             id=parse_guest_id(guest_id),
             first_name=first_name,

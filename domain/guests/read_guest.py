@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domain.errors import GuestNotFound, UserNotAuthorized
+from domain.errors import GuestNotFound
 from domain.guests.guest import Guest, parse_guest_id
-from domain.permissions import Caller
+from domain.permissions import MAY_VIEW_GUESTS, Caller
 from domain.storage import Storage
 
 
@@ -18,11 +18,12 @@ class ReadGuest:
     UserNotAuthorized, GuestIdNotUsable or GuestNotFound, in this order.
     """
 
+    needs = MAY_VIEW_GUESTS
+
     storage: Storage
 
     def __call__(self, caller: Caller, *, guest_id: str) -> Guest:
-        if not caller.may_view_guests:
-            raise UserNotAuthorized
+        caller.require(self.needs)
         with self.storage.read() as unit:
             guest = unit.guests.get(parse_guest_id(guest_id))
         if guest is None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.errors import UserNotAuthorized
 from domain.guests.guest import Guest, parse_email
 from domain.pagination import Page, PageRequest
-from domain.permissions import Caller
+from domain.permissions import MAY_VIEW_GUESTS, Caller
 from domain.storage import Storage
 
 
@@ -21,13 +20,14 @@ class SearchGuests:
     Raises UserNotAuthorized, TooManyItems, PageParameterInvalid or InvalidField, in this order.
     """
 
+    needs = MAY_VIEW_GUESTS
+
     storage: Storage
 
     def __call__(
         self, caller: Caller, *, email: object, pages: Sequence[str], sizes: Sequence[str]
     ) -> Page[Guest]:
-        if not caller.may_view_guests:
-            raise UserNotAuthorized
+        caller.require(self.needs)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         known_email = parse_email(email)
         with self.storage.read() as unit:

@@ -21,12 +21,14 @@ class ListProducts:
     TooManyItems, PageParameterInvalid or InvalidCenterId.
     """
 
+    needs = MAY_VIEW_PRODUCTS
+
     storage: Storage
 
     def __call__(
         self, caller: Caller, *, center_id: str, pages: Sequence[str], sizes: Sequence[str]
     ) -> Page[Product]:
-        caller.require(MAY_VIEW_PRODUCTS)
+        caller.require(self.needs)
         page = PageRequest.parse(pages=pages, sizes=sizes)
         center = parse_center_id(center_id)
         caller.require_center(center)

@@ -22,6 +22,8 @@ class PutProduct:
     another center has the product.
     """
 
+    needs = MAY_EDIT_PRODUCTS
+
     storage: Storage
 
     def __call__(
@@ -37,7 +39,7 @@ class PutProduct:
         currency: object,
     ) -> Product:
         """Store the product and return it."""
-        caller.require(MAY_EDIT_PRODUCTS)
+        caller.require(self.needs)
         center = parse_center_id(center_id)
         caller.require_center(center)
         if plain_uuid(product_id) is None:

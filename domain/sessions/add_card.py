@@ -24,7 +24,7 @@ from domain.errors import (
 )
 from domain.identifiers import TokenId
 from domain.outside import Clock, Ids
-from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.address_verification import PostalCodes, require_billing_address
 from domain.sessions.card_testing import require_below_limits
 from domain.sessions.limit import CardLimit
@@ -59,6 +59,8 @@ class AddCard:
     against card testing.
     """
 
+    needs = MAY_ADD_CARDS
+
     storage: Storage
     limits: Sequence[CardLimit]
     postal_codes: PostalCodes
@@ -67,7 +69,7 @@ class AddCard:
     log: SessionLog
 
     def __call__(self, caller: Caller, request: AddCardRequest) -> StartedSession:
-        caller.require(MAY_ADD_CARDS)
+        caller.require(self.needs)
         center_id = parse_center_id(request.center_id)
         caller.require_center(center_id)
         now = self.clock.now()
@@ -119,7 +121,7 @@ class AddCard:
             created_at=now,
             expires_at=expires_at,
             due_at=expires_at,
-            shows_guest=caller.may_view_guests,
+            shows_guest=caller.may(MAY_VIEW_GUESTS),
         )
 
     def _stored(

@@ -25,6 +25,8 @@ class ListSessions:
     GuestNotFound, in this order.
     """
 
+    needs = MAY_ADD_CARDS
+
     storage: Storage
 
     def __call__(
@@ -37,7 +39,7 @@ class ListSessions:
         pages: Sequence[str],
         sizes: Sequence[str],
     ) -> Page[CardSession]:
-        caller.require(MAY_ADD_CARDS)
+        caller.require(self.needs)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         status = _parse_status(statuses)
         reference = _parse_one_reference(references)

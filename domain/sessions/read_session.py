@@ -27,11 +27,13 @@ class ReadSession:
     that the caller may see.
     """
 
+    needs = MAY_VIEW_CARDS
+
     storage: Storage
     clock: Clock
 
     def __call__(self, caller: Caller, *, guest_id: str, token_id: str) -> FoundSession:
-        caller.require(MAY_VIEW_CARDS)
+        caller.require(self.needs)
         with self.storage.read() as unit:
             session = session_of_guest(unit, caller, guest_id=guest_id, token_id=token_id)
         return FoundSession(

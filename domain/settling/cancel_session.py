@@ -29,13 +29,15 @@ class CancelSession:
     center that the caller may see.
     """
 
+    needs = MAY_ADD_CARDS
+
     storage: Storage
     settle: SettleSession
     clock: Clock
 
     def __call__(self, caller: Caller, *, guest_id: str, token_id: str) -> CardSession:
         """Cancel the session, and return it as it is then."""
-        caller.require(MAY_ADD_CARDS)
+        caller.require(self.needs)
         now = self.clock.now()
 
         def cancel(unit: WriteUnit) -> CardSession:

@@ -201,7 +201,7 @@ def test_only_writes_of_a_caller_count_whatever_they_write(tmp_path: Path) -> No
     assert api.post(GOOD_BODY).status_code == 200
 
     known = {"guest_id": GUEST_ID, "center_id": CENTER_ID}
-    operations = [operation for operation in OPERATIONS if operation.needs is not None]
+    operations = [operation for operation in OPERATIONS if operation.calls is not None]
     writes = [operation for operation in operations if operation.method != "get"]
     assert len(writes) >= 6
     for operation in writes:
