@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 MIN_BACKOFF: Final = timedelta(seconds=30)
 MAX_BACKOFF: Final = timedelta(hours=1)
@@ -23,6 +24,28 @@ class Waiting(NamedTuple):
 
     items: int = 0
     since: datetime | None = None
+
+
+# Without slots, so that a record may extend another one beside this.
+@dataclass(frozen=True, kw_only=True)
+class WorkAtPsp:
+    """A record about which a PSP is called, by workers and otherwise.
+
+    `due_at` is when a worker takes it next, or the end of its lease; None means not before something
+    happens. `unanswered_since` is set while the PSP does not respond.
+    """
+
+    due_at: datetime | None
+    unanswered_since: datetime | None = None
+
+    def psp_unavailable(self, now: datetime) -> Self:
+        """Note that the PSP did not respond. It is called again with growing waits."""
+        since = min(self.unanswered_since or now, now)
+        return replace(self, unanswered_since=since, due_at=next_retry(since, now))
+
+    def postponed(self, due_at: datetime | None) -> Self:
+        """Set when it is due next, after a response of the PSP or without a need for one."""
+        return replace(self, due_at=due_at, unanswered_since=None)
 
 
 def next_retry(unanswered_since: datetime, now: datetime) -> datetime:

@@ -195,6 +195,7 @@ def an_account(number: int = 1, **changes: Any) -> Account:
         consent_version="2026-11",
         consented_at=NOW,
         created_at=NOW,
+        due_at=None,
     )
     return replace(account, **changes)
 

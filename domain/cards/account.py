@@ -23,7 +23,7 @@ from domain.identifiers import (
 from domain.pagination import Page, PageRequest
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected
-from domain.retries import MIN_BACKOFF, Waiting, next_retry
+from domain.retries import MIN_BACKOFF, Waiting, WorkAtPsp
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
 """What a bank changes while a session is being settled is read then."""
@@ -37,7 +37,7 @@ READINGS_PER_MINUTE: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account(Card):
+class Account(Card, WorkAtPsp):
     """A card on file, of one guest at one center.
 
     At most one active account exists per guest, center, merchant account and fingerprint, and at
@@ -47,9 +47,8 @@ class Account(Card):
     next that the card expires soon. `charge_reference` and `authenticated` are as in
     `CardCollected`.
 
-    `due_at` is when it is read next at its PSP, or the end of a lease, `asked_at` when it was taken
-    for that last, and `read_at` the time, by the PSP's clock, of what is stored; None means
-    `consented_at`. `unanswered_since` is set while the PSP does not respond.
+    `due_at` is when it is read next at its PSP, `asked_at` when it was taken for that last, and
+    `read_at` the time, by the PSP's clock, of what is stored; None means `consented_at`.
 
     A guest with active accounts at a center has one default among them: the first account is, until
     another is chosen. When the default is removed, the newest account left there becomes it.
@@ -68,10 +67,8 @@ class Account(Card):
     removed_at: datetime | None = None
     expiry_notice_at: datetime | None = None
     is_default: bool = False
-    due_at: datetime | None = None
     asked_at: datetime | None = None
     read_at: datetime | None = None
-    unanswered_since: datetime | None = None
     charge_reference: str | None = None
     authenticated: bool | None = None
 
@@ -103,12 +100,10 @@ class Account(Card):
     def removed(self, now: datetime) -> Account:
         """Return this account as removed: no longer listed, charged, read or a default."""
         return replace(
-            self,
+            self.postponed(None),
             removed_at=now,
             expiry_notice_at=None,
             is_default=False,
-            due_at=None,
-            unanswered_since=None,
         )
 
     @property
@@ -158,11 +153,6 @@ class Account(Card):
         """Note that a reading is not later than what is stored. It is read again once one can be."""
         wait = min(max(self.is_true_at - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
         return replace(self, due_at=now + wait)
-
-    def psp_unavailable(self, now: datetime) -> Account:
-        """Note that the PSP did not respond. It is asked again with growing waits."""
-        since = min(self.unanswered_since or now, now)
-        return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from domain.cards.account import Account
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
-from domain.retries import Waiting, next_retry
+from domain.retries import Waiting, WorkAtPsp
 
 
 class UnkeptToken(NamedTuple):
@@ -32,7 +32,7 @@ class UnkeptToken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discard:
+class Discard(WorkAtPsp):
     """A token that is to be discarded, stored in the commit that decided it.
 
     `begun_at` is set once a process has started. From then on the discard can only be finished:
@@ -44,9 +44,7 @@ class Discard:
     merchant_account: MerchantAccount
     guest_reference: GuestReference
     token: CardToken
-    due_at: datetime | None
     begun_at: datetime | None = None
-    unanswered_since: datetime | None = None
     done_at: datetime | None = None
 
     @property
@@ -63,14 +61,9 @@ class Discard:
         """Note that the PSP is about to be called."""
         return replace(self, begun_at=self.begun_at or now)
 
-    def psp_unavailable(self, now: datetime) -> Discard:
-        """Note that the PSP did not respond. It is called again with growing waits."""
-        since = min(self.unanswered_since or now, now)
-        return replace(self, unanswered_since=since, due_at=next_retry(since, now))
-
     def done(self, now: datetime) -> Discard:
         """Note that the PSP has discarded the token."""
-        return replace(self, due_at=None, unanswered_since=None, done_at=now)
+        return replace(self.postponed(None), done_at=now)
 
     def was_done_after(self, collected_at: datetime) -> bool:
         """Return whether it was done at or after the time when a card was collected."""

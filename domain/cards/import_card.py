@@ -243,6 +243,7 @@ class ImportCard:
             created_at=now,
             expiry_notice_at=found.card.next_expiry_notice(now),
             is_default=not has_default(accounts),
+            due_at=None,
             asked_at=asked_at,
             read_at=min(found.read_at, now),
         ).waiting(now)

@@ -32,7 +32,7 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.hosted_page import Evidence, HostedPage, HostedPageRequest, PageAttempt, PspGuest
-from domain.retries import Waiting, next_retry
+from domain.retries import Waiting, WorkAtPsp
 from domain.sessions.request import RequestedSession
 from domain.sessions.result import CountedBy, CountedResult
 
@@ -139,7 +139,7 @@ class DueSession(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardSession(RequestedSession):
+class CardSession(RequestedSession, WorkAtPsp):
     """One addition of a card, from the request to its end.
 
     `configuration` is the center's payment configuration at the time of add-card. `expires_at` is the
@@ -147,10 +147,10 @@ class CardSession(RequestedSession):
     a poll of the PSP, a retry, its expiry, or the end of a lease; None means not before a webhook
     comes.
 
-    `unanswered_since` is set while the PSP does not respond, `cancelled_at` once the session is
-    cancelled, `cancelled_by` unless that was because of an erasure, or by an earlier release.
-    `ask_again_at` is when a browser may have the PSP asked next; None means now. `shows_guest` is
-    whether the page may show the guest's name and e-mail address, because the caller may read them.
+    `cancelled_at` is set once the session is cancelled, `cancelled_by` unless that was because of an
+    erasure, or by an earlier release. `ask_again_at` is when a browser may have the PSP asked next;
+    None means now. `shows_guest` is whether the page may show the guest's name and e-mail address,
+    because the caller may read them.
     `existing_account_id` is the account that holds the same card, if it failed because of that.
     `opened_at` is when the link first led to an attempt, and `returned_at` when the guest first came
     back from a page, with a card or without; None also for what an earlier release has noted.
@@ -161,11 +161,9 @@ class CardSession(RequestedSession):
     configuration: PaymentConfiguration
     created_at: datetime
     expires_at: datetime
-    due_at: datetime | None
     status: SessionStatus = SessionStatus.OPEN
     progress: Progress = Progress.CREATED
     attempt: PageAttempt | None = None
-    unanswered_since: datetime | None = None
     account_id: AccountId | None = None
     existing_account_id: AccountId | None = None
     failure: Failure | None = None
@@ -403,11 +401,6 @@ class CardSession(RequestedSession):
         """Note that the guest is not done. The PSP is asked again on schedule."""
         return _polled(self, now)
 
-    def psp_unavailable(self, now: datetime) -> CardSession:
-        """Note that the PSP did not respond. It is asked again with growing waits."""
-        since = min(self.unanswered_since or now, now)
-        return replace(self, unanswered_since=since, due_at=next_retry(since, now))
-
     def completed(self, account_id: AccountId, now: datetime) -> CardSession:
         """End the session with its card stored."""
         return _ended(self, Ending.CARD_STORED, now, account_id=account_id)
@@ -429,10 +422,6 @@ class CardSession(RequestedSession):
         if self.is_past_end(now):
             return _ended(over, Ending.NO_CARD, now)
         return over.with_progress(self.progress, now).postponed(self.expires_at)
-
-    def postponed(self, due_at: datetime | None) -> CardSession:
-        """Set the time of the next poll after a response of the PSP; None stops polling."""
-        return replace(self, due_at=due_at, unanswered_since=None)
 
 
 def _ended(

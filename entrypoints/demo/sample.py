@@ -173,6 +173,7 @@ CARD: Final = Account(
     consent_version=_CONSENT.version,
     consented_at=_ADDED_AT,
     created_at=_ADDED_AT,
+    due_at=None,
     is_default=True,
 )
 """The card of that session."""
