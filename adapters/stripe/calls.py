@@ -156,9 +156,15 @@ def _translated(error: stripe.StripeError) -> Exception:
 
 
 def quiet_sdk() -> None:
-    """Switch off the SDK's logs and telemetry, which hold parameters and responses."""
-    logging.getLogger("stripe").disabled = True
-    # STRIPE_LOG=debug would print to standard error; telemetry writes a file in the home folder.
-    stripe._util.STRIPE_LOG = None  # noqa: SLF001 - there is no public switch
+    """Switch off the SDK's logs and telemetry, which hold parameters and responses.
+
+    The environment variable STRIPE_LOG counts only while the SDK is imported: the plugin unsets it.
+    """
+    logging.getLogger("stripe").addFilter(_drop)
     stripe.log = None
+    # Telemetry also writes a file in the home folder.
     stripe.enable_telemetry = False
+
+
+def _drop(_: logging.LogRecord) -> bool:
+    return False

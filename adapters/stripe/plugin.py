@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -27,6 +29,8 @@ ACCOUNT_SETTINGS: Final = AccountSettings(
     psp=NAME, required=(KEY, SECRETS), optional=(CURRENCY,), distinct=(KEY, SECRETS)
 )
 API_BASE_SETTING: Final = "CARDONFILE_STRIPE_API_BASE"
+SDK_LOG: Final = "STRIPE_LOG"
+"""Has the SDK print what it sends and receives; the SDK reads it once, when it is imported."""
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _SECRET = re.compile(r"whsec_[!-~]+")
 
@@ -88,7 +92,13 @@ def _api_base(url: str | None) -> str:
 
 
 def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
-    """Return the adapter. Raises PspSettingsError if the SDK is not installed."""
+    """Return the adapter. Raises PspSettingsError if the SDK is not installed, or prints its log.
+
+    It unsets STRIPE_LOG in this process.
+    """
+    if os.environ.get(SDK_LOG) and "stripe" in sys.modules:
+        raise PspSettingsError(f"unset {SDK_LOG}: Stripe's SDK would print guests' details")
+    os.environ.pop(SDK_LOG, None)
     try:
         # The SDK is an optional dependency, and slow to import.
         from adapters.stripe.provider import StripeProvider

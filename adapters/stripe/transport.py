@@ -37,8 +37,7 @@ class Transport(stripe.HTTPClient):
         url: str,
         headers: Mapping[str, str] | None,
         post_data: Any = None,  # as in the SDK: a form-encoded text, or None
-        *,
-        _usage: list[str] | None = None,
+        **_: object,
     ) -> tuple[str, int, Mapping[str, str]]:
         body = None if post_data is None else post_data.encode()
         path = url.removeprefix(self._api_base)

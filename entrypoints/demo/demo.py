@@ -24,8 +24,9 @@ from entrypoints.demo.sample import store_sample
 from entrypoints.demo.service import Supervisor
 from entrypoints.demo.shop import EVENTS, CardApi, Shop, Timeline
 from entrypoints.logs import configure_logs
-from entrypoints.serve import ServeError, Server, listen, on_stop_signals, refuse_missing_psps
+from entrypoints.serve import ServeError, listen, on_stop_signals, refuse_missing_psps
 from entrypoints.settings import OFF, LogLevel, Setting, Settings, settings_given
+from entrypoints.waitress_server import Server
 
 HOST: Final = "127.0.0.1"
 

@@ -78,3 +78,8 @@ def run_service(
         if service.thread.is_alive():
             service.stop()
         service.installation.close()
+
+
+def connected(port: int) -> socket.socket:
+    """Return a connection to a port of this machine."""
+    return socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS)

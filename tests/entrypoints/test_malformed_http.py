@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from entrypoints import serve
+from entrypoints import waitress_server
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.entrypoints.running import Running, run_service
 
@@ -32,7 +32,7 @@ MEGABYTES: Final = 2_000_000
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
         # For some of them the server waits for the rest, which never comes.
-        patch.setattr(serve, "IDLE_SECONDS", 1)
+        patch.setattr(waitress_server, "IDLE_SECONDS", 1)
         with run_service(tmp_path_factory.mktemp("malformed")) as service:
             yield service
 

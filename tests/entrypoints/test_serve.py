@@ -4,41 +4,35 @@ from __future__ import annotations
 
 import http.client
 import json
-import resource
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlencode
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
 from structlog.testing import capture_logs
-from waitress.channel import HTTPChannel
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.sessions.session import CardSession, SessionStatus
-from entrypoints import serve
+from entrypoints import waitress_server
 from entrypoints.container import build
-from entrypoints.serve import THREADS, ServeError, Server, listen, refuse_missing_psps
+from entrypoints.serve import ServeError, listen, refuse_missing_psps
 from entrypoints.settings import Settings
+from entrypoints.waitress_server import THREADS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
-from tests.entrypoints.running import Running, run_service
+from tests.entrypoints.running import Running, connected, run_service
 from tests.installation import GOOD_CARD, Installation
 from tests.programs import DEADLINE_SECONDS
 from tests.waiting import wait_until
-
-GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-LAST_GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +47,6 @@ def stoppable(tmp_path: Path) -> Iterator[Running]:
     """Run a service for one test, which may stop it."""
     with run_service(tmp_path) as service:
         yield service
-
-
-def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS)
-
-
-def body_of_response(client: socket.socket) -> bytes:
-    response = http.client.HTTPResponse(client)
-    response.begin()
-    return response.read()
 
 
 # Shows F27.
@@ -172,222 +156,6 @@ def test_each_address_has_its_own_limit_of_failed_authentications(tmp_path: Path
     assert (of_another, over_ipv6) == (401, 401)
 
 
-@contextmanager
-def server_of(app: WSGIApplication) -> Iterator[int]:
-    """Serve an application, and lend the port."""
-    with closing(listen("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        server = Server(app, listening)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        yield port
-        server.stop()
-        thread.join(DEADLINE_SECONDS)
-        assert not thread.is_alive()
-
-
-def always(body: bytes) -> WSGIApplication:
-    """Return an application with one response to everything."""
-
-    def respond(_: object, start_response: StartResponse) -> list[bytes]:
-        start_response("200 OK", [("Content-Length", str(len(body)))])
-        return [body]
-
-    return respond
-
-
-def test_pipelined_requests_are_all_answered_however_late_the_client_reads() -> None:
-    body = b"x" * 400_000
-    with server_of(always(body)) as port, connected(port) as client:
-        # The responses are more than the socket and the server's own buffer hold.
-        client.sendall(GET * 59 + LAST_GET)
-        received = 0
-        while chunk := client.recv(1_000_000):
-            received += chunk.count(b"x")
-
-    assert received == 60 * len(body)
-
-
-def test_the_main_thread_leaves_a_connection_alone_while_another_thread_sends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Otherwise it holds the interpreter that the sending thread waits for."""
-    is_answering: list[bool] = []
-    handle_write = HTTPChannel.handle_write
-
-    def note(channel: HTTPChannel) -> None:
-        is_answering.append(bool(channel.requests))
-        handle_write(channel)
-
-    def ask(port: int) -> list[bytes]:
-        with closing(http.client.HTTPConnection("127.0.0.1", port, DEADLINE_SECONDS)) as client:
-            bodies = []
-            for _ in range(50):
-                client.request("GET", "/")
-                bodies.append(client.getresponse().read())
-            return bodies
-
-    monkeypatch.setattr(HTTPChannel, "handle_write", note)
-    with server_of(always(b"hello")) as port, ThreadPoolExecutor(2 * THREADS) as pool:
-        answers = list(pool.map(ask, [port] * 2 * THREADS))
-
-    assert answers == [[b"hello"] * 50] * 2 * THREADS
-    assert True not in is_answering
-
-
-def test_a_client_that_reads_nothing_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "THREADS", 1)
-    begun = threading.Semaphore(0)
-
-    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        begun.release()
-        return always(b"x" * 3_000_000)(environ, start_response)
-
-    with server_of(respond) as port, connected(port) as client, connected(port) as other:
-        # The responses are more than what waitress lets wait by default.
-        client.sendall(GET * 10)
-        for _ in range(10):
-            assert begun.acquire(timeout=DEADLINE_SECONDS)
-        other.sendall(GET)
-        assert len(body_of_response(other)) == 3_000_000
-
-
-def test_a_response_that_is_read_late_is_sent_before_the_end() -> None:
-    answered = threading.Event()
-
-    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
-        yield from always(b"x" * 5_000_000)(environ, start_response)
-        answered.set()
-
-    def read_late(client: socket.socket) -> bytes:
-        # Without the rest of the response the server would stop within this time.
-        time.sleep(3 * serve.QUIET_SECONDS)
-        return body_of_response(client)
-
-    with ExitStack() as opened:
-        reader = opened.enter_context(ThreadPoolExecutor(1))
-        with server_of(respond) as port:
-            client = opened.enter_context(connected(port))
-            client.sendall(GET)
-            assert answered.wait(DEADLINE_SECONDS)
-            body = reader.submit(read_late, client)
-
-        assert len(body.result()) == 5_000_000
-
-
-# Shows F41.
-def test_a_connection_over_the_limit_waits_until_another_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Half of 8 descriptors: the listening socket, the trigger and two connections.
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
-    with ExitStack() as opened, server_of(always(b"hello")) as port:
-        first, second, third = (opened.enter_context(connected(port)) for _ in range(3))
-        for each in (first, second):
-            each.sendall(GET)
-            assert body_of_response(each) == b"hello"
-        third.sendall(GET)
-        third.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            third.recv(1)
-        first.close()
-        third.settimeout(DEADLINE_SECONDS)
-        assert body_of_response(third) == b"hello"
-
-
-@contextmanager
-def threads_held_up(count: int = THREADS) -> Iterator[int]:
-    """Lend the port of a server with this many hanging requests, which end after the block."""
-    goes_on, begun = threading.Event(), threading.Semaphore(0)
-
-    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] == "/hangs":
-            begun.release()
-            goes_on.wait(DEADLINE_SECONDS)
-        return always(b"hello")(environ, start_response)
-
-    with ExitStack() as opened, server_of(respond) as port:
-        opened.callback(goes_on.set)
-        for _ in range(count):
-            opened.enter_context(connected(port)).sendall(GET.replace(b"/ ", b"/hangs "))
-            assert begun.acquire(timeout=DEADLINE_SECONDS)
-        yield port
-        goes_on.set()
-
-
-def test_requests_that_hang_keep_no_other_waiting() -> None:
-    with threads_held_up(THREADS - 1) as port, connected(port) as other:
-        other.sendall(GET)
-        assert body_of_response(other) == b"hello"
-
-
-# Shows F9.
-def test_whoever_has_connected_before_the_drain_is_answered() -> None:
-    with ExitStack() as opened:
-        with threads_held_up() as port:
-            clients = [opened.enter_context(connected(port)) for _ in range(100)]
-            for each in clients:
-                each.sendall(LAST_GET)
-
-        assert [body_of_response(each) for each in clients] == [b"hello"] * 100
-
-
-# Shows F41.
-def test_large_answers_come_whole_also_when_every_thread_has_one_to_send() -> None:
-    pieces = [bytes([number]) * 500_000 for number in range(40)]
-    is_under_way = threading.Barrier(THREADS)
-
-    def respond(_: object, start_response: StartResponse) -> Iterator[bytes]:
-        start_response("200 OK", [("Content-Length", str(sum(map(len, pieces))))])
-        is_under_way.wait(DEADLINE_SECONDS)
-        yield from pieces
-
-    def take(port: int) -> bool:
-        with connected(port) as client:
-            client.sendall(GET)
-            return body_of_response(client) == b"".join(pieces)
-
-    with server_of(respond) as port, ThreadPoolExecutor(THREADS) as pool:
-        assert all(pool.map(take, [port] * THREADS))
-
-
-# Shows S11.
-def test_a_crash_below_the_application_is_logged_without_the_path(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def crash(_: object, __: object) -> list[bytes]:
-        raise ValueError
-
-    with server_of(crash) as port, connected(port) as client:
-        client.sendall(GET.replace(b"/ ", b"/4242424242424242 "))
-        received = client.recv(10_000)
-        assert b" 500 " in received
-        assert b"waitress" not in received
-
-    assert [each.getMessage() for each in caplog.records] == ["Exception while serving"]
-
-
-# Shows S11.
-def test_a_client_that_leaves_is_logged_without_the_path(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    has_left = threading.Event()
-
-    def respond(_: object, start_response: StartResponse) -> Iterator[bytes]:
-        start_response("200 OK", [])
-        has_left.wait(DEADLINE_SECONDS)
-        while True:
-            yield b"x" * 100_000
-            time.sleep(0.01)  # else the main thread might never get at the connection
-
-    with server_of(respond) as port:
-        with connected(port) as leaving:
-            leaving.sendall(GET.replace(b"/ ", b"/4242424242424242 "))
-        has_left.set()
-        wait_until(lambda: caplog.records)
-
-    assert [each.getMessage() for each in caplog.records] == ["Client disconnected while serving"]
-
-
 def test_an_unknown_method_is_not_in_the_log(running: Running) -> None:
     with capture_logs() as lines:
         running.send_raw(b"4242424242424242 / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -400,7 +168,7 @@ def test_an_unknown_method_is_not_in_the_log(running: Running) -> None:
 def test_what_is_in_flight_is_answered_before_the_end(
     stoppable: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "RECEIVE_SECONDS", DEADLINE_SECONDS)
+    monkeypatch.setattr(waitress_server, "RECEIVE_SECONDS", DEADLINE_SECONDS)
 
     def is_listening() -> bool:
         with closing(socket.socket()) as attempt:
@@ -420,7 +188,7 @@ def test_what_is_in_flight_is_answered_before_the_end(
         stoppable.service.stop()
         wait_until(lambda: not is_listening())
         # Without the half request the server would stop within this time.
-        time.sleep(3 * serve.QUIET_SECONDS)
+        time.sleep(3 * waitress_server.QUIET_SECONDS)
         connection.send(body[5:].encode())
         response = connection.getresponse()
         assert response.status == 200

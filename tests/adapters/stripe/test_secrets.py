@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import subprocess
 import sys
 import traceback
@@ -16,9 +17,13 @@ import pytest
 import stripe
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.clock import START
-from adapters.psp.contract.samples import a_page_request
+from adapters.psp.contract.clock import START, SettableClock
+from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
+from adapters.psp.settings import PspSettingsError
+from adapters.stripe import plugin
 from adapters.stripe.keys import StripeKeys
+from adapters.stripe.plugin import StripeSettings
 from adapters.stripe.provider import StripeProvider
 from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
 from tests.adapters.stripe.conftest import CALM, HURRIED, KEYS, adapter_for
@@ -53,8 +58,7 @@ def test_a_call_says_nothing(
     trouble: Trouble | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # As if STRIPE_LOG=debug had been set before the SDK was imported.
-    monkeypatch.setattr(stripe._util, "STRIPE_LOG", "debug")
+    monkeypatch.setattr(stripe, "log", "debug")
     provider = adapter_for(server, HURRIED if trouble is Trouble.LOST else CALM)
     text = ""
     if trouble is not None:
@@ -110,15 +114,37 @@ def test_the_mode_is_in_the_key(prefix: str, mode: str, is_live: bool) -> None:
     assert keys.is_live is is_live
 
 
-def test_the_sdk_leaves_nothing_in_the_home_folder(
-    provider: StripeProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_environment_cannot_have_the_sdk_print_or_write_a_file(
+    server: FakeStripeServer, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    # The SDK writes its file once per process.
-    monkeypatch.setattr("stripe._telemetry_id._loaded", False)
-    provider.start(REQUEST)
+    """The SDK reads each variable once in a process, so it runs in a process of its own."""
+    program = (
+        "from datetime import timedelta; "
+        "from adapters.psp.contract.clock import START, SettableClock; "
+        "from adapters.psp.contract.ids import SeededIds; "
+        "from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request; "
+        "from adapters.stripe.keys import StripeKeys; "
+        "from adapters.stripe.plugin import StripeSettings, make; "
+        f"keys = StripeKeys(secret_key={TEST_KEY!r}, webhook_secrets=({TEST_SECRET!r},)); "
+        "accounts = {MERCHANT_ACCOUNT: keys}; "
+        f"settings = StripeSettings(accounts=accounts, api_base={server.url!r}); "
+        "provider = make(settings, SettableClock(), SeededIds()); "
+        "provider.start(a_page_request(begun_at=START, live_until=START + timedelta(minutes=30)))"
+    )
+    environment = {**os.environ, "STRIPE_LOG": "debug", "XDG_CONFIG_HOME": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, check=False
+    )
 
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_sdk_that_was_imported_to_print_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRIPE_LOG", "debug")
+
+    with pytest.raises(PspSettingsError, match="unset STRIPE_LOG"):
+        plugin.make(StripeSettings(accounts={MERCHANT_ACCOUNT: KEYS}), SettableClock(), SeededIds())
 
 
 def test_only_the_provider_imports_the_sdk() -> None:

@@ -1,0 +1,185 @@
+"""waitress on one listening socket, with a graceful stop.
+
+What it reaches for beyond waitress's documented options is used in this module only, and held by
+`tests/entrypoints/test_waitress_server.py`; docs/decisions.md says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from queue import SimpleQueue
+from typing import Any, Final
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from typing_extensions import override
+from waitress.channel import HTTPChannel
+from waitress.server import BaseWSGIServer, create_server
+
+from adapters.http.webhooks import MAX_WEBHOOK_BYTES
+
+THREADS: Final = 8
+MAX_CONNECTIONS: Final = 1000
+MAX_HEADER_BYTES: Final = 16 * 1024
+RECEIVE_BYTES: Final = 1024
+IDLE_SECONDS: Final = 20
+"""A connection without traffic is closed after this time."""
+BACKLOG: Final = 1024
+
+DRAIN_SECONDS: Final = 30
+"""A graceful stop waits this long for responses."""
+RECEIVE_SECONDS: Final = 5
+"""A graceful stop waits this long for the rest of a request."""
+QUIET_SECONDS: Final = 0.2
+"""A graceful stop ends once nothing has been in flight for this time."""
+STOP_SECONDS: Final = 5
+"""After the drain, threads that still run get this long."""
+
+
+class _Channel(HTTPChannel):
+    """A connection of waitress that the main thread leaves alone while another thread sends on it.
+
+    The thread that makes a response sends it, and holds `outbuf_lock` meanwhile. To waitress the
+    connection is writable then: `poll` returns at once, again and again, and the main thread holds
+    the interpreter that the other one waits for. What does not fit into the socket is left to the
+    main thread: the trigger wakes it at the end of the response at the latest.
+    """
+
+    @override
+    def writable(self) -> bool:
+        """Return whether the main thread has something to send, or a connection to close."""
+        if not super().writable() or not self.outbuf_lock.acquire(blocking=False):
+            return False
+        try:
+            return super().writable()
+        finally:
+            self.outbuf_lock.release()
+
+
+class Server:
+    """waitress on one listening socket, with a graceful stop."""
+
+    def __init__(self, app: WSGIApplication, listening: socket.socket) -> None:
+        """Take an application and a listening socket."""
+        self._app = app
+        self._listening = listening
+        self._is_draining = False
+        # Unlike Event.set, SimpleQueue.put is reentrant, so signal handlers may call it.
+        self._stop_requests: SimpleQueue[None] = SimpleQueue()
+        # waitress logs the path of a lost or failed request. Paths hold session tokens and guests.
+        logging.getLogger("waitress").addFilter(_without_path)
+        # waitress logs a line for each request that waits for a thread.
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        self._channels: dict[int, Any] = {}
+        options: dict[str, Any] = {  # the stubs give all options one type
+            "sockets": [listening],
+            "backlog": BACKLOG,
+            "threads": THREADS,
+            "connection_limit": _connection_limit(),
+            "asyncore_use_poll": True,
+            "channel_timeout": IDLE_SECONDS,
+            "cleanup_interval": 2,
+            "max_request_header_size": MAX_HEADER_BYTES,
+            # waitress refuses a body of this size. Smaller ones stay in memory: it writes bodies to
+            # a file from 512 KiB on.
+            "max_request_body_size": MAX_WEBHOOK_BYTES + 1,
+            "channel_request_lookahead": 0,
+            # waitress answers all requests of one read before it reads again, even if the client
+            # reads no response. A small read bounds the memory and time that this takes.
+            "recv_bytes": RECEIVE_BYTES,
+            # Above this mark a thread would block until the client reads, perhaps for ever. Unsent
+            # data is bounded anyway: waitress reads no further request before it has sent it all.
+            "outbuf_high_watermark": 1 << 62,
+            # `TrustedProxy` reads these headers.
+            "clear_untrusted_proxy_headers": False,
+            "log_socket_errors": False,
+            "ident": None,
+        }
+        server = create_server(self._respond, map=self._channels, **options)
+        assert isinstance(server, BaseWSGIServer)  # as always on one socket
+        server.channel_class = _Channel
+        # Any, because the stubs have two of its attributes wrong.
+        self._server: Any = server
+
+    def run(self) -> None:
+        """Serve until `stop` is called and the requests in flight are answered."""
+        drain = threading.Thread(target=self._drain, name="drain", daemon=True)
+        drain.start()
+        self._server.run()
+        drain.join()
+        self._server.task_dispatcher.shutdown(timeout=STOP_SECONDS)
+        if not self._server.task_dispatcher.threads:
+            # Threads that still run may write to the trigger.
+            self._server.trigger.close()
+
+    def stop(self) -> None:
+        """Accept no more connections, answer the requests in flight, then let `run` return.
+
+        From now on every response closes its connection. Responses get 30 s, the rest of a request
+        gets 5 s. It returns at once, may be called from a signal handler, and twice.
+        """
+        self._stop_requests.put(None)
+
+    def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if self._is_draining:
+            self._close_connections_after_responses()
+        return self._app(environ, start_response)
+
+    def _drain(self) -> None:
+        self._stop_requests.get()
+        self._server.trigger.pull_trigger(self._stop_accepting)
+        began = last_busy = time.monotonic()
+        while (now := time.monotonic()) - last_busy < QUIET_SECONDS:
+            if now - began < DRAIN_SECONDS and self._is_busy(now - began):
+                last_busy = now
+            time.sleep(0.02)
+        self._server.trigger.pull_trigger(self._leave_loop)
+
+    def _is_busy(self, waited_seconds: float) -> bool:
+        return any(
+            channel.requests
+            or channel.total_outbufs_len
+            or (channel.request is not None and waited_seconds < RECEIVE_SECONDS)
+            for channel in list(self._server.active_channels.values())
+        )
+
+    def _stop_accepting(self) -> None:
+        self._is_draining = True
+        self._close_connections_after_responses()
+        # Connections in the backlog are served.
+        waiting = select.poll()
+        waiting.register(self._listening, select.POLLIN)
+        for _ in range(BACKLOG):
+            if not waiting.poll(0):
+                break
+            self._server.handle_accept()
+        self._server.del_channel()
+        self._listening.close()
+
+    def _close_connections_after_responses(self) -> None:
+        for channel in list(self._server.active_channels.values()):
+            for request in list(channel.requests):
+                request.headers["CONNECTION"] = "close"
+
+    def _leave_loop(self) -> None:
+        for channel in list(self._server.active_channels.values()):
+            channel.handle_close()
+        # The loop of waitress ends when its map is empty.
+        self._channels.clear()
+
+
+def _without_path(record: logging.LogRecord) -> bool:
+    before, serving, _ = record.getMessage().partition(" while serving ")
+    record.msg, record.args = before + serving.rstrip(), ()
+    return True
+
+
+def _connection_limit() -> int:
+    """Leave half of the file descriptors for everything else."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, descriptors // 2)

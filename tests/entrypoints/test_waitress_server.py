@@ -1,0 +1,345 @@
+"""The server on waitress: threads, limits, slow clients, and the graceful stop."""
+
+from __future__ import annotations
+
+import http.client
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any, Final
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+import pytest
+from waitress.channel import HTTPChannel
+from waitress.server import create_server
+
+from entrypoints import waitress_server
+from entrypoints.serve import listen
+from entrypoints.waitress_server import THREADS, Server
+from tests.entrypoints.running import connected
+from tests.programs import DEADLINE_SECONDS
+from tests.waiting import wait_until
+
+GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST_GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def body_of_response(client: socket.socket) -> bytes:
+    response = http.client.HTTPResponse(client)
+    response.begin()
+    return response.read()
+
+
+@contextmanager
+def server_of(app: WSGIApplication) -> Iterator[int]:
+    """Serve an application, and lend the port."""
+    with closing(listen("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        server = Server(app, listening)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        yield port
+        server.stop()
+        thread.join(DEADLINE_SECONDS)
+        assert not thread.is_alive()
+
+
+def always(body: bytes) -> WSGIApplication:
+    """Return an application with one response to everything."""
+
+    def respond(_: object, start_response: StartResponse) -> list[bytes]:
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    return respond
+
+
+def test_pipelined_requests_are_all_answered_however_late_the_client_reads() -> None:
+    body = b"x" * 400_000
+    with server_of(always(body)) as port, connected(port) as client:
+        # The responses are more than the socket and the server's own buffer hold.
+        client.sendall(GET * 59 + LAST_GET)
+        received = 0
+        while chunk := client.recv(1_000_000):
+            received += chunk.count(b"x")
+
+    assert received == 60 * len(body)
+
+
+def test_the_main_thread_leaves_a_connection_alone_while_another_thread_sends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise it holds the interpreter that the sending thread waits for."""
+    is_answering: list[bool] = []
+    handle_write = HTTPChannel.handle_write
+
+    def note(channel: HTTPChannel) -> None:
+        is_answering.append(bool(channel.requests))
+        handle_write(channel)
+
+    def ask(port: int) -> list[bytes]:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, DEADLINE_SECONDS)) as client:
+            bodies = []
+            for _ in range(50):
+                client.request("GET", "/")
+                bodies.append(client.getresponse().read())
+            return bodies
+
+    monkeypatch.setattr(HTTPChannel, "handle_write", note)
+    with server_of(always(b"hello")) as port, ThreadPoolExecutor(2 * THREADS) as pool:
+        answers = list(pool.map(ask, [port] * 2 * THREADS))
+
+    assert answers == [[b"hello"] * 50] * 2 * THREADS
+    assert True not in is_answering
+
+
+def test_a_client_that_reads_nothing_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waitress_server, "THREADS", 1)
+    begun = threading.Semaphore(0)
+
+    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        begun.release()
+        return always(b"x" * 3_000_000)(environ, start_response)
+
+    with server_of(respond) as port, connected(port) as client, connected(port) as other:
+        # The responses are more than what waitress lets wait by default.
+        client.sendall(GET * 10)
+        for _ in range(10):
+            assert begun.acquire(timeout=DEADLINE_SECONDS)
+        other.sendall(GET)
+        assert len(body_of_response(other)) == 3_000_000
+
+
+def test_a_response_that_is_read_late_is_sent_before_the_end() -> None:
+    answered = threading.Event()
+
+    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
+        yield from always(b"x" * 5_000_000)(environ, start_response)
+        answered.set()
+
+    def read_late(client: socket.socket) -> bytes:
+        # Without the rest of the response the server would stop within this time.
+        time.sleep(3 * waitress_server.QUIET_SECONDS)
+        return body_of_response(client)
+
+    with ExitStack() as opened:
+        reader = opened.enter_context(ThreadPoolExecutor(1))
+        with server_of(respond) as port:
+            client = opened.enter_context(connected(port))
+            client.sendall(GET)
+            assert answered.wait(DEADLINE_SECONDS)
+            body = reader.submit(read_late, client)
+
+        assert len(body.result()) == 5_000_000
+
+
+# Shows F41.
+def test_a_connection_over_the_limit_waits_until_another_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Half of 8 descriptors: the listening socket, the trigger and two connections.
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
+    with ExitStack() as opened, server_of(always(b"hello")) as port:
+        first, second, third = (opened.enter_context(connected(port)) for _ in range(3))
+        for each in (first, second):
+            each.sendall(GET)
+            assert body_of_response(each) == b"hello"
+        third.sendall(GET)
+        third.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            third.recv(1)
+        first.close()
+        third.settimeout(DEADLINE_SECONDS)
+        assert body_of_response(third) == b"hello"
+
+
+@contextmanager
+def threads_held_up(count: int = THREADS) -> Iterator[int]:
+    """Lend the port of a server with this many hanging requests, which end after the block."""
+    goes_on, begun = threading.Event(), threading.Semaphore(0)
+
+    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/hangs":
+            begun.release()
+            goes_on.wait(DEADLINE_SECONDS)
+        return always(b"hello")(environ, start_response)
+
+    with ExitStack() as opened, server_of(respond) as port:
+        opened.callback(goes_on.set)
+        for _ in range(count):
+            opened.enter_context(connected(port)).sendall(GET.replace(b"/ ", b"/hangs "))
+            assert begun.acquire(timeout=DEADLINE_SECONDS)
+        yield port
+        goes_on.set()
+
+
+def test_requests_that_hang_keep_no_other_waiting() -> None:
+    with threads_held_up(THREADS - 1) as port, connected(port) as other:
+        other.sendall(GET)
+        assert body_of_response(other) == b"hello"
+
+
+# Shows F9.
+def test_whoever_has_connected_before_the_drain_is_answered() -> None:
+    with ExitStack() as opened:
+        with threads_held_up() as port:
+            clients = [opened.enter_context(connected(port)) for _ in range(100)]
+            for each in clients:
+                each.sendall(LAST_GET)
+
+        assert [body_of_response(each) for each in clients] == [b"hello"] * 100
+
+
+# Shows F41.
+def test_large_answers_come_whole_also_when_every_thread_has_one_to_send() -> None:
+    pieces = [bytes([number]) * 500_000 for number in range(40)]
+    is_under_way = threading.Barrier(THREADS)
+
+    def respond(_: object, start_response: StartResponse) -> Iterator[bytes]:
+        start_response("200 OK", [("Content-Length", str(sum(map(len, pieces))))])
+        is_under_way.wait(DEADLINE_SECONDS)
+        yield from pieces
+
+    def take(port: int) -> bool:
+        with connected(port) as client:
+            client.sendall(GET)
+            return body_of_response(client) == b"".join(pieces)
+
+    with server_of(respond) as port, ThreadPoolExecutor(THREADS) as pool:
+        assert all(pool.map(take, [port] * THREADS))
+
+
+# Shows S11.
+def test_a_crash_below_the_application_is_logged_without_the_path(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def crash(_: object, __: object) -> list[bytes]:
+        raise ValueError
+
+    with server_of(crash) as port, connected(port) as client:
+        client.sendall(GET.replace(b"/ ", b"/4242424242424242 "))
+        received = client.recv(10_000)
+        assert b" 500 " in received
+        assert b"waitress" not in received
+
+    assert [each.getMessage() for each in caplog.records] == ["Exception while serving"]
+
+
+# Shows S11.
+def test_a_client_that_leaves_is_logged_without_the_path(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    has_left = threading.Event()
+
+    def respond(_: object, start_response: StartResponse) -> Iterator[bytes]:
+        start_response("200 OK", [])
+        has_left.wait(DEADLINE_SECONDS)
+        while True:
+            yield b"x" * 100_000
+            time.sleep(0.01)  # else the main thread might never get at the connection
+
+    with server_of(respond) as port:
+        with connected(port) as leaving:
+            leaving.sendall(GET.replace(b"/ ", b"/4242424242424242 "))
+        has_left.set()
+        wait_until(lambda: caplog.records)
+
+    assert [each.getMessage() for each in caplog.records] == ["Client disconnected while serving"]
+
+
+class TestWhatIsReachedForInWaitress:
+    """Everything that `waitress_server` uses beyond documented options, on waitress's own classes."""
+
+    @pytest.fixture
+    def server(self) -> Iterator[Any]:  # the stubs have two of its attributes wrong
+        """Lend a server of waitress without threads: the test does what they and its loop do."""
+        with closing(listen("127.0.0.1", 0)) as listening:
+            options: dict[str, Any] = {"sockets": [listening], "threads": 0}
+            server: Any = create_server(always(b"hello"), map={}, **options)
+            yield server
+            for channel in list(server.active_channels.values()):
+                channel.handle_close()
+            server.close()
+
+    @pytest.fixture
+    def client(self, server: Any) -> Iterator[socket.socket]:
+        with connected(server.effective_port) as client:
+            server.handle_accept()
+            yield client
+
+    def test_a_connection_says_how_far_its_requests_are(
+        self, server: Any, client: socket.socket, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (channel,) = server.active_channels.values()
+        client.sendall(GET[:10])
+        channel.handle_read()
+        assert (channel.request is None, channel.requests) == (False, [])
+        client.sendall(GET[10:])
+        channel.handle_read()
+        (request,) = channel.requests
+        assert (channel.request, request.headers) == (None, {"HOST": "x"})
+
+        monkeypatch.setattr(channel, "send", lambda *_, **__: 0)  # a socket that is full
+        request.headers["CONNECTION"] = "close"
+        channel.service()
+        assert channel.requests == []
+        assert channel.total_outbufs_len > len(b"hello")
+        assert channel.close_when_flushed
+
+        channel.handle_close()
+        assert server.active_channels == {}
+
+    def test_a_connection_is_writable_while_another_thread_sends(
+        self, server: Any, client: socket.socket
+    ) -> None:
+        """Once this fails on waitress's own class, `_Channel` can go."""
+        (own,) = server.active_channels.values()
+        assert server.channel_class is HTTPChannel
+        server.channel_class = waitress_server._Channel
+        with connected(server.effective_port), ThreadPoolExecutor(1) as main_thread:
+            server.handle_accept()
+            ours = next(each for each in server.active_channels.values() if each is not own)
+            for channel in (own, ours):
+                channel.total_outbufs_len = 1
+                assert channel.writable()
+            with own.outbuf_lock, ours.outbuf_lock:
+                assert main_thread.submit(own.writable).result()
+                assert not main_thread.submit(ours.writable).result()
+
+    def test_the_trigger_has_the_loop_call_a_function(self, server: Any) -> None:
+        called: list[str] = []
+        server.trigger.pull_trigger(lambda: called.append("in the loop"))
+        assert called == []
+
+        server.trigger.handle_read()
+
+        assert called == ["in the loop"]
+
+    def test_the_loop_ends_once_its_map_is_empty(self, server: Any) -> None:
+        assert set(server._map.values()) == {server, server.trigger}
+        server.trigger.pull_trigger(server._map.clear)
+
+        server.run()
+
+    def test_a_dispatcher_names_the_threads_that_have_not_ended(self, server: Any) -> None:
+        dispatcher, goes_on = server.task_dispatcher, threading.Event()
+        dispatcher.set_thread_count(1)
+
+        class Task:
+            def service(self) -> None:
+                goes_on.wait(DEADLINE_SECONDS)
+
+            def cancel(self) -> None:
+                pass
+
+        dispatcher.add_task(Task())
+        wait_until(lambda: not dispatcher.queue)
+        dispatcher.shutdown(timeout=0)
+        assert len(dispatcher.threads) == 1
+
+        goes_on.set()
+        dispatcher.shutdown(timeout=DEADLINE_SECONDS)
+        assert not dispatcher.threads
