@@ -94,9 +94,9 @@ from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
+from domain.worker.jobs import jobs_at_endpoints, jobs_at_psps
 from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from domain.worker.read_status import ReadStatus
-from domain.worker.reconcile import Reconcile
 from entrypoints.databases import storage_in
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import JwtSettings, Settings
@@ -361,14 +361,8 @@ class Container(DeclarativeContainer):
     deliver_event = ThreadSafeSingleton(
         DeliverEvent, storage=storage, sender=event_sender, clock=clock
     )
-    reconcile = ThreadSafeSingleton(
-        Reconcile,
-        settle=settle_in_worker,
-        discard_token=discard_token,
-        refresh=refresh_account,
-        deliver_event=deliver_event,
-        clock=clock,
-    )
+    jobs_at_psps = Factory(jobs_at_psps, settle_in_worker, discard_token, refresh_account, clock)
+    jobs_at_endpoints = Factory(jobs_at_endpoints, deliver_event)
     finish_erasures = ThreadSafeSingleton(
         FinishErasures,
         storage=storage,

@@ -60,6 +60,8 @@ from domain.storage import RecordUnreadable, Result, WriteUnit
 from entrypoints.container import Container, build
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import OFF, Settings
+from entrypoints.worker.reconcile import reconcile_until_idle
+from entrypoints.worker.reports import Done
 from tests.bank import update_card
 from tests.builders import CENTER_ID, a_center, a_guest
 from tests.databases import change_by_hand, make_database
@@ -301,7 +303,6 @@ class Installation:
         self.container.psp_adapters.override(providers.Object({**adapters, FAKE: self.provider}))
         self.use_cases = UseCases.of(self.container)
         self.settle = self.container.settle_session()
-        self.reconcile = self.container.reconcile()
         self.caller = self.a_caller()
         self.has_center(a_center())
         self.has_guest(a_guest())
@@ -513,9 +514,6 @@ class Installation:
             read += 1
         return read
 
-    def reconcile_until_idle(self) -> None:
-        """Reconcile until nothing is due; fail after ten rounds."""
-        for _ in range(10):
-            if self.reconcile().is_idle:
-                return
-        raise AssertionError("the reconciler does not become idle")
+    def reconcile(self) -> Done:
+        """Do what is due, one job after the other, and return what was done."""
+        return reconcile_until_idle(self.container)

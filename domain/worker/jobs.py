@@ -1,7 +1,6 @@
 """The jobs of the background worker: settle a session, discard a token, read a card, send an event.
 
-Whoever runs them takes one at a time, each under a lease: `reconcile.py` one after the other, and
-`entrypoints/worker/job_runner.py` in several threads.
+`entrypoints/worker/job_runner.py` takes them, each under a lease, and does them.
 """
 
 from __future__ import annotations
@@ -53,12 +52,13 @@ class Result:
     """What a job did, and what it found out about its target.
 
     `end` is None if it failed, or another process has done it. `is_silent`: the PSP has not
-    responded for 24 hours. `attempt` is the one to deliver an event.
+    responded for 24 hours. `attempt` is the one to deliver an event. `fault` is what the job raised.
     """
 
     end: End | None = None
     is_silent: bool = False
     attempt: Attempt | None = None
+    fault: Exception | None = None
 
     @property
     def is_target_away(self) -> bool:

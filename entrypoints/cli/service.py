@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from datetime import timedelta
 
 import click
@@ -99,7 +98,8 @@ def reconcile() -> None:
         from domain.worker.jobs import End
         from entrypoints import serve as service
         from entrypoints.logs import configure_logs
-        from entrypoints.worker.run_until_idle import run_until_idle
+        from entrypoints.worker.reconcile import reconcile_until_idle
+        from entrypoints.worker.worker import chores
 
         settings = container.settings()
         configure_logs(settings.log_format, at_least=settings.log_level)
@@ -107,26 +107,15 @@ def reconcile() -> None:
             service.refuse_erased_guests(container)
         # This process does not live long enough to see whether the clock is steady.
         container.clock.add_kwargs(steady_after=timedelta(0))
-        notice_expiry = container.notice_expiry()
-
-        def notice_all() -> None:
-            # Before the rounds, which send the events.
-            while notice_expiry():
-                pass
-
-        rounds = run_until_idle(
-            container.reconcile(),
-            chores=[notice_all, container.forget_old_records(), container.finish_erasures()],
-        )
-        ends = sum((each.ends for each in rounds), Counter[End]())
-        faults = sum(len(each.faults) for each in rounds)
+        done = reconcile_until_idle(container, chores(container))
+        ends = done.ends
         click.echo(
             f"settled {ends[End.SETTLED]} sessions, discarded {ends[End.DISCARDED]} cards, "
             f"delivered {ends[End.DELIVERED]} events"
         )
         click.echo(
             f"left {ends[End.OPEN]} sessions open, {ends[End.WAITING]} sessions and discards waiting "
-            f"for their PSP, {ends[End.NOT_DELIVERED]} events not delivered, {faults} faults"
+            f"for their PSP, {ends[End.NOT_DELIVERED]} events not delivered, {len(done.faults)} faults"
         )
 
 

@@ -1,4 +1,4 @@
-"""Runs the jobs that are due in threads of a running process, and chores at intervals."""
+"""Does the jobs that are due, in threads or one after the other, and chores at intervals."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Generic
+from functools import partial
+from typing import Final, Generic, TypeAlias
 
 import structlog
 
 from domain.errors import ServiceUnavailable
 from domain.storage import RecordUnreadable
 from domain.worker.jobs import Job, Kind, Result, Take, Target
-from domain.worker.reconcile import Round
-from entrypoints.worker.reports import EndpointLog, WorkLog, report
+from entrypoints.worker.reports import Done, EndpointLog, WorkLog
 
 LOOK_EVERY_SECONDS: Final = 1.0
 REPORT_AFTER: Final = 100
@@ -26,40 +26,46 @@ REPORT_AFTER: Final = 100
 
 log = structlog.get_logger()
 
+Execute: TypeAlias = Callable[[Callable[[], None]], object]
+"""Does a job, or has a thread do it."""
+
 
 @dataclass
 class Chore:
     """Something to do at intervals, once `may_begin` returns True. If it fails, it is done later.
 
-    `do` returns True if there is more to do: then it is called again in a second, and jobs that are
-    due come in between.
+    `do` returns True if there is more to do: then it is called again after `rest_seconds`, and jobs
+    that are due come in between.
     """
 
     name: str
     every: timedelta
     do: Callable[[], bool | None]
     may_begin: Callable[[], bool] = lambda: True
+    rest_seconds: float = LOOK_EVERY_SECONDS
     due_at: float = 0.0
+    has_more: bool = False
 
 
 class JobRunner(Generic[Target]):
-    """Does what is due, several jobs at once, in threads of its own.
+    """Does what is due: takes jobs, has them done, and notes what became of them.
 
-    One thread takes what is due and submits it to a pool. It looks every second, when it is woken,
-    and when a thread of the pool becomes free. A target gets a part of the pool only, so that one
-    that hangs does not stop the others.
+    `run_until_idle` does one job after the other. `start` has threads do several at once: one takes
+    what is due and submits it to a pool. It looks every second, when it is woken, and when a thread
+    of the pool becomes free. A target gets a part of the pool only, so that one that hangs does not
+    stop the others.
     """
 
     def __init__(
         self,
         *,
         take: Mapping[Kind, Take[Target]],
-        work: threading.Event,
-        threads: int,
-        threads_per_target: int,
+        work_log: WorkLog,
+        work: threading.Event | None = None,
+        threads: int = 1,
+        threads_per_target: int = 1,
         capacities: Callable[[int], Mapping[Target, int]] = lambda _: {},
         chores: Sequence[Chore] = (),
-        work_log: WorkLog | None = None,
     ) -> None:
         """Take how jobs of each kind are taken, and `work`, the event that wakes the runner.
 
@@ -69,18 +75,29 @@ class JobRunner(Generic[Target]):
         self.finds_work = False
         """Whether it has looked for all kinds of work without an error, the last time."""
         self._take = take
-        self._work = work
-        self._capacities = capacities
-        self._chores = chores
+        self._work_log = work_log
+        self._work = work or threading.Event()
         self._threads = threads
         self._threads_per_target = threads_per_target
+        self._capacities = capacities
+        self._chores = chores
         self._lock = threading.Lock()
         self._under_way: Counter[Target] = Counter()
-        self._done = Round()
+        self._failed: set[str] = set()
+        self._away: set[Target] = set()
+        self._done = Done()
         self._note_attempt = EndpointLog()
         self._stopping = threading.Event()
-        self._work_log = work_log or WorkLog()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+
+    def run_until_idle(self) -> None:
+        """Do all that is due in this thread, and chores until they have no more to do.
+
+        A kind of work that cannot be read or written, and a target that is away, get no further job
+        in this run: others need not wait for each of their failures.
+        """
+        while self._look(_in_this_thread) or self._rests():
+            pass
 
     def start(self) -> None:
         """Start the threads. Call it once."""
@@ -97,22 +114,32 @@ class JobRunner(Generic[Target]):
             while not self._stopping.is_set():
                 # Cleared before looking, so that an event set meanwhile is not lost.
                 self._work.clear()
-                if not self._submit_due(pool):
+                # A worker has no end, so it tries everything again at each look.
+                self._failed.clear()
+                self._away.clear()
+                if not self._look(pool.submit):
                     self._work.wait(LOOK_EVERY_SECONDS)
 
-    def _submit_due(self, pool: ThreadPoolExecutor) -> bool:
-        """Submit one job of each kind. Return whether there was any. Never raises."""
+    def _rests(self) -> bool:
+        """Rest, if a chore has more to do. Return whether one has."""
+        seconds = [chore.rest_seconds for chore in self._chores if chore.has_more]
+        if seconds:
+            time.sleep(min(seconds))
+        return bool(seconds)
+
+    def _look(self, execute: Execute) -> bool:
+        """Execute one job of each kind, and the chores. Return whether there was any. Never raises."""
         found: list[bool] = []
         for kind, take in self._take.items():
-            with self._noting(kind):
-                job = None if self._is_full() else take(self._busy())
-                found.append(self._submit(pool, kind, job))
+            if kind not in self._failed:
+                with self._noting(kind):
+                    job = None if self._is_full() else take(self._busy())
+                    found.append(self._begin(kind, job, execute))
         self.finds_work = len(found) == len(self._take)
-        for chore in self._chores:
-            self._do_if_due(chore)
+        did = [self._do_if_due(chore) for chore in self._chores]
         with self._noting("report"):
             self._report(is_idle=not any(found))
-        return any(found)
+        return any(found) or any(did)
 
     @contextmanager
     def _noting(self, work: str) -> Iterator[None]:
@@ -122,6 +149,7 @@ class JobRunner(Generic[Target]):
             try:
                 yield
             except Exception as fault:  # noqa: BLE001 - nothing restarts this thread
+                self._failed.add(work)
                 self._work_log.failed(work, fault)
 
     def _is_full(self) -> bool:
@@ -132,19 +160,19 @@ class JobRunner(Generic[Target]):
         most = self._threads_per_target
         capacities = self._capacities(most)
         with self._lock:
-            under_way = dict(self._under_way)
-        return frozenset(
+            under_way, away = dict(self._under_way), frozenset(self._away)
+        return away.union(
             target
             for target in capacities.keys() | under_way.keys()
             if under_way.get(target, 0) >= capacities.get(target, most)
         )
 
-    def _submit(self, pool: ThreadPoolExecutor, kind: Kind, job: Job[Target] | None) -> bool:
+    def _begin(self, kind: Kind, job: Job[Target] | None, execute: Execute) -> bool:
         if job is None:
             return False
         with self._lock:
             self._under_way[job.target] += 1
-        pool.submit(self._do, kind, job)
+        execute(partial(self._do, kind, job))
         return True
 
     def _do(self, kind: Kind, job: Job[Target]) -> None:
@@ -152,33 +180,41 @@ class JobRunner(Generic[Target]):
         with self._noting(kind):
             try:
                 result = job.do()
-                if result.attempt is not None:
-                    self._note_attempt(result.attempt)
             except ServiceUnavailable:
                 raise
-            except RecordUnreadable:
-                pass  # the storage has logged it
             except Exception as fault:
-                log.error("reconciling_one_failed", exc_info=fault)
+                result = Result(fault=fault)
+                if not isinstance(fault, RecordUnreadable):  # which the storage has logged
+                    log.error("reconciling_one_failed", exc_info=fault)
+            if result.attempt is not None:
+                self._note_attempt(result.attempt)
         with self._lock:
             self._under_way[job.target] -= 1
             self._done.note(kind, result)
+            if result.is_target_away:
+                self._away.add(job.target)
         self._work.set()
 
-    def _do_if_due(self, chore: Chore) -> None:
+    def _do_if_due(self, chore: Chore) -> bool:
+        """Do a chore, if it is due. Return whether it was."""
         if time.monotonic() < chore.due_at or not chore.may_begin():
-            return
-        wait_seconds = chore.every.total_seconds()
+            return False
+        chore.has_more = False
         with self._noting(chore.name):
-            if chore.do():
-                wait_seconds = LOOK_EVERY_SECONDS
+            chore.has_more = bool(chore.do())
             self._work_log.succeeded(chore.name)
+        wait_seconds = chore.rest_seconds if chore.has_more else chore.every.total_seconds()
         chore.due_at = time.monotonic() + wait_seconds
+        return True
 
     def _report(self, *, is_idle: bool) -> None:
         with self._lock:
             is_all_done = is_idle and not self._under_way.total()
             if not is_all_done and self._done.jobs.total() < REPORT_AFTER:
                 return
-            done, self._done = self._done, Round()
-        report(done)
+            done, self._done = self._done, Done()
+        self._work_log.report(done)
+
+
+def _in_this_thread(do: Callable[[], None]) -> None:
+    do()

@@ -1,10 +1,12 @@
-"""What the worker logs: work that fails, endpoints that are away, card testing, and its rounds."""
+"""What the worker logs: what it did, work that fails, endpoints that are away, and card testing."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -17,8 +19,7 @@ from domain.identifiers import CenterId, EndpointId
 from domain.outside import Clock
 from domain.sessions.card_testing import FindCardTesting
 from domain.sessions.limit import WINDOW
-from domain.worker.jobs import End
-from domain.worker.reconcile import Round
+from domain.worker.jobs import End, Kind, Result
 from entrypoints.databases import cause_of
 
 LINE_EVERY_SECONDS: Final = 60
@@ -28,10 +29,45 @@ BACK_AFTER_SECONDS: Final = 90
 log = structlog.get_logger()
 
 
-class WorkLog:
-    """Logs which work cannot be done, and when it can be done again.
+@dataclass(slots=True)
+class Done:
+    """What was done, so far.
 
-    Each once, and one line a minute at most. The runners of one process share it.
+    `jobs` counts those that were done, also those that failed, and `ends` what became of them.
+    `faults` holds the exceptions of single ones, which are tried again later. `silent` counts those
+    whose PSP has not responded for 24 hours.
+    """
+
+    jobs: Counter[Kind] = field(default_factory=Counter)
+    ends: Counter[End] = field(default_factory=Counter)
+    faults: list[Exception] = field(default_factory=list)
+    silent: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there was nothing to do."""
+        return not self.jobs.total()
+
+    def note(self, kind: Kind, result: Result) -> None:
+        """Count a job, and keep what it found out."""
+        self.jobs[kind] += 1
+        self.ends.update([result.end] if result.end else [])
+        self.faults += [result.fault] if result.fault else []
+        self.silent += result.is_silent
+
+    def add(self, more: Done) -> None:
+        """Count what else was done."""
+        self.jobs += more.jobs
+        self.ends += more.ends
+        self.faults += more.faults
+        self.silent += more.silent
+
+
+class WorkLog:
+    """Logs what was done, which work cannot be done, and when it can be done again.
+
+    Work that cannot be done has one line, and all such work one line a minute at most. The runners
+    of a process share it.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -40,6 +76,13 @@ class WorkLog:
         self._lock = threading.Lock()
         self._failed_at: dict[str, float] = {}
         self._next_line_at = now()
+
+    def report(self, done: Done) -> None:
+        """Log what was done, if anything."""
+        if done.silent:
+            log.error("psp_silent_for_24_hours", silent=done.silent)
+        if not done.is_idle:
+            log.info("reconciled", **{end.value: done.ends[end] for end in End})
 
     def failed(self, work: str, fault: Exception) -> None:
         """Note that work could not be done. It is tried again."""
@@ -120,16 +163,6 @@ class EndpointLog:
                     result=result,
                     note="events to it are tried ten times in three days",
                 )
-
-
-def report(done: Round) -> None:
-    """Log a round, if it did anything."""
-    for fault in done.faults:
-        log.error("reconciling_one_failed", exc_info=fault)
-    if done.silent:
-        log.error("psp_silent_for_24_hours", silent=done.silent)
-    if not done.is_idle:
-        log.info("reconciled", **{end.value: done.ends[end] for end in End})
 
 
 class CardTestingLog:

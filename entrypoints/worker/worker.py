@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from importlib.metadata import version
@@ -17,7 +17,6 @@ from domain.errors import ServiceUnavailable
 from domain.events.event import MAX_ENDPOINTS
 from domain.identifiers import WorkerId
 from domain.worker.heartbeat import BEAT_EVERY, WorkerProcess, WorkerState
-from domain.worker.jobs import jobs_at_endpoints, jobs_at_psps
 from entrypoints.container import Container
 from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import CardTestingLog, WorkLog
@@ -29,6 +28,15 @@ FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
 
 log = structlog.get_logger()
+
+
+def chores(container: Container) -> Sequence[Chore]:
+    """Return the chores that `cardonfile reconcile` does too."""
+    return [
+        Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
+        Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
+        Chore("notice_expiry", FORGET_EVERY, container.notice_expiry()),
+    ]
 
 
 class Worker:
@@ -45,13 +53,7 @@ class Worker:
         )
         self._leave_heartbeat = container.leave_heartbeat()
         self._work_log = WorkLog()
-        at_psps = jobs_at_psps(
-            container.settle_in_worker(),
-            container.discard_token(),
-            container.refresh_account(),
-            container.clock(),
-        )
-        at_endpoints = jobs_at_endpoints(container.deliver_event())
+        at_psps, at_endpoints = container.jobs_at_psps(), container.jobs_at_endpoints()
         self._kinds = (*at_psps, *at_endpoints)
         self._at_psps = JobRunner(
             work_log=self._work_log,
@@ -74,14 +76,9 @@ class Worker:
         self._at_endpoints = JobRunner(
             work_log=self._work_log,
             take=at_endpoints,
-            work=threading.Event(),
             threads=MAX_ENDPOINTS,
             threads_per_target=1,
-            chores=[
-                Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
-                Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
-                Chore("notice_expiry", FORGET_EVERY, container.notice_expiry()),
-            ],
+            chores=chores(container),
         )
         self._psp_work = [
             work

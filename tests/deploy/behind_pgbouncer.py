@@ -104,7 +104,7 @@ def test_clients_that_share_two_connections_store_their_cards(installation: Inst
 
     at_once(8, add_cards)
 
-    installation.reconcile_until_idle()
+    installation.reconcile()
     accounts = [account for each in guests for account in installation.accounts(each)]
     assert len(accounts) == 8
     assert installation.tokens_at_psp() == {account.token for account in accounts}

@@ -49,9 +49,9 @@ def test_a_session_leaves_no_token_behind_whatever_the_clocks_say(
         lambda: installation.open_page(session),
         lambda: type_card(installation, session),
         lambda: installation.return_to_shop(session),
-        installation.reconcile_until_idle,
+        installation.reconcile,
         lambda: installation.open_page(session),
-        installation.reconcile_until_idle,
+        installation.reconcile,
     )
     for step, jump in zip(steps, jumps, strict=True):
         installation.clock.advance(jump)
@@ -59,7 +59,7 @@ def test_a_session_leaves_no_token_behind_whatever_the_clocks_say(
             step()
     for _ in range(DAYS * 24):
         installation.clock.advance(timedelta(hours=1))
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
     ended = installation.session(session.token_id)
     assert ended.status in (SessionStatus.COMPLETED, SessionStatus.EXPIRED)
@@ -113,7 +113,7 @@ def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
         installation.type_card(session)
 
     for _ in range(7):
-        installation.reconcile_until_idle()
+        installation.reconcile()
         installation.clock.advance(10 * MINUTE)
 
     statuses = [installation.session(each.token_id).status for each in (silent, opened)]

@@ -47,7 +47,7 @@ class Backup:
             self._installation.database.with_name(beside).unlink(missing_ok=True)
         self._copy.replace(self._installation.database)
         self._installation.clock.advance(timedelta(hours=1))
-        self._installation.reconcile_until_idle()
+        self._installation.reconcile()
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_card_that_came_since_stays_removed(api: Api) -> None:
     installation.return_to_shop(session)
     (account,) = installation.accounts()
     assert api.send("DELETE", f"{ACCOUNTS}/{account.account_id}").status_code == 200
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == frozenset()
 
     backup.restore()
@@ -102,13 +102,13 @@ def test_a_card_in_it_that_was_removed_since_can_be_removed_again(api: Api) -> N
     (line,) = (line for line in lines if line["event"] == "card_removed")
     assert f"/api/v1/guests/{line['guest_id']}/accounts" == ACCOUNTS
     assert line["account_id"] == removed.account_id
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     backup.restore()
 
     assert installation.tokens_at_psp() == {kept.token}
     assert api.send(*request).status_code == 200
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.accounts() == (kept,)
 
 

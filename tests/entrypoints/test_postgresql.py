@@ -363,7 +363,7 @@ class TestHttp:
         assert api.send("DELETE", f"{ACCOUNTS}/{account['account_id']}").status_code == 200
         assert api.get(ACCOUNTS).json["accounts"] == []
         assert api.get(PRODUCTS).json["products"] == []
-        api.installation.reconcile_until_idle()
+        api.installation.reconcile()
         assert api.installation.tokens_at_psp() == frozenset()
 
     @pytest.mark.parametrize("broken", ["\x00", "\ud800"], ids=ascii)
@@ -459,7 +459,7 @@ class TestAtOnce:
 
         (account,) = installation.accounts()
         assert all(each and each.account_id == account.account_id for each in settled)
-        installation.reconcile_until_idle()
+        installation.reconcile()
         assert installation.tokens_at_psp() == {account.token}
 
     # Shows I2, I7, I9, I13.
@@ -559,7 +559,7 @@ class TestAtOnce:
 
         for _ in range(4):
             installation.clock.advance(timedelta(minutes=2))
-            installation.reconcile_until_idle()
+            installation.reconcile()
             installation.container.finish_erasures()()
         assert installation.tokens_at_psp() == frozenset()
         with installation.storage.read() as unit:
@@ -590,7 +590,7 @@ class TestAtOnce:
                     installation.reconcile()
 
         at_once(8, deliver_or_reconcile)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         (account,) = installation.accounts()
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
@@ -616,7 +616,7 @@ class TestAtOnce:
         assert {end.status for end in ends} == {SessionStatus.COMPLETED, SessionStatus.FAILED}
         (failure,) = (end.failure for end in ends if end.failure)
         assert failure.message == PaymentMethodAlreadyExists.message
-        installation.reconcile_until_idle()
+        installation.reconcile()
         assert installation.tokens_at_psp() == {account.token}
 
     # Shows F1.
@@ -676,14 +676,14 @@ class TestAtOnce:
                     )
 
             at_once(4, remove_or_settle)
-            installation.reconcile_until_idle()
+            installation.reconcile()
             active = installation.accounts()
             assert installation.tokens_at_psp() == {each.token for each in active}
             for each in active:
                 installation.use_cases.remove_account(
                     installation.caller, guest_id=GUEST_ID, account_id=each.account_id
                 )
-            installation.reconcile_until_idle()
+            installation.reconcile()
             assert installation.tokens_at_psp() == frozenset()
 
     # Shows I9.
@@ -729,7 +729,7 @@ class TestAtOnce:
                     installation.use_cases.remove_account(
                         installation.caller, guest_id=GUEST_ID, account_id=each.account_id
                     )
-                installation.reconcile_until_idle()
+                installation.reconcile()
                 # A card that was collected before its token was discarded is not stored.
                 installation.clock.advance(timedelta(seconds=1))
 

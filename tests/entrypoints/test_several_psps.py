@@ -76,7 +76,7 @@ def test_the_same_card_again_is_discarded_at_stripe(
     first, second = (card_typed_at_stripe(both, stripe) for _ in range(2))
     both.return_to_shop(first)
     both.return_to_shop(second)
-    both.reconcile_until_idle()
+    both.reconcile()
 
     assert both.session(second.token_id).status is SessionStatus.FAILED
     assert len(stripe.stripe.main.customers) == 1
@@ -96,7 +96,7 @@ def test_changing_a_centers_psp_leaves_its_old_cards_removable(
 
     for account in (old, new):
         both.use_cases.remove_account(both.caller, guest_id=GUEST_ID, account_id=account.account_id)
-    both.reconcile_until_idle()
+    both.reconcile()
 
     assert stripe.stripe.main.methods[old.token]["customer"] is None
     assert both.tokens_at_psp() == frozenset()
@@ -121,7 +121,7 @@ def test_a_link_account_gives_way_to_a_page_that_takes_a_card(
     del stripe.stripe.main.sessions[first]["wallet_options"]
     stripe.stripe.submit_link(first)
     both.return_to_shop(session)
-    both.reconcile_until_idle()
+    both.reconcile()
     assert not both.accounts()
     assert [each["customer"] for each in stripe.stripe.main.methods.values()] == [None]
 
@@ -172,7 +172,7 @@ class TestWebhooks:
 
         for _ in range(2):
             assert self.deliver(both, path, body, secret) == (200, None)
-        both.reconcile_until_idle()
+        both.reconcile()
 
         (stored,) = both.accounts()
         assert (stored.token_id, stored.merchant_account) == (session.token_id, account)

@@ -17,7 +17,8 @@ from domain.errors import ServiceUnavailable
 from domain.events.event import ENDPOINT_TYPES
 from domain.sessions.session import CardSession
 from domain.worker.heartbeat import WorkerState
-from entrypoints.worker.run_until_idle import run_until_idle
+from entrypoints.worker.job_runner import Chore
+from entrypoints.worker.reconcile import reconcile_until_idle
 from entrypoints.worker.worker import Worker
 from tests.adapters.postgresql.by_hand import execute
 from tests.event_receiver import EventReceiver
@@ -181,6 +182,8 @@ def test_the_command_does_the_rest_before_it_fails(machine: Machine) -> None:
         raise ServiceUnavailable
 
     with pytest.raises(ServiceUnavailable):
-        run_until_idle(machine.installation.reconcile, chores=[fail])
+        reconcile_until_idle(
+            machine.installation.container, [Chore("fail", timedelta(hours=1), fail)]
+        )
 
     assert machine.has_done(session)

@@ -73,7 +73,7 @@ def test_everything_works_with_unknown_columns(installation: Installation) -> No
     assert api.get(PRODUCTS).json["page_info"]["total"] == 1
     assert api.get(ACCOUNTS).json["page_info"]["total"] == 2
     assert api.send("DELETE", f"{ACCOUNTS}/{kept.account_id}").status_code == 200
-    installation.reconcile_until_idle()
+    installation.reconcile()
     (left,) = installation.accounts()
     assert installation.tokens_at_psp() == {left.token}
     assert Api(installation).get(ACCOUNTS).json["page_info"]["total"] == 1

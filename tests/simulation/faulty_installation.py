@@ -165,7 +165,6 @@ class FaultyInstallation(Installation):
     def _use_process(self) -> None:
         self.use_cases = self._process.use_cases
         self.settle = self._process.settle
-        self.reconcile = self._process.reconcile
 
     def has_limits(self, *limits: CardLimit) -> None:
         """Start the process again with these limits against card testing."""

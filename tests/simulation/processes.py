@@ -17,6 +17,8 @@ from adapters.sqlite.storage import SqliteStorage
 from domain.outside import Clock
 from domain.sessions.session import IDEMPOTENCY_KEYS_LAST
 from entrypoints.container import Container
+from entrypoints.worker.reconcile import reconcile_until_idle
+from entrypoints.worker.reports import Done
 from tests.simulation.endpoints import Endpoints, LeaseCheck
 from tests.simulation.ports import (
     Moment,
@@ -102,8 +104,11 @@ class Process:
         container.event_sender.override(providers.Object(sender))
         self.use_cases = UseCases.of(container)
         self.settle = container.settle_session()
-        self.reconcile = container.reconcile()
         self.is_dead = False
+
+    def reconcile(self) -> Done:
+        """Do what is due, as `cardonfile reconcile` does, but for the chores."""
+        return reconcile_until_idle(self.container)
 
     def forget_idempotency_keys(self) -> None:
         """Delete old keys, but no deliveries: the invariants look for the events of all times."""

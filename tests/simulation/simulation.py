@@ -44,9 +44,9 @@ from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.storage import WriteUnit
-from domain.worker.reconcile import Round
 from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
+from entrypoints.worker.reports import Done
 from tests.bank import update_card
 from tests.databases import make_database, transaction_of
 from tests.installation import BASE_URL, psps_that
@@ -604,12 +604,10 @@ class Simulation:
     # The reconciler, time, and operators.
 
     def the_reconciler_runs(self, process: Process, _choices: Random) -> None:
-        """Do one round of the reconciler, remove old idempotency keys, and finish erasures."""
+        """Do what is due, remove old idempotency keys, and finish erasures."""
 
-        def work() -> Round:
+        def work() -> Done:
             done = process.reconcile()
-            if done.unavailable is not None:
-                raise done.unavailable
             process.forget_idempotency_keys()
             process.container.finish_erasures()()
             return done

@@ -74,9 +74,9 @@ from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
 from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from domain.worker.read_status import ReadStatus
-from domain.worker.reconcile import Reconcile
 from entrypoints.container import build
 from entrypoints.settings import Settings
+from entrypoints.worker.job_runner import JobRunner
 from tests.builders import a_brought_card
 from tests.installation import (
     CHALLENGED_CARD,
@@ -252,7 +252,7 @@ def a_card_whose_token_is_to_be_discarded(it: FaultyInstallation) -> Attempt:
 
 def a_card_whose_token_is_being_discarded(it: FaultyInstallation) -> Attempt:
     attempt = a_card_whose_token_is_to_be_discarded(it)
-    it.reconcile.discard_token.take()
+    it.container.discard_token().take()
     return attempt
 
 
@@ -291,9 +291,9 @@ def a_removed_card(it: FaultyInstallation) -> Attempt:
     it.remove(it.stored_card())
 
     def take_and_discard() -> None:
-        discard = it.reconcile.discard_token.take()
+        discard = it.container.discard_token().take()
         if discard is not None:
-            it.reconcile.discard_token(discard)
+            it.container.discard_token()(discard)
 
     return take_and_discard
 
@@ -304,10 +304,7 @@ def a_session_and_a_discard(it: FaultyInstallation) -> Attempt:
     it.clock.advance(timedelta(seconds=30))
 
     def reconcile() -> object:
-        done = it.reconcile()
-        if done.unavailable is not None:
-            raise done.unavailable
-        return tuple(type(fault) for fault in done.faults)
+        return tuple(type(fault) for fault in it.reconcile().faults)
 
     return reconcile
 
@@ -431,7 +428,7 @@ def _refresh(it: FaultyInstallation) -> Attempt:
 
     def take_and_read() -> None:
         # Built again with each process, as above.
-        refresh = it.reconcile.refresh
+        refresh = it.container.refresh_account()
         while taken := refresh.take():
             refresh(taken)
 
@@ -522,6 +519,7 @@ _TO_ERASE: Final = (
     a_guest_whose_page_was_requested_while_the_psp_was_down,
 )
 
+# The worker's runner, too, which is no use case.
 USE_CASES: Final[Mapping[type, Expected]] = {
     AddCard: Expected(situations=(a_request_under_a_key, a_request_sent_before)),
     OpenHostedPage: Expected(
@@ -574,7 +572,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         ),
         without_psp=("open",),
     ),
-    Reconcile: Expected(
+    JobRunner: Expected(
         situations=(a_session_and_a_discard,),
         without_psp=((),),
         without_endpoint=((),),
@@ -838,7 +836,7 @@ def test_every_use_case_is_covered() -> None:
     ours = [kind for kind in kinds if getattr(kind, "__module__", "").startswith("domain.")]
 
     assert {kind for kind in ours if "__call__" in vars(kind)} == {
-        *USE_CASES,
+        *(USE_CASES.keys() - {JobRunner}),
         *STEPS,
         *READ_ONLY,
         *ONE_UNIT,

@@ -184,7 +184,7 @@ def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
         api.installation.type_card(session)
         for leg in ("return", "cancel"):
             sent_back(api, session, leg)
-        api.installation.reconcile_until_idle()
+        api.installation.reconcile()
 
         assert len(api.installation.accounts()) == 1
         with pytest.raises(BlockingIOError):

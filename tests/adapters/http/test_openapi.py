@@ -202,7 +202,7 @@ def test_every_example_of_a_request_works_beside_the_records_of_the_demo(
     # The card that was removed stays removed, and its discard succeeds.
     store_sample(installation.storage)
     assert api.get(f"/api/v1/guests/{CARD.guest_id}/accounts").json["accounts"] == []
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
 
 def test_nothing_that_clients_may_try_lacks_an_example() -> None:

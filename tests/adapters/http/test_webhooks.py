@@ -36,7 +36,7 @@ def test_a_webhook_that_is_kept_wakes_the_reconciler(api: Api) -> None:
     assert (result.status_code, result.json) == (200, {"status": "received"})
     assert api.installation.container.work_for_reconciler().is_set()
     assert api.installation.session(session.token_id).due_at == api.installation.clock.now()
-    api.installation.reconcile_until_idle()
+    api.installation.reconcile()
     assert api.installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
@@ -54,7 +54,7 @@ def test_a_hundred_at_once_store_one_card(tmp_path: Path, monkeypatch: pytest.Mo
         return result.status_code
 
     assert at_once(100, deliver) == [200] * 100
-    installation.reconcile_until_idle()
+    installation.reconcile()
     (account,) = installation.accounts()
     assert installation.tokens_at_psp() == {account.token}
     installation.close()

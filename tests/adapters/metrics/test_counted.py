@@ -12,6 +12,7 @@ from adapters.metrics.counted import MAX_CODES, CountedSessions, Counts
 from adapters.psp.contract.samples import GUEST_ID
 from adapters.session_log import LinesOfSessions
 from domain.sessions.session_log import SessionStep, Step
+from entrypoints.worker.reconcile import reconcile_until_idle
 from tests.adapters.http.api import ACCOUNTS
 from tests.adapters.metrics.conftest import Measured
 from tests.builders import a_session
@@ -175,10 +176,10 @@ def test_attempts_to_deliver_events_are_counted_by_the_response(
         installation.stored_card()
         for status in (503, 204):
             receiver.status = status
-            measured.container.reconcile()()
+            reconcile_until_idle(measured.container)
             installation.clock.advance(timedelta(hours=1))
     installation.stored_card(OTHER_GOOD_CARD)
-    measured.container.reconcile()()
+    reconcile_until_idle(measured.container)
 
     assert measured.scrape()["event_attempts_total"] == {
         (endpoint.endpoint_id, "5xx"): 1,

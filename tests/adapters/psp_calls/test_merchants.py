@@ -97,7 +97,7 @@ def test_f50_work_waits_for_the_right_keys_without_loss(
             if wrong_key == SILENT:
                 stripe.have(Trouble.FORBIDDEN, "^GET /v1/account$")
             with capture_logs() as lines:
-                wrong.reconcile_until_idle()
+                wrong.reconcile()
                 wrong.return_to_shop(under_way)
                 with pytest.raises(ProviderUnavailable):
                     wrong.open_page(unopened)
@@ -111,7 +111,7 @@ def test_f50_work_waits_for_the_right_keys_without_loss(
 
         with process_with(SAME_ACCOUNT, tmp_path, stripe, before=first) as right:
             right.clock.advance(right.session(under_way.token_id).expires_at - right.clock.now())
-            right.reconcile_until_idle()
+            right.reconcile()
             assert right.session(under_way.token_id).status is SessionStatus.COMPLETED
             (account,) = right.accounts()
             assert account.last_four == OTHER_GOOD_CARD[-4:]

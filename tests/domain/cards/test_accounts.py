@@ -76,7 +76,7 @@ def test_a_removed_account_has_its_token_discarded(installation: Installation) -
     with pytest.raises(PaymentAccountNotFound):
         remove(installation.caller, guest_id=GUEST_ID, account_id=account.account_id)
     assert installation.account(account.account_id).removed_at == installation.clock.now()
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == frozenset()
 
 

@@ -45,7 +45,7 @@ def test_a_token_that_an_active_account_holds_is_not_noted(installation: Install
 def test_a_discard_that_is_under_way_stays_as_it_is(
     installation: Installation, removed: Account
 ) -> None:
-    taken = installation.reconcile.discard_token.take()
+    taken = installation.container.discard_token().take()
     assert taken is not None
 
     assert note(installation, removed) == taken
@@ -67,7 +67,7 @@ def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
     may_be_kept: bool,
 ) -> None:
     done_at = installation.clock.now()
-    installation.reconcile_until_idle()
+    installation.reconcile()
     installation.clock.advance(timedelta(minutes=1))
 
     again = note(installation, replace(removed, consented_at=done_at + typed_after))
@@ -94,7 +94,7 @@ def test_a_discard_that_is_done_is_silent_no_more(
 def test_a_discard_that_is_taken_is_given_back_after_a_while(
     installation: Installation, removed: Account
 ) -> None:
-    discard_token = installation.reconcile.discard_token
+    discard_token = installation.container.discard_token()
     taken = discard_token.take()
     assert taken is not None
     assert taken.token == removed.token
@@ -109,7 +109,7 @@ def test_who_took_a_discard_over_is_not_overruled(
     installation: Installation, removed: Account
 ) -> None:
     """A process is paused in its call for longer than its lease lasts."""
-    discard_token = installation.reconcile.discard_token
+    discard_token = installation.container.discard_token()
     mine = discard_token.take()
     assert mine is not None
     theirs: list[Discard | None] = []

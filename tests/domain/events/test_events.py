@@ -82,7 +82,7 @@ class TestWhatIsTold:
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         account = installation.stored_card(reference="order-1")
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         (request,) = receiver.received
         assert request.content == {
@@ -110,7 +110,7 @@ class TestWhatIsTold:
         session = installation.opened_session()
         installation.type_card(session, expiry=(1, 2034))
         installation.return_to_shop(session)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert receiver.types == ["account.stored", "account.renewed"]
         renewed = receiver.received[1].content["data"]
@@ -122,7 +122,7 @@ class TestWhatIsTold:
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         installation.removed_card()
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         removed = next(each.content for each in receiver.received if "removed" in str(each.content))
         assert (removed["type"], removed["data"]["status"]) == ("account.removed", "removed")
@@ -133,7 +133,7 @@ class TestWhatIsTold:
         account = installation.stored_card()
         session = installation.session_with_card()
         installation.return_to_shop(session)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         failed = receiver.received[-1].content
         assert (failed["type"], failed["data"]["status"]) == ("session.failed", "failed")
@@ -154,7 +154,7 @@ class TestWhatIsTold:
         start = installation.opened_session if is_opened else installation.add_card
         session = start(reference="order-1")
         installation.clock.advance(timedelta(hours=2))
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         (expired,) = receiver.received
         assert expired.content["data"]["reference"] == "order-1"
@@ -169,7 +169,7 @@ class TestWhatIsTold:
         installation.use_cases.cancel_session(
             installation.caller, guest_id=GUEST_ID, token_id=session.token_id
         )
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         (expired,) = receiver.received
         assert expired.content["type"] == "session.expired"
@@ -184,7 +184,7 @@ class TestWhatIsTold:
             installation.open_page(session)
         installation.clock.advance(timedelta(hours=2))
         installation.provider.have(Trouble.REFUSED, "start")
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert receiver.types == ["session.expired"]
 
@@ -194,7 +194,7 @@ class TestWhatIsTold:
         session = installation.session_with_card(DECLINED_CARD)
         for _ in range(3):
             installation.settle(session.token_id)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert receiver.received == []
 
@@ -249,7 +249,7 @@ class TestDelivery:
         receiver.status = 200
         for _ in range(5):
             installation.clock.advance(timedelta(hours=1))
-            installation.reconcile_until_idle()
+            installation.reconcile()
 
         assert len(receiver.received) == 2
         (delivery,) = deliveries(installation)
@@ -265,7 +265,7 @@ class TestDelivery:
         taken = deliver.take()
         assert deliver.take() is None
         installation.clock.advance(LEASE)
-        installation.reconcile_until_idle()
+        installation.reconcile()
         assert len(receiver.received) == 1
 
         assert taken is not None
@@ -283,7 +283,7 @@ class TestDelivery:
         installation.before_next_write(lambda: replay(event_id))
 
         deliver(taken)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert receiver.times == {event_id: 2}
 
@@ -367,7 +367,7 @@ class TestDelivery:
         installation.opened_session()
         installation.reconcile()
         installation.clock.advance(timedelta(days=1))
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert len(receiver.received) == 1
         (listed,) = installation.event_endpoints()
@@ -403,7 +403,7 @@ class TestDelivery:
     ) -> None:
         installation.stored_card()
         installation.container.remove_event_endpoint()(endpoint.endpoint_id)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert receiver.received == []
         (delivery,) = deliveries(installation, failed=True)
@@ -414,7 +414,7 @@ class TestDelivery:
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         installation.stored_card()
-        installation.reconcile_until_idle()
+        installation.reconcile()
         installation.clock.advance(timedelta(days=29, hours=23))
         installation.stored_card(OTHER_GOOD_CARD)
         installation.container.forget_old_records()()
@@ -432,12 +432,12 @@ class TestReplay:
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         installation.stored_card()
-        installation.reconcile_until_idle()
+        installation.reconcile()
         (delivery,) = deliveries(installation)
         with EventReceiver() as later:
             added(installation, later.url)
             assert installation.container.replay_event()(delivery.event.event_id) == 2
-            installation.reconcile_until_idle()
+            installation.reconcile()
             assert later.times == {delivery.event.event_id: 1}
         assert receiver.times == {delivery.event.event_id: 2}
 
@@ -472,10 +472,10 @@ class TestReplay:
         installation.clock.advance(timedelta(hours=1))
         since = installation.clock.now()
         installation.stored_card(OTHER_GOOD_CARD)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert installation.container.replay_events_since()(since) == (1, 1)
-        installation.reconcile_until_idle()
+        installation.reconcile()
         assert list(receiver.times.values()) == [1, 2]
 
     def test_since_some_time_may_be_to_one_endpoint_only(
@@ -484,12 +484,12 @@ class TestReplay:
         since = installation.clock.now()
         installation.stored_card()
         installation.stored_card(OTHER_GOOD_CARD)
-        installation.reconcile_until_idle()
+        installation.reconcile()
         with EventReceiver() as later:
             second = added(installation, later.url)
             replay = installation.container.replay_events_since()
             assert replay(since, endpoint_id=second.endpoint_id) == (2, 2)
-            installation.reconcile_until_idle()
+            installation.reconcile()
             assert list(later.times.values()) == [1, 1]
         assert list(receiver.times.values()) == [1, 1]
         with pytest.raises(EndpointNotFound):
@@ -554,7 +554,7 @@ class TestTestEvent:
         assert first.headers["webhook-signature"].startswith("v1,")
         assert first.event_id != second.event_id
         assert not deliveries(installation)
-        installation.reconcile_until_idle()
+        installation.reconcile()
         assert len(receiver.received) == 2
 
 
@@ -566,10 +566,10 @@ class TestSecrets:
         rolled = installation.container.roll_event_secret()(endpoint.endpoint_id)
         assert rolled.secrets.current != endpoint.secrets.current
         installation.stored_card()
-        installation.reconcile_until_idle()
+        installation.reconcile()
         installation.clock.advance(timedelta(hours=24))
         installation.container.replay_event()(receiver.received[0].event_id)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         signatures = [each.headers["webhook-signature"].split() for each in receiver.received]
         assert [len(each) for each in signatures] == [2, 1]
@@ -783,7 +783,7 @@ class TestEndpoints:
             "UPDATE event_endpoints SET types = replace(types, 'session.failed', 'account.sold')",
         )
         installation.stored_card()
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert receiver.types == ["account.stored"]
 
@@ -798,7 +798,7 @@ class TestEndpoints:
             f"UPDATE event_endpoints SET secrets = '{{}}' WHERE endpoint_id = '{unreadable}'",
         )
         installation.stored_card(OTHER_GOOD_CARD)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert receiver.types == ["account.stored"] * 2
         (waiting,) = [each for each in deliveries(installation) if each.endpoint_id == unreadable]

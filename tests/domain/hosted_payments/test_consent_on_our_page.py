@@ -252,7 +252,7 @@ def test_a_process_that_does_not_know_the_psp_leads_nobody_past_our_page(
     installation.provider.recover()
     # The worker, which knows it, makes the page of an attempt.
     installation.clock.advance(MINUTE)
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     with pytest.raises(ClickNeeded):
         unaware(token_id=session.token_id)

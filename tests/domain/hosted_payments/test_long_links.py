@@ -77,17 +77,17 @@ def test_a_page_that_is_over_is_not_asked_about_until_the_link_ends(
     installation.open_page(session)
     for _ in range(25):
         installation.clock.advance(timedelta(hours=1))
-        installation.reconcile_until_idle()
+        installation.reconcile()
     installation.provider.calls.clear()
 
     while installation.clock.now() < session.expires_at - timedelta(hours=6):
         installation.clock.advance(timedelta(hours=6))
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
     assert installation.provider.calls == []
     assert installation.session(session.token_id).status is SessionStatus.OPEN
     installation.clock.advance(timedelta(hours=6))
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
@@ -101,11 +101,11 @@ def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed_then(
     page = replace(attempt.page, ends_at=installation.clock.now() + timedelta(minutes=3))
     installation.put_session(replace(opened, attempt=replace(attempt, page=page)))
     installation.clock.advance(timedelta(minutes=2))
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).due_at == page.ends_at
     installation.clock.advance(timedelta(minutes=1))
 
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert installation.psp.page(page.reference).is_over
     assert installation.session(session.token_id).due_at == session.expires_at

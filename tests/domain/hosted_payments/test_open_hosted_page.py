@@ -191,7 +191,7 @@ def test_an_expired_link_leads_nowhere(installation: Installation) -> None:
 
     with pytest.raises(LinkExpired):
         installation.open_page(session)
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
@@ -238,7 +238,7 @@ def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
 
     with pytest.raises(LinkExpired):
         installation.open_page(session)
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert installation.psp.page(installation.page_reference(session)).is_over
 
@@ -268,7 +268,7 @@ def test_a_link_that_expires_while_its_page_is_made_leads_to_no_page(
 
     with pytest.raises(LinkExpired):
         installation.open_page(session)
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert installation.psp.page(installation.page_reference(session)).is_over
 

@@ -222,7 +222,7 @@ def test_cards_that_were_refused_on_a_page_that_ends_are_counted(
     session = installation.session_with_card(DECLINED_CARD)
     installation.type_card(session, DECLINED_CARD)
     installation.clock.advance(MINUTE * 30)
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert sessions_and_refused_cards(installation) == (1, 2)
@@ -321,7 +321,7 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(
     assert is_page_open(installation, idle)
 
     has_refused(installation, idle, 1)
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert not is_page_open(installation, last)
     assert not is_page_open(installation, idle)
@@ -365,7 +365,7 @@ def test_an_open_page_whose_session_is_being_changed_is_closed_as_well(
             )
             unit.commit()
         settling.result()
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert not is_page_open(installation, first)
         assert not is_page_open(installation, idle)
@@ -381,7 +381,7 @@ def test_a_guest_is_stopped_everywhere_by_refused_cards_at_several_centers(
     has_refused(installation, here, 3)
     has_refused(installation, elsewhere, 3)
 
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert not is_page_open(installation, here)
     assert not is_page_open(installation, elsewhere)
@@ -394,7 +394,7 @@ def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_re
     installation = limited(only(limit))
     typing = installation.opened_session(guest_id=OTHER_GUEST_ID)
     has_refused(installation, installation.opened_session(), 1)
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert is_page_open(installation, typing)
     assert "/fake-psp/pages/" in installation.open_page(typing)
@@ -408,7 +408,7 @@ def test_a_card_that_was_collected_before_its_page_is_closed_is_stored(
     collected = installation.opened_session()
     installation.type_card(collected)
     has_refused(installation, installation.opened_session(), 3)
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert installation.session(collected.token_id).status is SessionStatus.COMPLETED
     assert len(installation.accounts()) == 1

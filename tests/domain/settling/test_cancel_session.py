@@ -88,11 +88,11 @@ class TestPageThatThePspCannotClose:
         assert page is not None
         installation.provider.calls.clear()
         while installation.clock.now() < page.ends_at:
-            installation.reconcile_until_idle()
+            installation.reconcile()
             assert installation.session(session.token_id).status is SessionStatus.OPEN
             installation.clock.advance(timedelta(seconds=10))
 
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert installation.session(session.token_id).status is SessionStatus.EXPIRED
         # On schedule, twice each time.
@@ -103,7 +103,7 @@ class TestPageThatThePspCannotClose:
         installation.type_card(session)
         installation.clock.advance(timedelta(minutes=10))
 
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert installation.session(session.token_id).status is SessionStatus.EXPIRED
         assert installation.tokens_at_psp() == set()
@@ -126,7 +126,7 @@ def test_a_card_collected_later_is_discarded(installation: Installation) -> None
     session = cancelled_before_its_card(installation)
     installation.clock.advance(timedelta(seconds=30))
 
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     ended = installation.session(session.token_id)
     assert (ended.status, ended.failure) == (SessionStatus.EXPIRED, None)
@@ -143,7 +143,7 @@ def test_a_card_collected_later_is_discarded_also_when_its_center_cannot_be_read
     )
     installation.clock.advance(timedelta(seconds=30))
 
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert installation.tokens_at_psp() == frozenset()
@@ -169,7 +169,7 @@ def test_a_cancellation_while_the_psp_is_away_is_completed_by_the_reconciler(
         assert cancel(installation, session).cancelled_at == waiting.cancelled_at
         installation.provider.recover()
         installation.clock.advance(timedelta(seconds=30))
-        installation.reconcile_until_idle()
+        installation.reconcile()
         ended = installation.session(session.token_id)
         assert ended.status is (SessionStatus.COMPLETED if number else SessionStatus.EXPIRED)
         assert ended.expires_at == waiting.cancelled_at
@@ -219,7 +219,7 @@ def test_no_guest_is_sent_to_a_page_that_comes_after_the_cancellation(
 
     with pytest.raises(LinkCancelled):
         installation.open_page(session)
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert installation.psp.page(installation.page_reference(session)).is_over
 
@@ -258,7 +258,7 @@ def test_a_cancellation_after_the_end_changes_nothing(installation: Installation
     installation.clock.advance(timedelta(hours=1))
     late = installation.add_card()
     installation.clock.advance(timedelta(hours=1))
-    installation.reconcile_until_idle()
+    installation.reconcile()
     calls = list(installation.provider.calls)
 
     assert cancel(installation, unopened) == cancelled
@@ -334,7 +334,7 @@ class TestOfACaller:
         with pytest.raises(LinkCancelled):
             installation.open_page(unopened)
         assert installation.session(opened.token_id).progress is Progress.CANCELLED
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert [
             installation.session(each).status

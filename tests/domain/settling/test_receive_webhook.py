@@ -32,7 +32,7 @@ def test_a_webhook_alone_gets_the_card_stored(installation: Installation) -> Non
 
     assert installation.provider.calls == ["start"]
     assert installation.session(session.token_id).status is SessionStatus.OPEN
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
@@ -53,7 +53,7 @@ def test_a_card_is_stored_by_whatever_comes_first(installation: Installation, we
         installation.return_to_shop(session)
     if webhook == "after":
         receive()
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
     (account,) = installation.accounts()
@@ -246,7 +246,7 @@ class TestUnsigned:
     ) -> None:
         self.nudge(installation)
 
-        installation.reconcile_until_idle()
+        installation.reconcile()
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
     def test_it_is_no_evidence(self, installation: Installation, session: CardSession) -> None:
@@ -265,7 +265,7 @@ class TestUnsigned:
 
         for _ in range(100):
             self.nudge(installation)
-            installation.reconcile_until_idle()
+            installation.reconcile()
             installation.clock.advance(timedelta(seconds=0.1))
 
         assert installation.provider.calls == ["outcome"] * 5
@@ -299,7 +299,7 @@ class TestUnsigned:
     ) -> None:
         self.nudge(installation)
         if is_settled:
-            installation.reconcile_until_idle()
+            installation.reconcile()
         else:
             self.nudge(installation)
         written: list[str] = []
@@ -320,7 +320,7 @@ def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
     installation.put_session(expired.without_card(expired.expires_at))
 
     installation.use_cases.receive_webhook(FAKE, late)
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 

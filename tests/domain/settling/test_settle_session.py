@@ -117,7 +117,7 @@ def test_many_at_once_store_the_card_once(installation: Installation) -> None:
         list(pool.map(installation.settle, [session.token_id] * 16))
 
     assert len(installation.accounts()) == 1
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == {installation.accounts()[0].token}
 
 
@@ -144,7 +144,7 @@ def test_the_same_card_twice_ends_the_second_session(installation: Installation)
     assert done.failure == failure_of(PaymentMethodAlreadyExists())
     assert done.account_id is None
     assert installation.accounts() == (replace(account, due_at=installation.clock.now()),)
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == {account.token}
 
 
@@ -175,7 +175,7 @@ def test_the_same_card_with_a_new_expiry_renews_the_account(installation: Instal
     assert renewed.consent_version == a_shipped_consent().version
     assert renewed.consented_at == installation.clock.now()
     assert renewed.created_at == account.created_at
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == {renewed.token}
 
 
@@ -185,7 +185,7 @@ def test_a_removed_card_can_be_stored_again(installation: Installation) -> None:
     again = installation.stored_card()
 
     assert again.account_id != account.account_id
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == {again.token}
 
 
@@ -216,7 +216,7 @@ def test_what_is_gone_meanwhile_gets_no_card(
         installation.loses(table)
 
     assert settled(installation, session).failure == failure_of(refusal)
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == frozenset()
 
 
@@ -264,7 +264,7 @@ def test_a_refused_card_that_turns_up_after_expiry_leaves_it_expired(
     assert done.status is SessionStatus.EXPIRED
     assert done.failure is None
     assert done.due_at is None
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == {account.token}
 
 
@@ -305,10 +305,10 @@ class TestReturnsInQuickSuccession:
 
         installation.clock.advance(timedelta(seconds=1.9))
         assert installation.return_to_shop(session) == REDIRECT_URI
-        installation.reconcile_until_idle()
+        installation.reconcile()
         assert installation.accounts() == ()
         installation.clock.advance(timedelta(seconds=0.1))
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
         assert installation.provider.calls.count("outcome") == 2
@@ -331,7 +331,7 @@ class TestReturnsInQuickSuccession:
         assert installation.provider.calls == ["start", "outcome"]
 
         installation.clock.advance(ANSWERED_WITHIN)
-        installation.reconcile_until_idle()
+        installation.reconcile()
 
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
@@ -394,7 +394,7 @@ def test_a_token_that_is_kept_after_all_is_not_discarded(installation: Installat
     assert settled(installation, session).status is SessionStatus.COMPLETED
     with installation.storage.read() as unit:
         assert unit.discards.get(FAKE, MERCHANT, token) is None
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == {token}
 
 
@@ -406,7 +406,7 @@ def test_a_token_is_not_stored_while_the_psp_is_told_to_discard_it(
     goes_on_telling(installation, session)
     installation.provider.meanwhile["discard"] = lambda: installation.settle(session.token_id)
 
-    installation.reconcile.discard_token(take_discard(installation))
+    installation.container.discard_token()(take_discard(installation))
 
     assert installation.accounts() == ()
     assert installation.session(session.token_id).status is SessionStatus.OPEN
@@ -464,7 +464,7 @@ def test_news_that_come_while_a_session_expires_are_not_forgotten(
     done = settled(installation, session)
 
     assert (done.status, done.due_at) == (SessionStatus.EXPIRED, installation.clock.now())
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).due_at is None
 
 
@@ -559,7 +559,7 @@ def test_a_card_of_an_earlier_page_is_discarded_also_when_the_next_has_ended_the
     installation.provider.meanwhile["outcome"] = complete_on_another_page
 
     settled(installation, session)
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     (account,) = installation.accounts()
     assert installation.tokens_at_psp() == {account.token}
@@ -681,7 +681,7 @@ def test_what_is_no_card_is_discarded(
 
     assert after.status is SessionStatus.OPEN
     assert after.current_attempt.over
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == frozenset()
     assert not installation.accounts()
 
@@ -692,7 +692,7 @@ def test_the_link_leads_to_another_page_after_what_is_no_card(
     session = installation.opened_session()
     collects_no_card(installation, session, monkeypatch)
     settled(installation, session)
-    installation.reconcile_until_idle()
+    installation.reconcile()
     monkeypatch.undo()
 
     installation.open_page(session)
@@ -715,7 +715,7 @@ def test_what_is_no_card_is_discarded_past_the_end_too(
     )
 
     assert settled(installation, session).status is SessionStatus.EXPIRED
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == frozenset()
 
 
@@ -773,7 +773,7 @@ def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> Non
     session = installation.opened_session()
     token_to_discard(installation, session, begun=False)
     goes_on_telling(installation, session)
-    installation.reconcile.discard_token(take_discard(installation))
+    installation.container.discard_token()(take_discard(installation))
 
     assert settled(installation, session).status is SessionStatus.OPEN
     assert installation.accounts() == ()
@@ -786,7 +786,7 @@ def test_a_token_that_is_dead_is_not_stored_by_who_comes_next_either(
     session = installation.opened_session()
     token_to_discard(installation, session, begun=False)
     goes_on_telling(installation, session)
-    installation.reconcile.discard_token(take_discard(installation))
+    installation.container.discard_token()(take_discard(installation))
 
     # The token is to be discarded once more, and both come before that is done.
     settled(installation, session)
@@ -814,7 +814,7 @@ def test_a_token_that_came_to_life_as_it_was_discarded_is_discarded_again(
 
     assert settled(installation, session).status is SessionStatus.OPEN
     assert installation.accounts() == ()
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.tokens_at_psp() == frozenset()
 
 
@@ -826,16 +826,16 @@ def test_a_session_that_waits_for_a_discard_goes_on_once_it_is_done(
     goes_on_telling(installation, session)
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "discard")
     for _ in range(24):
-        installation.reconcile_until_idle()
+        installation.reconcile()
         installation.clock.advance(timedelta(hours=1))
     # It is not asked for every few seconds, but about as often as the discard is tried.
     assert installation.provider.calls.count("outcome") < 100
 
     installation.provider.recover()
     installation.clock.advance(timedelta(hours=1))
-    installation.reconcile_until_idle()
+    installation.reconcile()
     installation.clock.advance(timedelta(hours=1))
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert installation.tokens_at_psp() == frozenset()
@@ -855,7 +855,7 @@ def goes_on_telling(installation: Installation, session: CardSession) -> None:
 
 
 def take_discard(installation: Installation) -> Discard:
-    taken = installation.reconcile.discard_token.take()
+    taken = installation.container.discard_token().take()
     assert taken is not None
     return taken
 
@@ -885,7 +885,7 @@ def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installatio
     assert installation.session(session.token_id).status is SessionStatus.OPEN
     installation.provider.recover()
     installation.clock.advance(timedelta(seconds=30))
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
@@ -917,6 +917,6 @@ def test_the_browser_coming_back_goes_on_while_nothing_can_be_written(tmp_path: 
     assert address == REDIRECT_URI
     somebody_else.close()
     installation.clock.advance(timedelta(seconds=30))
-    installation.reconcile_until_idle()
+    installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
     installation.close()

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from adapters.sql.repositories.repository import MAX_FORGOTTEN
+from adapters.sql.repositories.sessions import SqlIdempotencyKeys
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
+from domain.errors import ServiceUnavailable
+from domain.events.event import DeliveryStatus
+from tests.builders import an_event_delivery
 from tests.installation import OTHER_GOOD_CARD, Installation
 
 
@@ -35,7 +40,7 @@ def consents(installation: Installation, account: Account) -> Sequence[GivenCons
 
 def test_each_kind_goes_after_its_time(installation: Installation) -> None:
     kept, removed = installation.stored_card(), installation.removed_card(OTHER_GOOD_CARD)
-    installation.reconcile_until_idle()
+    installation.reconcile()
 
     forget_after(installation, 11)
     with installation.storage.read() as unit:
@@ -64,7 +69,7 @@ def test_the_consent_of_an_active_card_outlives_its_session(installation: Instal
 
 def test_the_consent_of_a_removed_card_goes_with_it(installation: Installation) -> None:
     account = installation.removed_card()
-    installation.reconcile_until_idle()
+    installation.reconcile()
     forget_after(installation, 21)
     assert consents(installation, account) == []
 
@@ -74,3 +79,60 @@ def test_a_card_that_the_psp_still_holds_stays(installation: Installation) -> No
     forget_after(installation, 21)
     with installation.storage.read() as unit:
         assert unit.accounts.get(account.account_id) is not None
+
+
+def test_idempotency_keys_are_forgotten_after_a_day(installation: Installation) -> None:
+    first = installation.add_card(idempotency_key="key")
+    installation.clock.advance(timedelta(hours=24, seconds=1))
+    installation.container.forget_old_records()()
+
+    with installation.storage.read() as unit:
+        earlier = first.created_at - timedelta(days=1)
+        assert unit.idempotency_keys.get(installation.caller.name, "key", since=earlier) is None
+
+
+def test_many_idempotency_keys_are_forgotten_a_few_at_a_time(installation: Installation) -> None:
+    now = installation.clock.now()
+    token_id = installation.add_card().token_id
+    with installation.storage.write() as unit:
+        for number in range(MAX_FORGOTTEN + 1):
+            unit.idempotency_keys.claim(
+                installation.caller.name, f"key-{number}", token_id, now=now, since=now
+            )
+        unit.commit()
+    installation.clock.advance(timedelta(hours=25))
+
+    forget = installation.container.forget_old_records()
+    assert [forget(), forget(), forget()] == [True, True, False]
+    with installation.storage.write() as unit:
+        assert unit.idempotency_keys.forget(before=installation.clock.now()) == 0
+
+
+def test_deliveries_are_forgotten_also_while_keys_cannot_be(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise ServiceUnavailable
+
+    with installation.storage.write() as unit:
+        unit.event_deliveries.add(an_event_delivery(status=DeliveryStatus.DELIVERED, due_at=None))
+        unit.commit()
+    installation.clock.advance(timedelta(days=31))
+    monkeypatch.setattr(SqlIdempotencyKeys, "forget", refuse)
+
+    with pytest.raises(ServiceUnavailable):
+        installation.container.forget_old_records()()
+
+    with installation.storage.read() as left:
+        assert left.event_deliveries.latest(limit=1, only_failed=False) == ()
+
+
+def test_idempotency_keys_are_known_until_then(installation: Installation) -> None:
+    first = installation.add_card(idempotency_key="key")
+    installation.clock.advance(timedelta(hours=24))
+    installation.container.forget_old_records()()
+
+    with installation.storage.read() as unit:
+        earlier = first.created_at - timedelta(days=1)
+        known = unit.idempotency_keys.get(installation.caller.name, "key", since=earlier)
+    assert known == first.token_id

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,42 +13,56 @@ from structlog.testing import capture_logs
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.sessions.session import CardSession
-from domain.storage import RecordUnreadable, Storage
+from domain.storage import RecordUnreadable
 from domain.worker.jobs import Job, Result, jobs_at_psps
 from entrypoints.worker import job_runner, reports
 from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import WorkLog
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import MERCHANT, Installation, Trouble
-from tests.simulation.ports import Moment, WatchedStorage
+from tests.simulation.ports import WatchedStorage
 from tests.waiting import wait_until
 
 AT_PSP: Final = PspAccount(ProviderName("fake"), MERCHANT)
 
 
-@contextmanager
-def running(
-    installation: Installation, storage: Storage | None = None
-) -> Iterator[threading.Event]:
-    """Run a runner with four threads for a block, and lend the event that wakes it."""
-    container, work = installation.container, threading.Event()
-    runner = JobRunner(
-        take=jobs_at_psps(
-            replace(container.settle_in_worker(), storage=storage or installation.storage),
-            replace(container.discard_token(), storage=storage or installation.storage),
-            replace(container.refresh_account(), storage=storage or installation.storage),
-            installation.clock,
-        ),
-        work=work,
-        threads=4,
-        threads_per_target=3,
-        capacities=container.breakers().capacities,
+def a_runner(installation: Installation, **settings: Any) -> JobRunner[PspAccount]:
+    """Return a runner of the jobs at PSPs, for four threads."""
+    container = installation.container
+    return JobRunner(
+        **{
+            "take": container.jobs_at_psps(),
+            "work_log": WorkLog(),
+            "threads": 4,
+            "threads_per_target": 3,
+            "capacities": container.breakers().capacities,
+            **settings,
+        }
     )
+
+
+@contextmanager
+def running(runner: JobRunner[PspAccount]) -> Iterator[None]:
+    """Have a runner work in threads for a block."""
     runner.start()
     try:
-        yield work
+        yield
     finally:
         runner.stop()
+
+
+def in_threads(runner: JobRunner[PspAccount], is_done: Callable[[], bool]) -> None:
+    with running(runner):
+        wait_until(is_done)
+
+
+def in_turn(runner: JobRunner[PspAccount], is_done: Callable[[], bool]) -> None:
+    runner.run_until_idle()
+    assert is_done()
+
+
+Run: TypeAlias = Callable[[JobRunner[PspAccount], Callable[[], bool]], None]
+each_way: Final = pytest.mark.parametrize("run", [in_turn, in_threads])
 
 
 def sessions_with_a_card(
@@ -70,7 +84,7 @@ def test_one_token_is_left_of_a_card_that_was_typed_ten_times(
     installation: Installation,
 ) -> None:
     sessions = sessions_with_a_card(installation, 10)
-    with running(installation):
+    with running(a_runner(installation)):
         # It is one card: one session stores it, the tokens of the others are discarded.
         wait_until(
             lambda: all(settled(installation, sessions)) and len(installation.tokens_at_psp()) == 1
@@ -89,7 +103,7 @@ def test_a_merchant_account_that_hangs_delays_no_other(installation: Installatio
     goes_on = threading.Event()
     installation.provider.before = lambda _, account: account != MERCHANT or goes_on.wait(60)
 
-    with running(installation):
+    with running(a_runner(installation)):
         try:
             wait_until(lambda: all(settled(installation, others)))
             assert not any(settled(installation, stuck))
@@ -112,7 +126,8 @@ def test_no_more_is_taken_than_there_are_threads(installation: Installation) -> 
         goes_on.wait(60)
 
     installation.provider.before = hang
-    with running(installation) as work:
+    work = threading.Event()
+    with running(a_runner(installation, work=work)):
         try:
             for _ in range(4):
                 assert under_way.acquire(timeout=60)
@@ -124,168 +139,6 @@ def test_no_more_is_taken_than_there_are_threads(installation: Installation) -> 
             assert sum(at is not None and at > installation.clock.now() for at in due) == 4
         finally:
             goes_on.set()
-
-
-def test_nothing_is_written_without_work(installation: Installation) -> None:
-    installation.opened_session()
-    installation.removed_card()
-    installation.reconcile_until_idle()
-    calls: list[str] = []
-
-    def note(call: str, moment: Moment, arguments: object = ()) -> None:
-        calls.append(call)
-
-    def has_looked_often() -> bool:
-        work.set()
-        return calls.count("storage.read") > 20
-
-    with running(installation, WatchedStorage(installation.storage, note)) as work:
-        wait_until(has_looked_often)
-
-    assert "storage.write" not in calls
-
-
-def test_one_that_stumbles_stops_no_other_even_without_a_log(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise BrokenPipeError
-
-    calls: list[str] = []
-
-    def stumble_at_first(call: str, _: MerchantAccount) -> None:
-        calls.append(call)
-        if len(calls) == 1:
-            broken()
-
-    sessions = sessions_with_a_card(installation, 5)
-    installation.provider.before = stumble_at_first
-    for log in (job_runner.log, reports.log):
-        for level in ("info", "warning", "error"):
-            monkeypatch.setattr(log, level, broken, raising=False)
-
-    with running(installation):
-        wait_until(lambda: settled(installation, sessions).count(True) == 4)
-
-
-def test_a_psp_that_is_silent_for_a_day_is_asked_again(
-    installation: Installation,
-) -> None:
-    sessions = sessions_with_a_card(installation, 5)
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    with capture_logs() as logs, running(installation) as work:
-        for hours in (0, 24):
-            installation.clock.advance(timedelta(hours=hours))
-            work.set()
-            wait_until(lambda: all(waiting(installation, sessions)))
-        wait_until(lambda: silent(logs) == 5)
-
-        installation.provider.recover()
-        installation.clock.advance(timedelta(hours=1))
-        work.set()
-        wait_until(lambda: all(settled(installation, sessions)))
-
-
-def waiting(installation: Installation, sessions: Iterable[CardSession]) -> list[bool]:
-    """Return of each session whether its PSP was asked in vain, and is asked again later."""
-    now, seen = installation.clock.now(), [installation.session(s.token_id) for s in sessions]
-    return [s.unanswered_since is not None and (s.due_at or now) > now for s in seen]
-
-
-def silent(logs: Iterable[MutableMapping[str, Any]]) -> int:
-    """Return of how many jobs the log says that their PSP is silent."""
-    return sum(line["silent"] for line in logs if line["event"] == "psp_silent_for_24_hours")
-
-
-def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
-    work, done = threading.Event(), []
-    runner: JobRunner[PspAccount] = JobRunner(
-        take={},
-        work=work,
-        threads=1,
-        threads_per_target=1,
-        chores=[
-            Chore("a", timedelta(0), lambda: done.append("often")),
-            Chore("b", timedelta(hours=1), lambda: done.append("seldom")),
-        ],
-    )
-    runner.start()
-
-    def is_done_often() -> bool:
-        work.set()
-        return done.count("often") > 3
-
-    wait_until(is_done_often)
-    runner.stop()
-    assert done.count("seldom") == 1
-
-
-def test_a_chore_of_which_there_is_more_lets_jobs_come_in_between(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_runner, "LOOK_EVERY_SECONDS", 0.001)
-    container, seen = installation.container, []
-    session = installation.session_with_card()
-    installation.clock.advance(timedelta(seconds=30))
-
-    def have_more() -> bool:
-        seen.append(installation.session(session.token_id).is_settled)
-        return not seen[-1]
-
-    runner = JobRunner(
-        take=jobs_at_psps(
-            container.settle_in_worker(),
-            container.discard_token(),
-            container.refresh_account(),
-            installation.clock,
-        ),
-        work=threading.Event(),
-        threads=1,
-        threads_per_target=1,
-        chores=[Chore("e", timedelta(hours=1), have_more)],
-    )
-    runner.start()
-    wait_until(lambda: any(seen))
-    runner.stop()
-    assert seen.count(True) == 1
-
-
-def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
-    installation.clock.advance(timedelta(seconds=30))
-    container, failed, done = installation.container, list[str](), list[str]()
-
-    def fail() -> None:
-        failed.append("c")
-        raise ValueError("a record that cannot be read")
-
-    runner = JobRunner(
-        take=jobs_at_psps(
-            container.settle_in_worker(),
-            container.discard_token(),
-            container.refresh_account(),
-            installation.clock,
-        ),
-        work=threading.Event(),
-        threads=1,
-        threads_per_target=1,
-        chores=[
-            Chore("c", timedelta(hours=1), fail),
-            Chore("d", timedelta(0), lambda: done.append("d")),
-        ],
-    )
-    with capture_logs() as lines:
-        runner.start()
-        wait_until(lambda: installation.session(session.token_id).is_settled)
-        wait_until(lambda: len(done) > 2)
-        runner.stop()
-
-    # Not each second: it would write a line, and take what a failure takes, again and again.
-    assert failed == ["c"]
-    assert [line["event"] for line in lines].count("reconciler_fault") == 1
 
 
 @pytest.mark.parametrize("fault", [ServiceUnavailable, RecordUnreadable, ValueError])
@@ -301,15 +154,9 @@ def test_a_job_that_fails_gives_its_place_to_the_next(fault: type[Exception]) ->
         begun.append(Job(target=AT_PSP, do=fail))
         return begun[-1]
 
-    runner = JobRunner[PspAccount](
-        take={"sessions": take}, work=threading.Event(), threads=1, threads_per_target=1
-    )
+    runner = JobRunner[PspAccount](take={"sessions": take}, work_log=WorkLog())
     with capture_logs():
-        runner.start()
-        try:
-            wait_until(lambda: len(begun) == 3)
-        finally:
-            runner.stop()
+        in_threads(runner, lambda: len(begun) == 3)
 
 
 def test_work_is_not_said_to_be_back_by_a_look_that_writes_nothing() -> None:
@@ -324,14 +171,155 @@ def test_work_is_not_said_to_be_back_by_a_look_that_writes_nothing() -> None:
 
     runner = JobRunner[PspAccount](
         take={"sessions": look},
-        work=threading.Event(),
-        threads=1,
-        threads_per_target=1,
         work_log=WorkLog(lambda: seconds[0]),
     )
     with capture_logs() as lines:
-        runner.start()
-        wait_until(lambda: len(looks) > 2)
-        runner.stop()
+        in_threads(runner, lambda: len(looks) > 2)
 
     assert [line["event"] for line in lines] == ["reconciler_without_storage"]
+
+
+# Shows F23.
+@each_way
+def test_one_that_stumbles_stops_no_other(installation: Installation, run: Run) -> None:
+    sessions = sessions_with_a_card(installation, 5)
+    stumble_once(installation)
+
+    with capture_logs() as lines:
+        run(a_runner(installation), lambda: settled(installation, sessions).count(True) == 4)
+
+    (line,) = (line for line in lines if line["event"] == "reconciling_one_failed")
+    assert isinstance(line["exc_info"], ZeroDivisionError)
+
+
+def test_one_that_stumbles_stops_no_other_in_threads_without_a_log(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    sessions = sessions_with_a_card(installation, 5)
+    stumble_once(installation)
+    for log in (job_runner.log, reports.log):
+        for level in ("info", "warning", "error"):
+            monkeypatch.setattr(log, level, broken, raising=False)
+
+    in_threads(a_runner(installation), lambda: settled(installation, sessions).count(True) == 4)
+
+
+def stumble_once(installation: Installation) -> None:
+    """Let the next question about a session raise an error."""
+    installation.provider.meanwhile["outcome"] = lambda: 1 // 0
+
+
+def total(of: str, lines: Iterable[Mapping[str, Any]]) -> int:
+    """Return the sum of what the lines of a log say, as a busy runner says it in several."""
+    return sum(line.get(of, 0) for line in lines)
+
+
+@each_way
+def test_a_psp_that_is_silent_for_a_day_is_asked_again(
+    installation: Installation, run: Run
+) -> None:
+    sessions = sessions_with_a_card(installation, 5)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    for hours in (0, 24):
+        installation.clock.advance(timedelta(hours=hours))
+        with capture_logs() as lines:
+            run(a_runner(installation), lambda: total("waiting_for_psp", lines) == 5)
+
+        assert total("silent", lines) == (5 if hours else 0)
+
+    installation.provider.recover()
+    installation.clock.advance(timedelta(hours=1))
+    run(a_runner(installation), lambda: all(settled(installation, sessions)))
+
+
+@each_way
+def test_a_chore_of_which_there_is_more_lets_jobs_come_in_between(
+    installation: Installation, run: Run
+) -> None:
+    (session,), seen = sessions_with_a_card(installation, 1), []
+
+    def have_more() -> bool:
+        seen.append(installation.session(session.token_id).is_settled)
+        return not seen[-1]
+
+    chore = Chore("e", timedelta(hours=1), have_more, rest_seconds=0.001)
+    run(a_runner(installation, chores=[chore]), lambda: any(seen))
+
+    assert seen.count(True) == 1
+
+
+@each_way
+def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
+    installation: Installation, run: Run
+) -> None:
+    sessions = sessions_with_a_card(installation, 1)
+    failed, done = list[str](), list[str]()
+
+    def fail() -> None:
+        failed.append("c")
+        raise ValueError("a record that cannot be read")
+
+    def have_more() -> bool:
+        done.append("d")
+        return len(done) < 3
+
+    chores = [
+        Chore("c", timedelta(hours=1), fail),
+        Chore("d", timedelta(hours=1), have_more, rest_seconds=0.001),
+    ]
+    with capture_logs() as lines:
+        run(
+            a_runner(installation, chores=chores),
+            lambda: all(settled(installation, sessions)) and len(done) == 3,
+        )
+
+    # Not each time: it would write a line, and take what a failure takes, again and again.
+    assert failed == ["c"]
+    assert [line["event"] for line in lines].count("reconciler_fault") == 1
+
+
+def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
+    work, done = threading.Event(), list[str]()
+    chores = [
+        Chore("a", timedelta(0), lambda: done.append("often")),
+        Chore("b", timedelta(hours=1), lambda: done.append("seldom")),
+    ]
+
+    in_threads(a_runner(installation, chores=chores, work=work), lambda: done.count("often") > 3)
+
+    assert done.count("seldom") == 1
+
+
+def test_nothing_is_written_without_work(installation: Installation) -> None:
+    installation.opened_session()
+    installation.removed_card()
+    installation.reconcile()
+    calls: list[str] = []
+    container, watched = (
+        installation.container,
+        WatchedStorage(installation.storage, lambda call, *_: calls.append(call)),
+    )
+    take = jobs_at_psps(
+        replace(container.settle_in_worker(), storage=watched),
+        replace(container.discard_token(), storage=watched),
+        replace(container.refresh_account(), storage=watched),
+        installation.clock,
+    )
+
+    a_runner(installation, take=take).run_until_idle()
+
+    assert "storage.read" in calls
+    assert "storage.write" not in calls
+
+
+def test_removed_cards_do_not_wait_for_all_sessions(installation: Installation) -> None:
+    installation.removed_card()
+    sessions_with_a_card(installation, 3)
+    installation.provider.calls.clear()
+
+    a_runner(installation).run_until_idle()
+
+    assert installation.provider.calls.index("discard") <= 1

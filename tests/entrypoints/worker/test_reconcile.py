@@ -1,0 +1,121 @@
+"""What `cardonfile reconcile` does of all that is due, and what it says of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from domain.errors import ServiceUnavailable
+from domain.events.event import EventType
+from domain.sessions.session import SessionStatus
+from domain.worker.jobs import End
+from entrypoints.worker.job_runner import REPORT_AFTER
+from tests.event_receiver import EventReceiver
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An installation that may send events to this machine."""
+    with closing(Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")) as installation:
+        yield installation
+
+
+def add_endpoints(installation: Installation, *receivers: EventReceiver) -> None:
+    for receiver in receivers:
+        installation.container.add_event_endpoint()(
+            url=receiver.url, types=[EventType.ACCOUNT_STORED]
+        )
+
+
+def reconciled(installation: Installation) -> list[Counter[str]]:
+    """Reconcile, and return what the lines of the log say."""
+    with capture_logs() as logs:
+        installation.reconcile()
+    return [
+        Counter({each.value: line[each.value] for each in End if line[each.value]})
+        for line in logs
+        if line["event"] == "reconciled"
+    ]
+
+
+def test_it_works_until_nothing_is_due(installation: Installation) -> None:
+    sessions = [installation.add_card() for _ in range(REPORT_AFTER + 1)]
+    installation.clock.advance(timedelta(minutes=30))
+
+    assert reconciled(installation) == [Counter(settled=REPORT_AFTER), Counter(settled=1)]
+    assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
+    assert installation.reconcile().is_idle
+
+
+def test_an_endpoint_that_takes_no_event_is_tried_once(installation: Installation) -> None:
+    with EventReceiver() as away, EventReceiver() as taking:
+        away.status = 503
+        add_endpoints(installation, away, taking)
+        for number in (GOOD_CARD, OTHER_GOOD_CARD):
+            installation.stored_card(number)
+
+        with capture_logs() as logs:
+            installation.reconcile()
+
+        assert (len(away.received), len(taking.received)) == (1, 2)
+        assert [line["event"] for line in logs].count("event_endpoint_away") == 1
+
+        installation.clock.advance(timedelta(minutes=1))
+        installation.reconcile()
+        assert len(away.received) == 2
+
+
+def test_what_became_of_the_work_is_in_the_log(installation: Installation) -> None:
+    with EventReceiver() as taking, EventReceiver() as away:
+        away.status = 503
+        add_endpoints(installation, taking, away)
+        # One has a card, one waits for its guest; another card is to be discarded.
+        installation.removed_card(OTHER_GOOD_CARD)
+        installation.session_with_card()
+        installation.opened_session()
+        installation.clock.advance(timedelta(seconds=30))
+        installation.provider.have(Trouble.BEFORE_IT_ACTED)
+        at_psp, at_endpoints = reconciled(installation)
+        assert at_psp == {"waiting_for_psp": 3}
+        assert at_endpoints == {"delivered": 1, "not_delivered": 1}
+
+        installation.provider.recover()
+        installation.clock.advance(timedelta(minutes=1))
+        at_psp, at_endpoints = reconciled(installation)
+        assert at_psp == {"settled": 1, "open": 1, "discarded": 1}
+        assert at_endpoints == {"delivered": 1, "not_delivered": 1}
+
+
+def test_work_that_the_storage_keeps_from_being_done_ends_its_kind_only(
+    installation: Installation,
+) -> None:
+    removed = installation.removed_card()
+    sessions = [installation.session_with_card(OTHER_GOOD_CARD) for _ in range(2)]
+    installation.clock.advance(timedelta(seconds=30))
+
+    def go_away() -> None:
+        raise ServiceUnavailable
+
+    def settled() -> int:
+        return sum(installation.session(each.token_id).is_settled for each in sessions)
+
+    installation.provider.meanwhile["outcome"] = go_away
+    with pytest.raises(ServiceUnavailable):
+        installation.reconcile()
+    assert removed.token not in installation.tokens_at_psp()
+    assert settled() == 0
+
+    # The other session is done in the next run, the first one after its lease.
+    for expected in (1, 1):
+        installation.reconcile()
+        assert settled() == expected
+    installation.clock.advance(timedelta(minutes=1))
+    installation.reconcile()
+    assert settled() == 2
