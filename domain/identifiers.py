@@ -55,3 +55,9 @@ def plain_uuid(value: object) -> str | None:
     if isinstance(value, str) and _PLAIN_UUID.fullmatch(value):
         return value.lower()
     return None
+
+
+def find_uuid(text: str) -> str | None:
+    """Return the first UUID in 36-character form within a text, in lower case, or None."""
+    found = _PLAIN_UUID.search(text)
+    return found and found[0].lower()

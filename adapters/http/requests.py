@@ -68,7 +68,9 @@ def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
 
 
 def read_json_object(req: falcon.Request) -> dict[str, object]:
-    """Read a JSON object of at most 16 KiB (RFC 8259), without repeated keys.
+    """Read a JSON object of at most 16 KiB, without repeated keys.
+
+    A byte order mark before it is ignored (RFC 8259, section 8.1).
 
     Raises the same errors as `read_body`.
     """
@@ -81,7 +83,7 @@ def read_json_object(req: falcon.Request) -> dict[str, object]:
         raise UnsupportedMediaType
     raw = read_bytes(req, MAX_BODY_BYTES)
     try:
-        body = _JSON.decode(raw.decode("utf-8"))
+        body = _JSON.decode(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InvalidRequestBody from error
     if not isinstance(body, dict):

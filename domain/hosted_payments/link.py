@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 from urllib.parse import quote
 
 from domain.centers.center_settings import Logo
 from domain.errors import CardLimitReached
-from domain.identifiers import CenterId, TokenId, plain_uuid
+from domain.identifiers import CenterId, TokenId, find_uuid
 from domain.sessions.session import CardSession
 from domain.storage import Storage
 
@@ -72,17 +71,13 @@ class ClickNeeded(Exception):
     """
 
 
-AFTER_LINKS: Final = " \r\n.,;:)>]\"'"
-"""What programs that find links in a text, and people who copy them, take for a part of them."""
-
-
 def session_of_link(storage: Storage, token_id: str) -> CardSession:
     """Return the session with this token. Raises LinkUnknown when there is none.
 
-    Forgives `AFTER_LINKS` behind the token, and everything from a `&` on, as in `&amp;`: programs
-    damage links so, and the token alone says which session is meant.
+    The token may have any text around it. Programs that find links in a text, and people who copy
+    them, take the punctuation of every language for a part of the link.
     """
-    known_id = plain_uuid(token_id.partition("&")[0].rstrip(AFTER_LINKS))
+    known_id = find_uuid(token_id)
     with storage.read() as unit:
         session = unit.sessions.get(TokenId(known_id)) if known_id else None
     # A session of an erased guest leads nowhere.

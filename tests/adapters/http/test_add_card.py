@@ -125,7 +125,8 @@ def test_an_unknown_guest_is_not_found(refusing: Api, guest_id: str, code: int) 
         b'{"center_id": "\xff"}',
         b'{"\\ud800": 1}',
         b'{"source": ' + b"9" * 5000 + b"}",
-        b"\xef\xbb\xbf{}",
+        b"\xef\xbb\xbf",
+        b"\xef\xbb\xbf\xef\xbb\xbf{}",
         json.dumps({}).encode("utf-16"),
         b"[" * 16_000,
         b'{"x":' * 3_000,
@@ -139,6 +140,13 @@ def test_a_body_that_is_no_json_object_is_refused(refusing: Api, body: bytes) ->
     result = refusing.send("POST", ACCOUNTS, body=body, headers=headers)
 
     assert refused(result) == (400, "Invalid request body")
+
+
+def test_a_byte_order_mark_before_a_body_is_ignored(api: Api) -> None:
+    body = b"\xef\xbb\xbf" + json.dumps(GOOD_BODY).encode()
+    headers = {"Content-Type": "application/json"}
+
+    assert api.send("POST", ACCOUNTS, body=body, headers=headers).status_code == 200
 
 
 # Shows S14.

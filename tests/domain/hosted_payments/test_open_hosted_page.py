@@ -8,7 +8,7 @@ import pytest
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
-from domain.hosted_payments.link import AFTER_LINKS, LinkExpired, LinkUnknown
+from domain.hosted_payments.link import LinkExpired, LinkUnknown
 from domain.hosted_payments.open_hosted_page import PageUnderWay
 from domain.identifiers import AccountId
 from domain.permissions import Permission
@@ -168,15 +168,28 @@ def test_a_settled_session_leads_back_to_the_shop(installation: Installation, nu
     assert installation.open_page(session) == REDIRECT_URI
 
 
-@pytest.mark.parametrize("damage", [*AFTER_LINKS, ").", "&amp;", "&amp;.", "&amp;redirect_uri=x"])
-def test_what_a_text_puts_behind_a_link_is_forgiven(
-    installation: Installation, damage: str
+@pytest.mark.parametrize(
+    "link",
+    [
+        *("{}.", "{}).", "({})", "<{}>", "{}\r\n", "{}&amp;", "{}&amp;redirect_uri=x", "{}です。"),
+        *(
+            "\u201e{}\u201c",
+            "\u201d{}\u201d",
+            "\u00ab\u00a0{}\u00a0\u00bb",
+            "{}\u3002",
+            "\uff08{}\uff09",
+        ),
+        *("{}\u2026", "{}\u060c", "{}\u061f", "{}\u200f", "{}\u00a0", "{}\u200b", "%22{}%22"),
+    ],
+)
+def test_a_link_opens_whatever_a_text_has_around_its_token(
+    installation: Installation, link: str
 ) -> None:
     session = installation.add_card()
+    for token_id in (session.token_id, session.token_id.upper()):
+        address = installation.use_cases.open_hosted_page(token_id=link.format(token_id))
 
-    address = installation.use_cases.open_hosted_page(token_id=f"{session.token_id}{damage}")
-
-    assert address == installation.open_page(session)
+        assert address == installation.open_page(session)
 
 
 @pytest.mark.parametrize("token_id", ["", "x", "&amp;", a_uuid(999), f"{{{a_uuid(1)}}}"])
