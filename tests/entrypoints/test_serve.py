@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import pytest
@@ -24,7 +25,7 @@ from domain.identifiers import MerchantAccount, ProviderName
 from domain.sessions.session import CardSession, SessionStatus
 from entrypoints import waitress_server
 from entrypoints.container import build
-from entrypoints.serve import ServeError, listen, refuse_missing_psps
+from entrypoints.serve import NAME_ORIGINS, ServeError, check, listen, refuse_missing_psps
 from entrypoints.settings import Settings
 from entrypoints.waitress_server import THREADS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
@@ -33,6 +34,9 @@ from tests.entrypoints.running import Running, connected, run_service
 from tests.installation import GOOD_CARD, Installation
 from tests.programs import DEADLINE_SECONDS
 from tests.waiting import wait_until
+
+# Any: they are keywords too.
+PUBLIC: Final[dict[str, Any]] = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
 
 
 @pytest.fixture(scope="module")
@@ -269,8 +273,8 @@ def test_a_center_on_a_psp_that_is_not_set_up_is_refused_at_the_start(
     container = build(
         Settings.read(
             {
+                **PUBLIC,
                 "CARDONFILE_DATABASE_URL": f"sqlite:///{installation.database}",
-                "CARDONFILE_PUBLIC_BASE_URL": "https://cards.example",
                 "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_1",
                 "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_1",
             }
@@ -283,3 +287,17 @@ def test_a_center_on_a_psp_that_is_not_set_up_is_refused_at_the_start(
         else:
             with pytest.raises(ServeError, match=complaint):
                 refuse_missing_psps(container)
+
+
+def test_what_lets_others_in_is_warned_of_with_what_to_do(tmp_path: Path) -> None:
+    public = {**PUBLIC, "CARDONFILE_ALLOW_FAKE_PSP": "1"}
+    with closing(Installation(tmp_path, **public)) as installation, capture_logs() as lines:
+        installation.database.chmod(0o644)
+        check(installation.container)
+
+    assert [(line["event"], line["do"]) for line in lines] == [
+        ("database_open_to_all", "chmod 600 these files"),
+        ("redirects_to_anywhere", NAME_ORIGINS),
+    ]
+    assert str(installation.database) in lines[0]["files"]
+    assert lines[1]["centers"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import os
 import signal
 import time
@@ -25,7 +26,7 @@ from tests.adapters.http.api import ACCOUNTS
 from tests.databases import make_database
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
-from tests.programs import SERVE, Program, Server, free_port, got
+from tests.programs import SERVE, Program, free_port, got
 from tests.redis_server import own_redis
 from tests.serving import (
     BODY,
@@ -292,8 +293,7 @@ def test_no_application_is_made_of_an_installation_that_cannot_work(
     monkeypatch.setenv("CARDONFILE_DATABASE_URL", f"sqlite:///{installation.database}")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    # Other tests need the loggers as they are.
-    monkeypatch.setattr(wsgi, "configure_logs", lambda *_, **__: None)
+    monkeypatch.setenv("CARDONFILE_LOG_LEVEL", "error")
 
     with pytest.raises(SystemExit) as ended:
         wsgi.create_application()
@@ -301,6 +301,9 @@ def test_no_application_is_made_of_an_installation_that_cannot_work(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"Error: {complaint}")
     assert ended.value.code == 1
+    if environment:
+        # The settings could be read, so lines below this level are not logged.
+        assert logging.getLogger().level == logging.ERROR
 
 
 @pytest.mark.parametrize(
@@ -326,45 +329,6 @@ def test_a_process_that_cannot_work_ends_with_one_sentence(
         (line,) = set(program.log.read_text().splitlines())
 
     assert line.startswith(f"Error: {complaint}")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        (SERVE, "serve", "--port", "{port}"),
-        (START_GRANIAN, *GRANIAN_OPTIONS, "--port", "{port}"),
-        (SERVE, "work"),
-    ],
-    ids=["serve", "granian", "work"],
-)
-def test_lines_below_the_level_that_is_set_are_not_logged(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    server = Server()
-    server.port = free_port()
-    words = [word.format(port=server.port) for word in command]
-    installation = Installation(tmp_path)
-    # Each warns of that.
-    installation.database.chmod(0o644)
-    settings = {
-        "CARDONFILE_DATABASE_URL": f"sqlite:///{installation.database}",
-        "CARDONFILE_LOG_FORMAT": "json",
-        "CARDONFILE_LOG_LEVEL": "warning",
-        **GOOD,
-    }
-
-    def has_logged_more() -> bool:
-        if "work" not in words:
-            return server.status("/") == 404
-        with installation.storage.read() as unit:
-            return bool(unit.workers.seen(installation.clock.now()))
-
-    with Program(tmp_path, *words, **settings) as program, closing(installation):
-        wait_until(has_logged_more)
-        lines = program.lines()
-
-    assert "database_open_to_all" in [line["event"] for line in lines]
-    assert "info" not in {line["level"] for line in lines}
 
 
 # Reports what is open once the application is made.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1
@@ -11,9 +13,10 @@ from socket import gethostname
 import pytest
 
 from domain.worker.heartbeat import SeenWorker, WorkerState
-from tests.builders import CENTER_ID, a_session
+from tests.builders import a_session
 from tests.entrypoints.conftest import CommandLine
-from tests.programs import free_port
+from tests.programs import Server, free_port
+from tests.scraping import samples_of
 from tests.waiting import wait_until
 
 DEADLINE_SECONDS = 60
@@ -54,21 +57,35 @@ class TestServe:
         assert b"stopped" in logged
         assert b"Traceback" not in logged
 
-    def test_without_worker_it_leaves_the_work_to_another(self, cardonfile: CommandLine) -> None:
-        port = str(free_port())
-        with cardonfile.start("serve", "--no-worker", "--port", port) as process:
-            assert process.stderr is not None
-            assert b"serving" in process.stderr.readline()
+    def test_without_worker_it_leaves_the_work_to_another_process(
+        self, cardonfile: CommandLine
+    ) -> None:
+        server, metrics = Server(), Server()
+        server.port, metrics.port = free_port(), free_port()
+        cardonfile.environment |= {
+            # Only one of the two can listen there.
+            "CARDONFILE_METRICS": f"127.0.0.1:{metrics.port}",
+            "CARDONFILE_METRICS_FOLDER": str(cardonfile.folder / "metrics"),
+            "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{server.port}",
+        }
+        with cardonfile.start("serve", "--no-worker", "--port", str(server.port)) as serving:
+            assert serving.stderr is not None
+            assert b"serving" in serving.stderr.readline()
             assert not self.workers(cardonfile)
-            cardonfile.environment["CARDONFILE_PUBLIC_BASE_URL"] = f"http://127.0.0.1:{port}"
             with cardonfile.start("work") as worker:
                 wait_until(lambda: self.workers(cardonfile))
+                assert server.status("/healthz") == 200
+                with closing(metrics.connect()) as connection:
+                    connection.request("GET", "/metrics")
+                    counted = samples_of(connection.getresponse().read().decode())
                 worker.send_signal(SIGHUP)
                 _, logged = worker.communicate(timeout=DEADLINE_SECONDS)
-            process.send_signal(SIGINT)
-            process.communicate(timeout=DEADLINE_SECONDS)
+            serving.send_signal(SIGINT)
+            serving.communicate(timeout=DEADLINE_SECONDS)
 
-        assert (process.returncode, worker.returncode) == (0, 0)
+        assert (serving.returncode, worker.returncode) == (0, 0)
+        requests = counted["http_request_duration_seconds_count"]
+        assert requests["GET", "/healthz", "200"] == 1
         assert b"working" in logged
         assert b"stopped" in logged
         (stopped,) = self.workers(cardonfile)
@@ -81,58 +98,31 @@ class TestServe:
         with cardonfile.storage.read() as unit:
             return unit.workers.seen(datetime.now(UTC))
 
-    def test_what_lets_others_in_is_warned_of_once_with_what_to_do(
-        self, with_center: CommandLine
-    ) -> None:
-        public = {
-            "CARDONFILE_PUBLIC_BASE_URL": "https://cards.example",
-            "CARDONFILE_ALLOW_FAKE_PSP": "1",
-        }
-        with_center.environment |= public
-        with_center.run("configure-payments", CENTER_ID, "--provider", "fake")
-        with_center.database.chmod(0o644)
-
-        with with_center.start("serve", "--port", str(free_port())) as process:
-            assert process.stderr is not None
-            lines = [process.stderr.readline().decode() for _ in range(3)]
-            process.send_signal(SIGHUP)
-            lines += process.communicate(timeout=DEADLINE_SECONDS)[1].decode().splitlines()
-        assert process.returncode == 0
-        (files,) = (line for line in lines if "database_open_to_all" in line)
-        assert f"files=['{with_center.database}']" in files
-        assert "chmod 600" in files
-        (anywhere,) = (line for line in lines if "redirects_to_anywhere" in line)
-        assert "centers=1" in anywhere
-        assert "configure-payments --redirect-origin" in anywhere
-
     def test_an_address_that_is_taken_is_refused(
         self, cardonfile: CommandLine, taken_port: str
     ) -> None:
-        assert cardonfile.refuses("serve", "--port", taken_port).startswith(
-            f"cannot listen on 127.0.0.1 port {taken_port}"
-        )
+        complaint = f"cannot listen on 127.0.0.1 port {taken_port}"
+        metrics = {"CARDONFILE_METRICS": f"127.0.0.1:{taken_port}"}
 
-    def test_an_address_of_metrics_that_is_taken_is_refused(
-        self, cardonfile: CommandLine, taken_port: str
+        assert cardonfile.refuses("serve", "--port", taken_port).startswith(complaint)
+        refused = cardonfile.refuses("serve", "--port", str(free_port()), **metrics)
+        assert refused.startswith(complaint)
+        assert refused.endswith("CARDONFILE_METRICS takes another")
+
+    @pytest.mark.parametrize(
+        ("host", "complaint"),
+        [
+            ("nobody.invalid", "; name an address of this machine"),
+            ("192.0.2.1", "; name an address of this machine"),
+            ("", "--host must be an IP address or the name of this machine"),
+            ("h\u00f6st", "--host must be an IP address or the name of this machine"),
+        ],
+    )
+    def test_a_host_of_another_machine_or_none_is_refused(
+        self, cardonfile: CommandLine, host: str, complaint: str
     ) -> None:
-        address = f"127.0.0.1:{taken_port}"
-        complaint = cardonfile.refuses(
-            "serve", "--port", str(free_port()), CARDONFILE_METRICS=address
-        )
-
-        assert complaint.startswith(f"cannot listen on 127.0.0.1 port {taken_port}")
-        assert complaint.endswith("CARDONFILE_METRICS takes another")
-
-    @pytest.mark.parametrize("host", ["nobody.invalid", "192.0.2.1"])
-    def test_a_host_of_another_machine_is_refused(self, cardonfile: CommandLine, host: str) -> None:
-        complaint = cardonfile.refuses(
-            *("serve", "--host", host), CARDONFILE_PUBLIC_BASE_URL="http://127.0.0.1:8000"
-        )
-        assert complaint.endswith("; name an address of this machine")
-
-    @pytest.mark.parametrize("host", ["", "h\u00f6st"])
-    def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
-        assert "--host must be" in cardonfile.refuses("serve", "--host", host)
+        public = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
+        assert cardonfile.refuses("serve", "--host", host, **public).endswith(complaint)
 
     def test_several_processes_are_refused_in_a_sentence_that_names_granian(
         self, cardonfile: CommandLine
@@ -140,3 +130,18 @@ class TestServe:
         complaint = cardonfile.refuses("serve", "--processes", "4")
 
         assert "run the application with granian (docs/scaling.md)" in complaint
+
+
+@pytest.mark.parametrize("command", ["serve", "work"])
+def test_lines_below_the_level_that_is_set_are_not_logged(
+    cardonfile: CommandLine, taken_port: str, command: str
+) -> None:
+    # It sets its level up before it listens.
+    cardonfile.refuses(
+        command,
+        CARDONFILE_LOG_LEVEL="warning",
+        CARDONFILE_METRICS=f"127.0.0.1:{taken_port}",
+        CARDONFILE_PUBLIC_BASE_URL="http://127.0.0.1:8000",
+    )
+
+    assert logging.getLogger().level == logging.WARNING
