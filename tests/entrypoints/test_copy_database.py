@@ -383,15 +383,6 @@ class TestRefused:
         assert complaint.startswith("the database cannot be used (connection failed: ")
         assert "s3cret" not in complaint
 
-    def test_no_address_is_shown_with_the_usage(self, cardonfile: CommandLine) -> None:
-        result = cardonfile.run(
-            "copy-database", "sqlite:///my", "cards.db", "postgresql://a:s3@b/c"
-        )
-
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr.startswith("Usage: ")
-        assert "s3" not in result.stderr
-
     def test_a_source_that_others_write_to(
         self, filled: CommandLine, target: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

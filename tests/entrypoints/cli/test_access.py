@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from adapters.identity import OpaqueTokens
-from adapters.psp.contract.samples import GUEST_ID
 from adapters.system import SystemClock
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
@@ -82,44 +81,6 @@ def test_a_token_lives_as_long_as_its_ttl(
     with cardonfile.storage.read() as unit:
         (token,) = unit.access_tokens.all()
     assert token.expires_at - token.issued_at == lifetime
-
-
-@pytest.mark.parametrize(
-    "ttl", ["", "24", "h", "-1h", "1.5h", "24H", "\u0662\u0664h", "9" * 10 + "d"]
-)
-def test_a_ttl_of_another_form_is_refused(cardonfile: CommandLine, ttl: str) -> None:
-    result = cardonfile.run(*ISSUE, f"--ttl={ttl}")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "Invalid value for '--ttl': it must look like 90m, 24h or 30d" in result.stderr
-    assert listed(cardonfile) == []
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "sentence"),
-    [
-        ("--ttl", "59s", "--ttl must be from 1 minute to 3650 days"),
-        ("--ttl", "9" * 9 + "d", "--ttl must be from 1 minute to 3650 days"),
-        (
-            "--caller",
-            "web\nstore",
-            (
-                "--caller must be 1 to 100 characters, not blank, "
-                "without control characters and line breaks"
-            ),
-        ),
-        (
-            "--center",
-            "harbor",
-            "--center must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3",
-        ),
-        ("--center", GUEST_ID, f"there is no center {GUEST_ID}"),
-    ],
-)
-def test_no_token_is_issued_with_an_option_that_cannot_be_used(
-    cardonfile: CommandLine, option: str, value: str, sentence: str
-) -> None:
-    assert cardonfile.refuses(*ISSUE, option, value) == sentence
-    assert listed(cardonfile) == []
 
 
 def test_the_list_shows_every_token_without_its_hash(cardonfile: CommandLine) -> None:

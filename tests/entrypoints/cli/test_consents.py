@@ -8,7 +8,7 @@ import pytest
 
 from adapters.psp.contract.samples import NOW, a_uuid
 from domain.identifiers import TokenId
-from tests.builders import CENTER_ID, a_center, a_consent, a_shipped_consent, an_account
+from tests.builders import CENTER_ID, a_consent, a_shipped_consent, an_account
 from tests.entrypoints.conftest import CommandLine
 
 SHOW = ("consent", "show", a_uuid(101))
@@ -42,22 +42,7 @@ def test_the_consent_that_applies_is_shown_before_earlier_ones(cardonfile: Comma
     }
 
 
-@pytest.mark.parametrize("account_id", [a_uuid(102), "x"])
-def test_an_unknown_account_is_refused(cardonfile: CommandLine, account_id: str) -> None:
-    store(cardonfile)
-
-    assert cardonfile.refuses("consent", "show", account_id) == "Payment account not found"
-
-
 GERMAN = ("consent", "set", "--center", CENTER_ID, "--language", "de")
-
-
-@pytest.fixture
-def with_center(cardonfile: CommandLine) -> CommandLine:
-    with cardonfile.storage.write() as unit:
-        unit.centers.put_many([a_center()])
-        unit.commit()
-    return cardonfile
 
 
 def versions(cardonfile: CommandLine) -> dict[str, str]:
@@ -109,32 +94,6 @@ def test_a_file_that_cannot_be_used_is_refused(
 
     assert with_center.refuses(*GERMAN, "--file", str(file)).startswith(expected)
     assert versions(with_center) == {}
-
-
-@pytest.mark.parametrize(
-    ("center_id", "language", "expected"),
-    [
-        (CENTER_ID, "ja", "no text in ja is shipped, but in ar, de, en, es, fr, it, nl, pt"),
-        (CENTER_ID, "de_DE", "--language must be a language tag such as de or pt-BR"),
-        ("x", "de", "--center must be a UUID"),
-        (a_uuid(404), "de", "there is no center"),
-    ],
-)
-def test_an_unknown_center_or_language_is_refused(
-    with_center: CommandLine, center_id: str, language: str, expected: str
-) -> None:
-    complaint = with_center.refuses(
-        *("consent", "set", "--center", center_id, "--language", language)
-    )
-    assert complaint.startswith(expected)
-
-
-def test_a_file_is_refused_beside_none(with_center: CommandLine) -> None:
-    file = with_center.folder / "text.txt"
-    file.write_text("a")
-    result = with_center.run(*GERMAN, "--none", "--file", str(file))
-    assert result.exit_code == 2
-    assert "exclude each other" in result.stderr
 
 
 def test_the_operator_hears_what_guests_will_read_instead(with_center: CommandLine) -> None:

@@ -3,83 +3,42 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Final
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from entrypoints.cli.main import main
 from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID
 from tests.entrypoints.conftest import ROOT, CommandLine
 
-
-def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Name every command and group below one."""
-    yield path
-    if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            yield from commands(below, (*path, name))
+COMMANDS: Final = {
+    "audit": "list",
+    "card": "compare list remove",
+    "center": "list set show",
+    "consent": "set show",
+    "events": "add list remove roll-secret deliveries replay test update",
+    "guest": "show export erase",
+    "psp": "check new",
+    "session": "cancel list show stats",
+    "token": "issue list revoke",
+    **dict.fromkeys(("backup", "configure-payments", "copy-database", "demo", "doctor"), ""),
+    **dict.fromkeys(("import", "migrate", "reconcile", "serve", "status", "work"), ""),
+}
 
 
 class TestHelp:
     def test_the_commands_are_the_ones_that_operators_script_against(self) -> None:
-        assert set(commands(main)) == {
-            (),
-            ("migrate",),
-            ("status",),
-            ("doctor",),
-            ("backup",),
-            ("import",),
-            ("configure-payments",),
-            ("center",),
-            ("center", "list"),
-            ("center", "set"),
-            ("center", "show"),
-            ("token",),
-            ("token", "issue"),
-            ("token", "list"),
-            ("token", "revoke"),
-            ("session",),
-            ("session", "cancel"),
-            ("session", "list"),
-            ("session", "show"),
-            ("session", "stats"),
-            ("guest",),
-            ("guest", "show"),
-            ("guest", "export"),
-            ("guest", "erase"),
-            ("card",),
-            ("card", "compare"),
-            ("card", "list"),
-            ("card", "remove"),
-            ("consent",),
-            ("consent", "set"),
-            ("consent", "show"),
-            ("events",),
-            ("events", "add"),
-            ("events", "list"),
-            ("events", "remove"),
-            ("events", "roll-secret"),
-            ("events", "deliveries"),
-            ("events", "replay"),
-            ("events", "test"),
-            ("events", "update"),
-            ("psp",),
-            ("psp", "check"),
-            ("psp", "new"),
-            ("serve",),
-            ("work",),
-            ("reconcile",),
-            ("copy-database",),
-            ("audit",),
-            ("audit", "list"),
-            ("demo",),
-        }
+        assert {
+            name: set(command.commands) if isinstance(command, click.Group) else set()
+            for name, command in main.commands.items()
+        } == {name: set(below.split()) for name, below in COMMANDS.items()}
 
     def test_shows_the_columns_that_are_expected(self) -> None:
         text = CliRunner().invoke(main, ["import", "--help"]).stdout
@@ -106,35 +65,154 @@ def test_no_package_is_imported_before_it_is_needed() -> None:
     assert "prometheus_client" not in by_the_service
 
 
+ISSUE: Final = "token issue --caller kiosk --permission guests:add"
+CONFIGURE: Final = f"configure-payments {CENTER_ID}"
+FAKE: Final = f"{CONFIGURE} --provider fake"
+CONSENT: Final = f"consent set --center {CENTER_ID} --language"
+ERASE: Final = "guest erase"
+TTL: Final = "Invalid value for '--ttl': it must look like 90m, 24h or 30d"
+MONTH: Final = "it must be YYYY-MM, such as 2026-12"
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("command", "said"),
     [
-        ("import", "pets", "pets.csv"),
-        ("configure-payments", CENTER_ID),
-        ("configure-payments", CENTER_ID, "--any-redirect", "--redirect-origin", "myspa://"),
-        ("configure-payments", CENTER_ID, "--no-link-minutes", "--link-minutes", "60"),
-        ("configure-payments", CENTER_ID, "--none", "--provider", "fake"),
+        ("import pets pets.csv", "'pets' is not one of"),
+        (CONFIGURE, "name what to change"),
+        (f"{CONFIGURE} --any-redirect --redirect-origin myspa://", "an option and its opposite"),
+        (f"{CONFIGURE} --no-link-minutes --link-minutes 60", "an option and its opposite"),
+        (f"{CONFIGURE} --none --provider fake", "--none"),
         # An option is refused also if it says what holds without it.
-        ("configure-payments", CENTER_ID, "--none", "--account", "default"),
-        ("configure-payments", CENTER_ID, "--provider", "fake", "--cards-per-guest", "two"),
-        ("token", "issue", "--caller", "web-store"),
-        ("token", "issue", "--caller", "web-store", "--permission", "guests:all"),
-        ("serve", "--port", "0"),
+        (f"{CONFIGURE} --none --account default", "--none"),
+        (f"{CONFIGURE} --provider fake --cards-per-guest two", "'two' is not one of"),
+        (f"center set {CENTER_ID}", "name what to change"),
+        (f"center set {CENTER_ID} --color #1d4f91 --clear color", "an option and its opposite"),
+        (f"consent set --center {CENTER_ID} --language de --none --file {__file__}", "exclude"),
+        ("token issue --caller kiosk", "Missing option '--permission'"),
+        ("token issue --caller kiosk --permission guests:all", "'guests:all' is not one of"),
+        *(
+            (f"{ISSUE} --ttl='{ttl}'", TTL)
+            for ttl in ("", "24", "h", "-1h", "1.5h", "24H", "\u0662\u0664h", "9" * 10 + "d")
+        ),
+        *(
+            (f"card list --expires-from {month}", MONTH)
+            for month in ("12/26", "2026-13", "2026-12-01")
+        ),
+        (ERASE, "give either ID or --again"),
+        (f"{ERASE} --again {GUEST_ID}", "give either ID or --again"),
+        ("session cancel", "Missing option '--caller'"),
+        ("session cancel kiosk", "Missing option '--caller'"),
+        *(
+            (f"events replay {wrong}", "replay [OPTIONS] [EVENT]")
+            for wrong in ("", "evt_1 --since 1h", "evt_1 --endpoint x")
+        ),
+        ("serve --port 0", "0 is not in the range"),
         # The shop needs the next port.
-        ("demo", "--port", "65535"),
-        ("copy-database", "sqlite:///cards.db"),
-        ("psp", "check"),
-        ("psp", "new", "one", "two"),
+        ("demo --port 65535", "65535 is not in the range"),
+        ("psp check", "Missing argument 'NAME'"),
+        ("psp new one two", "Got unexpected extra argument (two)"),
+        # No address is shown.
+        ("copy-database sqlite:///my cards.db postgresql://a:s3cret@b/c", "Usage: "),
     ],
-    ids=" ".join,
 )
 def test_arguments_of_another_form_are_answered_with_the_usage(
-    cardonfile: CommandLine, arguments: tuple[str, ...]
+    cardonfile: CommandLine, command: str, said: str
 ) -> None:
-    result = cardonfile.run(*arguments)
+    result = cardonfile.run(*shlex.split(command))
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "Usage: cardonfile" in result.stderr
+    assert result.stderr.startswith("Usage: cardonfile")
+    assert said in result.stderr
+    assert "s3cret" not in result.stderr
+
+
+UUID: Final = "must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
+NOBODY: Final = a_uuid(404)
+NO_CENTER: Final = f"there is no center {NOBODY}"
+NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (f"{ISSUE} --ttl 59s", "--ttl must be from 1 minute to 3650 days"),
+        (f"{ISSUE} --ttl {'9' * 9}d", "--ttl must be from 1 minute to 3650 days"),
+        (f"{ISSUE} --caller 'web\nstore'", "--caller must be 1 to 100 characters, not blank, "),
+        (f"{ISSUE} --center harbor", f"--center {UUID}"),
+        (f"{ISSUE} --center {NOBODY}", NO_CENTER),
+        *(
+            case
+            for group in ("session", "card")
+            for case in (
+                (f"{group} list --guest ada", f"--guest {UUID}"),
+                (f"{group} list --guest {NOBODY}", "Guest not found"),
+                (f"{group} list --center spa", f"--center {UUID}"),
+                (f"{group} list --center {NOBODY}", NO_CENTER),
+            )
+        ),
+        ("card remove 4aa53fb9", f"ID {UUID}"),
+        (f"card remove {NOBODY}", f"no card has the id {NOBODY}"),
+        (f"configure-payments {{{CENTER_ID}}} --none", f"CENTER_ID {UUID}"),
+        (f"configure-payments {NOBODY} --none", NO_CENTER),
+        (f"{CONFIGURE} --avs", "--provider must be given for a center that takes no cards yet"),
+        (f"{CONFIGURE} --provider adyen", "'adyen' is not known; known: fake, mollie, stripe"),
+        (f"{CONFIGURE} --provider ''", "known: fake, mollie, stripe"),
+        (
+            f"{CONFIGURE} --provider stripe",
+            "stripe is not set up: set CARDONFILE_STRIPE_SECRET_KEY",
+        ),
+        (
+            f"{CONFIGURE} --provider stripe --account spa",
+            "set CARDONFILE_STRIPE_SPA_SECRET_KEY and",
+        ),
+        (f"{CONFIGURE} --provider stripe --account Harbor-Spa", "such as harbor_spa"),
+        (f"{FAKE} --account 'two words'", "--account must be 1 to 64 letters, digits"),
+        (f"{FAKE} --redirect-origin shop.example", "--redirect-origin must be an origin such as"),
+        (f"{FAKE} --session-minutes 14", "--session-minutes must be from 15 to 1440"),
+        (f"{FAKE} --link-minutes 29", "--link-minutes must be from 30 to 43200"),
+        ("center show x", f"ID {UUID}"),
+        (f"center show {NOBODY}", NO_CENTER),
+        (f"center set {NOBODY} --color '#1d4f91'", NO_CENTER),
+        (f"center set {CENTER_ID} --contact desk", "--contact must be tel:+49301234567 without"),
+        (f"center set {CENTER_ID} --contact ''", "--contact must be tel:+49301234567 without"),
+        (f"center set {CENTER_ID} --color '#ffd700'", "--color must be dark enough for white text"),
+        (f"center set {CENTER_ID} --logo /dev/null", "--logo must be a PNG or WebP picture of at"),
+        ("consent set --center x --language de", f"--center {UUID}"),
+        (f"{CONSENT} ja", "no text in ja is shipped, but in ar, de, en, es, fr, it, nl, pt"),
+        (f"{CONSENT} de_DE", "--language must be a language tag such as de or pt-BR"),
+        (f"consent set --center {NOBODY} --language de", NO_CENTER),
+        ("consent show x", "Payment account not found"),
+        (f"consent show {NOBODY}", "Payment account not found"),
+        *(
+            case
+            for command in ("show", "export", "erase")
+            for case in (
+                (f"guest {command} ada", f"ID {UUID}"),
+                (f"guest {command} {NOBODY}", "Guest not found"),
+            )
+        ),
+        ("guest show x@guests.example", "Guest not found"),
+        (f"events add https://shop.example --type session.failed --center {NOBODY}", NO_CENTER),
+        *(
+            (f"events {command}", NO_ENDPOINT)
+            for command in ("remove x", "roll-secret x", "test x", "replay --since 1h --endpoint x")
+        ),
+        *((f"events replay {event}", "no event has this id") for event in ("evt_1", "evt_\udcff")),
+        (f"events replay evt_{NOBODY}", "no event has this id"),
+        ("psp check amce", "no PSP 'amce' is installed; there are fake, mollie, stripe"),
+        (
+            "session cancel --caller web-stroe",
+            "--caller must be one that `cardonfile token list` shows, or that has open sessions",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_a_sentence_with_nothing_done(
+    with_center: CommandLine, command: str, sentence: str
+) -> None:
+    assert sentence in with_center.refuses(*shlex.split(command))
+
+    with with_center.storage.read() as unit:
+        assert list(unit.audit_trail.latest()) == []
 
 
 class TestNamesThatNoSettingHas:

@@ -66,10 +66,6 @@ class TestCheck:
         (problem,) = (line for line in result.stdout.splitlines() if line.startswith("problem"))
         assert said in problem
 
-    def test_a_psp_that_is_not_installed_is_refused(self, unmigrated: CommandLine) -> None:
-        said = unmigrated.refuses("psp", "check", "amce")
-        assert said == "no PSP 'amce' is installed; there are fake, mollie, stripe"
-
 
 class TestNew:
     @pytest.fixture(autouse=True)

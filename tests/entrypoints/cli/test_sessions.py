@@ -111,19 +111,6 @@ def test_sessions_are_listed_as_asked(
     assert [each["prefix"] for each in listed] == [f"{number:08}" for number in numbers]
 
 
-@pytest.mark.parametrize("group", ["session", "card"])
-def test_a_guest_or_center_that_is_not_on_file_is_refused(
-    with_center: CommandLine, group: str
-) -> None:
-    def refused(*options: str) -> str:
-        return with_center.refuses(group, "list", *options)
-
-    assert refused("--guest", a_uuid(404)) == "Guest not found"
-    assert refused("--center", a_uuid(404)) == f"there is no center {a_uuid(404)}"
-    assert refused("--guest", "ada").startswith("--guest must be a UUID")
-    assert refused("--center", "spa").startswith("--center must be a UUID")
-
-
 def test_a_list_says_that_a_guest_was_erased(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
