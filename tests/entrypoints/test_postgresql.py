@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,13 +15,13 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.fake_psp.signatures import sign
 from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, Account, AccountFilter
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
@@ -32,15 +32,13 @@ from domain.errors import (
     ServiceUnavailable,
 )
 from domain.events.event import EventType
-from domain.guests.guest import Guest
 from domain.identifiers import GuestId, TokenId
-from domain.permissions import Permission
-from domain.psps.hosted_page import WebhookDelivery
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.session import SessionStatus
 from domain.storage import WriteUnit
 from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
+from entrypoints.serve import announce
 from entrypoints.settings import Settings
-from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import make_database
 from tests.entrypoints.conftest import ROOT, CommandLine
@@ -48,11 +46,9 @@ from tests.installation import (
     GOOD_CARD,
     MISMATCHING_CARD,
     OTHER_GOOD_CARD,
-    REDIRECT_URI,
     Installation,
 )
 from tests.postgresql import PostgresqlServer, empty_database, new_database, own_server
-from tests.programs import free_port
 from tests.simulation.psp import LASTING_TOKENS, LastingTokens
 from tests.waiting import wait_until
 
@@ -256,23 +252,14 @@ class TestComplaints:
             "the database cannot be used (the server lets this role read only)"
         )
 
-    def test_the_log_names_the_database_without_its_password(
-        self, tmp_path: Path, url: str
-    ) -> None:
-        server = urlsplit(url)
-        address = f"{url}?{urlencode({'password': SECRET, 'sslpassword': SECRET})}"
-        with (
-            command_line(tmp_path, address) as cardonfile,
-            cardonfile.start("serve", "--port", str(free_port())) as process,
-        ):
-            assert process.stderr is not None
-            line = process.stderr.readline().decode()
-            process.terminate()
-            _, rest = process.communicate(timeout=DEADLINE_SECONDS)
+    def test_the_log_names_the_database_without_its_password(self) -> None:
+        secrets = urlencode({"password": SECRET, "sslpassword": SECRET})
+        address = f"postgresql://postgres:{SECRET}@db.example:5433/cards?{secrets}"
+        with capture_logs() as lines:
+            announce(Settings.read({"CARDONFILE_DATABASE_URL": address}))
 
-        assert "serving" in line
-        assert f"host={server.hostname} port={server.port} dbname={server.path[1:]}" in line
-        assert SECRET not in line + rest.decode()
+        assert "host=db.example port=5433 dbname=cards" in lines[0]["database"]
+        assert SECRET not in str(lines)
 
     def test_one_without_permission(self, tmp_path: Path, url: str, empty: str) -> None:
         clerk = f"clerk_{url.rpartition('/')[2]}"
@@ -340,32 +327,6 @@ class TestComplaints:
 
 
 class TestHttp:
-    def test_a_card_lives_from_its_link_to_its_removal(self, api: Api) -> None:
-        added = api.post({**GOOD_BODY, "source": 5})
-        assert added.status_code == 200
-        token_id = added.json["token_id"]
-        session = api.installation.session(token_id)
-
-        link = urlencode({"token_id": token_id, "redirect_uri": REDIRECT_URI})
-        opened = api.send("GET", "/hosted-payments", query=link, authenticated=False)
-        assert opened.status_code == 303
-        api.installation.type_card(session)
-        back = api.send(
-            "GET", "/hosted-payments/return", query=f"token_id={token_id}", authenticated=False
-        )
-        assert (back.status_code, back.headers["location"]) == (303, REDIRECT_URI)
-
-        (account,) = api.get(ACCOUNTS, f"center_id={CENTER_ID}").json["accounts"]
-        assert (account["last_four"], account["expiry_on"]) == ("4242", "09/31")
-        read = api.get(f"{ACCOUNTS}/sessions/{token_id}").json
-        assert (read["status"], read["account_id"]) == ("completed", account["account_id"])
-        assert api.get(f"{ACCOUNTS}/{account['account_id']}").status_code == 200
-        assert api.send("DELETE", f"{ACCOUNTS}/{account['account_id']}").status_code == 200
-        assert api.get(ACCOUNTS).json["accounts"] == []
-        assert api.get(PRODUCTS).json["products"] == []
-        api.installation.reconcile()
-        assert api.installation.tokens_at_psp() == frozenset()
-
     @pytest.mark.parametrize("broken", ["\x00", "\ud800"], ids=ascii)
     def test_text_that_postgresql_refuses_is_an_error_of_the_client(
         self, api: Api, broken: str
@@ -409,20 +370,17 @@ class TestHttp:
             assert len(unit.evidence.of(session.token_id)) == 1
 
 
+def all_at_once(*acts: Callable[[], object]) -> None:
+    """Do all of this at once; a rule may refuse some of it."""
+
+    def act(number: int) -> None:
+        with suppress(Refusal):
+            acts[number]()
+
+    at_once(len(acts), act)
+
+
 class TestAtOnce:
-    def test_many_requests_create_one_guest(self, installation: Installation) -> None:
-        caller = installation.a_caller(Permission.GUESTS_ADD)
-
-        def put(_: int) -> Guest:
-            return installation.use_cases.put_guest(
-                caller, guest_id=OTHER_GUEST_ID, first_name="Grace", last_name="Hopper", email=None
-            )
-
-        for _ in range(5):
-            guests = at_once(8, put)
-            assert set(guests) == {guests[0]}
-            installation.loses("guests")
-
     def test_of_two_centers_one_gets_a_product(self, installation: Installation) -> None:
         installation.has_center(a_center(id=OTHER_CENTER_ID))
 
@@ -447,20 +405,6 @@ class TestAtOnce:
             stored = at_once(8, put)
             assert stored in ([True, False] * 4, [False, True] * 4)
             installation.loses("products")
-
-    # Shows F14.
-    def test_many_settlements_of_a_session_store_its_card_once(
-        self, installation: Installation
-    ) -> None:
-        session = installation.opened_session()
-        installation.type_card(session)
-
-        settled = at_once(8, lambda _: installation.settle(session.token_id))
-
-        (account,) = installation.accounts()
-        assert all(each and each.account_id == account.account_id for each in settled)
-        installation.reconcile()
-        assert installation.tokens_at_psp() == {account.token}
 
     # Shows I2, I7, I9, I13.
     def test_cards_that_become_one_while_they_are_changed_leave_one(
@@ -495,17 +439,7 @@ class TestAtOnce:
                 guest_id=guest.id,
                 account_id=later.account_id,
             )
-            acts: Sequence[Callable[[], object]] = (
-                *[installation.read_cards] * 4,
-                *[make_due] * 4,
-                *[choose] * 4,
-            )
-
-            def act(which: int, acts: Sequence[Callable[[], object]] = acts) -> None:
-                with suppress(Refusal):
-                    acts[which]()
-
-            at_once(len(acts), act)
+            all_at_once(*[installation.read_cards] * 4, *[make_due] * 4, *[choose] * 4)
             installation.clock.advance(READ_LEASE)
             installation.read_cards()
 
@@ -529,33 +463,17 @@ class TestAtOnce:
             renewing = installation.session_with_card(guest_id=guest.id)
             caller, use_cases = installation.caller, installation.use_cases
             erase = installation.container.erase_guest()
-            acts: Sequence[Callable[[], object]] = (
+            put = partial(use_cases.put_guest, first_name="Grace", last_name="Hopper", email=None)
+            account_of = {"guest_id": guest.id, "account_id": account.account_id}
+            all_at_once(
                 *[partial(erase, caller, guest_id=guest.id)] * 2,
-                *[
-                    partial(
-                        use_cases.put_guest,
-                        caller,
-                        guest_id=guest.id,
-                        first_name="Grace",
-                        last_name="Hopper",
-                        email=None,
-                    )
-                ]
-                * 2,
+                *[partial(put, caller, guest_id=guest.id)] * 2,
                 *[partial(installation.add_card, guest_id=guest.id)] * 2,
                 partial(installation.settle, session.token_id),
                 partial(installation.settle, renewing.token_id),
-                *[
-                    partial(use_case, caller, guest_id=guest.id, account_id=account.account_id)
-                    for use_case in (use_cases.remove_account, use_cases.choose_default_card)
-                ],
+                partial(use_cases.remove_account, caller, **account_of),
+                partial(use_cases.choose_default_card, caller, **account_of),
             )
-
-            def act(which: int, acts: Sequence[Callable[[], object]] = acts) -> None:
-                with suppress(Refusal):
-                    acts[which]()
-
-            at_once(len(acts), act)
 
         for _ in range(4):
             installation.clock.advance(timedelta(minutes=2))
@@ -571,32 +489,6 @@ class TestAtOnce:
                 assert unit.erasures.among([guest_id]) == {guest_id}
                 sessions = unit.sessions.of_guest(guest_id)
                 assert all(each.is_over and not each.redirect_uri for each in sessions)
-
-    # Shows F26.
-    def test_a_hundred_webhooks_store_one_card(self, installation: Installation) -> None:
-        session = installation.opened_session()
-        installation.type_card(session)
-        now = installation.clock.now()
-        event = installation.psp.take_due_event(now, until=now + timedelta(minutes=1))
-        assert event is not None
-        signature = sign(event.body, secret=installation.psp.webhook_secret, now=now)
-        delivery = WebhookDelivery(headers={"fake-psp-signature": signature}, body=event.body)
-
-        def deliver_or_reconcile(number: int) -> None:
-            for _ in range(15):
-                if number < 7:
-                    installation.use_cases.receive_webhook(FAKE, delivery)
-                else:
-                    installation.reconcile()
-
-        at_once(8, deliver_or_reconcile)
-        installation.reconcile()
-
-        (account,) = installation.accounts()
-        assert installation.session(session.token_id).status is SessionStatus.COMPLETED
-        assert installation.tokens_at_psp() == {account.token}
-        with installation.storage.read() as unit:
-            assert len(unit.evidence.of(session.token_id)) == 1
 
     # Shows F36.
     @pytest.mark.parametrize("numbers", [(GOOD_CARD, GOOD_CARD), (GOOD_CARD, OTHER_GOOD_CARD)])
@@ -619,17 +511,6 @@ class TestAtOnce:
         installation.reconcile()
         assert installation.tokens_at_psp() == {account.token}
 
-    # Shows F1.
-    def test_sends_under_one_key_get_one_session(self, installation: Installation) -> None:
-        def add_card(key: str, _: int) -> CardSession:
-            return installation.add_card(idempotency_key=key)
-
-        for again in range(3):
-            sessions = at_once(8, partial(add_card, f"key-{again}"))
-            assert len({session.token_id for session in sessions}) == 1
-        installation.clock.advance(timedelta(hours=1))
-        assert installation.reconcile().jobs["sessions"] == 3
-
     def test_many_replays_of_an_event_make_one_delivery_to_each_endpoint(
         self, installation: Installation
     ) -> None:
@@ -642,18 +523,6 @@ class TestAtOnce:
         replay = installation.container.replay_event()
         assert at_once(8, lambda _: replay(event_id)) == [2] * 8
         assert len(installation.deliveries()) == 2
-
-    def test_several_reconcilers_share_the_work(self, installation: Installation) -> None:
-        sessions = [installation.add_card() for _ in range(12)]
-        installation.clock.advance(timedelta(hours=1))
-
-        rounds = at_once(4, lambda _: installation.reconcile())
-
-        assert sum(each.jobs["sessions"] for each in rounds) == len(sessions)
-        assert not any(each.faults for each in rounds)
-        assert {installation.session(each.token_id).status for each in sessions} == {
-            SessionStatus.EXPIRED
-        }
 
     def test_a_card_may_be_removed_while_it_is_stored_again(
         self, installation: Installation
@@ -732,57 +601,6 @@ class TestAtOnce:
                 installation.reconcile()
                 # A card that was collected before its token was discarded is not stored.
                 installation.clock.advance(timedelta(seconds=1))
-
-
-class TestOutage:
-    @pytest.fixture
-    def api(self, tmp_path: Path, server: PostgresqlServer) -> Iterator[Api]:
-        """Return a client of an installation on a server that may be stopped."""
-        with new_database(server.url) as url, installed(tmp_path, url) as installation:
-            yield Api(installation)
-
-    # Shows F18.
-    def test_a_server_that_is_away_is_a_clear_503_until_it_is_back(
-        self, api: Api, server: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
-        api.installation.storage.close()
-        assert api.get("/readyz").json == {"status": "ready"}
-        session = api.installation.add_card()
-
-        server.stop()
-        try:
-            assert refused_bare(api.get("/readyz")) == (503, "Service temporarily unavailable")
-            assert api.get("/healthz").json == {"status": "ok"}
-            assert refused(api.post(GOOD_BODY)) == (503, "Service temporarily unavailable")
-            assert api.get(PRODUCTS).status_code == 503
-            page = api.send(
-                "GET", "/hosted-payments", query=self.link_of(session), authenticated=False
-            )
-            assert page.status_code == 503
-            assert "try again" in page.text
-        finally:
-            server.start()
-
-        wait_until(lambda: api.get("/readyz").status_code == 200)
-        assert api.post(GOOD_BODY).status_code == 200
-        page = api.send("GET", "/hosted-payments", query=self.link_of(session), authenticated=False)
-        assert page.status_code == 303
-
-    # Shows F15.
-    def test_no_request_fails_after_a_restart_between_two_requests(
-        self, api: Api, server: PostgresqlServer
-    ) -> None:
-        at_once(8, lambda _: api.post(GOOD_BODY))
-
-        server.stop()
-        server.start()
-
-        responses = at_once(8, lambda _: api.post(GOOD_BODY))
-        assert {response.status_code for response in responses} == {200}
-
-    def link_of(self, session: CardSession) -> str:
-        return urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
 
 
 def test_a_command_may_read_for_longer_than_a_request(
