@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from adapters.mollie.plugin import PLUGIN
-from adapters.mollie.provider import MollieProvider, MollieSettings
+from adapters.mollie.provider import MollieSettings
 from adapters.psp import stand_in
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
@@ -18,7 +18,8 @@ from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import PspSettingsError
 from adapters.psp.stand_in import json_response, respond_with
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
-from tests.fake_mollie.mollie import FakeMollie, an_error
+from tests.adapters.mollie.conftest import Shop
+from tests.fake_mollie.mollie import an_error
 
 URL: Final = "https://cards.example/webhooks/mollie"
 KEY: Final = "CARDONFILE_MOLLIE_API_KEY"
@@ -70,33 +71,31 @@ def test_the_settings_of_an_account_are_used_as_mollie_wants_them() -> None:
     ]
 
 
-def found_by(provider: MollieProvider, about: str, url: str = URL) -> tuple[Diagnosis, str]:
+def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
     """Return what is found about something."""
     assert PLUGIN.check is not None
     ((diagnosis, _, text),) = (
-        each for each in PLUGIN.check(provider, MAIN, url) if each.about == about
+        each for each in PLUGIN.check(shop.provider, MAIN, url) if each.about == about
     )
     return diagnosis, text
 
 
-def test_a_merchant_who_takes_cards_is_fine(provider: MollieProvider) -> None:
+def test_a_merchant_who_takes_cards_is_fine(shop: Shop) -> None:
     assert PLUGIN.check is not None
-    found = PLUGIN.check(provider, MAIN, URL)
+    found = PLUGIN.check(shop.provider, MAIN, URL)
 
     assert {each.diagnosis for each in found} == {Diagnosis.OK}
     assert [each.about for each in found] == ["keys", "cards", "webhooks", "clock"]
 
 
-def test_cards_that_are_switched_off_are_a_problem(
-    mollie: FakeMollie, provider: MollieProvider
-) -> None:
-    mollie.main.methods = ["ideal"]
+def test_cards_that_are_switched_off_are_a_problem(shop: Shop) -> None:
+    shop.main.methods = ["ideal"]
 
-    assert found_by(provider, "cards")[0] is Diagnosis.PROBLEM
+    assert found_by(shop, "cards")[0] is Diagnosis.PROBLEM
 
 
-def test_mollie_cannot_call_this_machine_by_its_loopback_address(provider: MollieProvider) -> None:
-    found = found_by(provider, "webhooks", "http://127.0.0.1:8000/webhooks/mollie")
+def test_mollie_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> None:
+    found = found_by(shop, "webhooks", "http://127.0.0.1:8000/webhooks/mollie")
 
     assert found[0] is Diagnosis.UNKNOWN
 
@@ -104,24 +103,22 @@ def test_mollie_cannot_call_this_machine_by_its_loopback_address(provider: Molli
 @pytest.mark.parametrize(
     ("status", "said"), [(401, "does not accept the API key"), (503, "no usable response (503)")]
 )
-def test_what_mollie_refuses_is_told_apart(
-    mollie: FakeMollie, provider: MollieProvider, status: int, said: str
-) -> None:
-    mollie.server.have(respond_with(json_response(an_error(status), status)))
+def test_what_mollie_refuses_is_told_apart(shop: Shop, status: int, said: str) -> None:
+    shop.mollie.server.have(respond_with(json_response(an_error(status), status)))
 
     for about in ("keys", "cards"):
-        diagnosis, text = found_by(provider, about)
+        diagnosis, text = found_by(shop, about)
         assert diagnosis is Diagnosis.PROBLEM
         assert said in text
 
 
-def test_no_response_is_a_problem(mollie: FakeMollie, provider: MollieProvider) -> None:
-    mollie.server.have(stand_in.drop_call)
+def test_no_response_is_a_problem(shop: Shop) -> None:
+    shop.mollie.server.have(stand_in.drop_call)
 
-    assert "no usable response (RemoteDisconnected)" in found_by(provider, "keys")[1]
+    assert "no usable response (RemoteDisconnected)" in found_by(shop, "keys")[1]
 
 
-def test_the_clock_is_compared_with_mollies(mollie: FakeMollie, provider: MollieProvider) -> None:
-    mollie.clock = SettableClock(mollie.clock.now() + timedelta(minutes=3))
+def test_the_clock_is_compared_with_mollies(shop: Shop) -> None:
+    shop.mollie.clock = SettableClock(shop.clock.now() + timedelta(minutes=3))
 
-    assert "180 seconds behind that of Mollie" in found_by(provider, "clock")[1]
+    assert "180 seconds behind that of Mollie" in found_by(shop, "clock")[1]
