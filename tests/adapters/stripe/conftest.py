@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
 
 import pytest
 
-from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.clock import START, SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp.contract.samples import a_page_request
 from adapters.psp.http import RetryPolicy
+from adapters.psp.stand_in import change
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.identifiers import MerchantAccount
+from domain.psps.hosted_page import Evidence, HostedPage, Outcome
 from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 
@@ -21,6 +26,8 @@ OTHER_KEY: Final = "sk_test_other"
 OTHER_SECRET: Final = "whsec_other"
 KEYS: Final = StripeKeys(secret_key=TEST_KEY, webhook_secrets=(TEST_SECRET,))
 OTHER_KEYS: Final = StripeKeys(secret_key=OTHER_KEY, webhook_secrets=(OTHER_SECRET,))
+
+REQUEST: Final = a_page_request(begun_at=START, live_until=START + timedelta(minutes=30))
 
 GOOD: Final = "4242424242424242"
 DECLINED: Final = "4000000000000002"
@@ -58,3 +65,52 @@ def adapter_for(server: FakeStripeServer, retry_policy: RetryPolicy = CALM) -> S
 @pytest.fixture
 def provider(server: FakeStripeServer) -> StripeProvider:
     return adapter_for(server)
+
+
+class Shop:
+    """A merchant at a fake Stripe, with the adapter."""
+
+    def __init__(self, server: FakeStripeServer, clock: SettableClock) -> None:
+        self.server, self.stripe, self.main = server, server.stripe, server.stripe.main
+        self.clock = clock
+        self.provider = adapter_for(server)
+
+    def use_keys(self, keys: StripeKeys) -> None:
+        """Give the adapter other keys."""
+        self.provider = StripeProvider(
+            {MAIN: keys}, clock=self.clock, api_base=self.server.url, retry_policy=CALM
+        )
+
+    # Any: `changes` are fields of the request, of any type.
+    def start(self, **changes: Any) -> HostedPage:
+        """Start the page of the request, changed by `changes`."""
+        return self.provider.start(replace(REQUEST, **changes))
+
+    def page_with_card(self) -> HostedPage:
+        """Start the page, and submit a card there."""
+        page = self.start()
+        self.stripe.submit_card(page.reference, GOOD)
+        return page
+
+    def outcome(self, page: HostedPage, evidence: Sequence[Evidence] = ()) -> Outcome:
+        """Return what became of the page."""
+        return self.provider.outcome(REQUEST, page, evidence)
+
+    def session(self) -> dict[str, Any]:
+        """Return Stripe's record of the only page."""
+        (session,) = self.main.sessions.values()
+        return session
+
+    def customer(self) -> dict[str, Any]:
+        """Return Stripe's record of the only customer."""
+        (customer,) = self.main.customers.values()
+        return customer
+
+    def answered_with(self, body: bytes) -> None:
+        """Let Stripe answer every call with another body."""
+        self.server.server.have(change(lambda sound: replace(sound, body=body)))
+
+
+@pytest.fixture
+def shop(server: FakeStripeServer, clock: SettableClock) -> Shop:
+    return Shop(server, clock)
