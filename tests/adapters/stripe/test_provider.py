@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from adapters.psp.contract.clock import START
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp.stand_in import Response, change
 from adapters.stripe.webhooks import REFUSED
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference
@@ -336,6 +338,12 @@ class TestOutcome:
 
         assert shop.outcome(page) == PageClosed()
 
+    def test_a_page_of_another_attempt_is_refused(self, shop: Shop) -> None:
+        page = shop.start()
+
+        with pytest.raises(ProviderUnavailable, match="another page"):
+            shop.provider.outcome(replace(REQUEST, attempt=2), page, ())
+
 
 @pytest.mark.parametrize("code", [None, "resource_missing"])
 def test_the_card_of_a_deleted_customer_counts_as_discarded(shop: Shop, code: str | None) -> None:
@@ -355,12 +363,17 @@ def test_a_card_is_not_gone_because_a_response_lacks_its_customer(
     shop: Shop, customer: dict[str, Any]
 ) -> None:
     page = shop.page_with_card()
-    (method,) = shop.main.methods.values()
-    del method["customer"]
-    method |= customer
+    (token,) = map(CardToken, shop.main.methods)
+
+    def changed(sound: Response) -> Response:
+        body = json.loads(sound.body)
+        del body["customer"]
+        return replace(sound, body=json.dumps(body | customer).encode())
+
+    shop.server.server.have(change(changed))
 
     with pytest.raises(ProviderUnavailable):
-        shop.provider.read_card(MAIN, page.guest_reference, method["id"])
+        shop.provider.read_card(MAIN, page.guest_reference, token)
 
 
 class TestAListOfCards:
