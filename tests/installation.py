@@ -17,6 +17,7 @@ from dependency_injector import providers
 from falcon import testing
 from typing_extensions import override
 
+from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.provider import FakeProvider
@@ -27,9 +28,10 @@ from adapters.psp.contract.samples import GUEST_ID, a_page_request
 from adapters.sqlite.storage import SqliteStorage
 from domain.access.token import AccessToken
 from domain.cards.account import Account
+from domain.cards.consent import GivenConsent
 from domain.centers.center import Center
 from domain.centers.payment_configuration import PaymentConfiguration
-from domain.events.event import EventDelivery, EventEndpoint
+from domain.events.event import ENDPOINT_TYPES, EventDelivery, EventEndpoint
 from domain.guests.guest import Guest
 from domain.identifiers import (
     AccountId,
@@ -63,7 +65,7 @@ from entrypoints.settings import OFF, Settings
 from entrypoints.worker.reconcile import reconcile_until_idle
 from entrypoints.worker.reports import Done
 from tests.bank import update_card
-from tests.builders import CENTER_ID, a_center, a_guest
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import change_by_hand, make_database
 from tests.use_cases import UseCases
 
@@ -318,6 +320,11 @@ class Installation:
             unit.centers.put_many([center])
             unit.commit()
 
+    def has_other_center(self) -> None:
+        """Store a second center, which takes cards through the same merchant account."""
+        self.has_center(a_center(id=OTHER_CENTER_ID))
+        self.configure(OTHER_CENTER_ID)
+
     def has_guest(self, guest: Guest) -> None:
         """Store a guest."""
         with self.storage.write() as unit:
@@ -327,6 +334,12 @@ class Installation:
     def loses(self, table: str) -> None:
         """Delete every row of a table, as an operator may do by hand."""
         change_by_hand(self.storage, f"DELETE FROM {table}")
+
+    def has_endpoint(
+        self, url: str = "https://shop.example/events", types: Sequence[str] = ENDPOINT_TYPES
+    ) -> EventEndpoint:
+        """Add an endpoint for events of all centers; nothing is sent to the default one."""
+        return self.container.add_event_endpoint()(url=url, types=types)
 
     # Any: `changes` are fields of PaymentConfiguration, and of AddCardRequest below.
     def configure(self, center_id: CenterId = CENTER_ID, **changes: Any) -> None:
@@ -410,18 +423,36 @@ class Installation:
         )
         return self.psp.try_card(self.page_reference(session), entry)
 
-    def session_with_card(self, number: str = GOOD_CARD, **changes: Any) -> CardSession:
+    def session_with_card(
+        self, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031), **changes: Any
+    ) -> CardSession:
         """Return a session whose page is open, and has a card typed on it."""
         session = self.opened_session(**changes)
-        self.type_card(session, number)
+        self.type_card(session, number, expiry=expiry)
         return session
 
-    def return_to_shop(self, session: CardSession) -> str:
-        """Return from the PSP's page; return where the browser is sent."""
-        return self.use_cases.return_from_hosted_page(token_id=session.token_id, parameters={})
+    def return_to_shop(self, session: CardSession, **parameters: str) -> str:
+        """Return from the PSP's page with these parameters; return where the browser is sent."""
+        return self.use_cases.return_from_hosted_page(
+            token_id=session.token_id, parameters=parameters
+        )
+
+    def webhook(self, body: bytes | None = None) -> WebhookDelivery:
+        """Return a webhook with this body, or with what the PSP tells next, signed just now."""
+        now = self.clock.now()
+        if body is None:
+            event = self.psp.take_due_event(now, until=now + timedelta(minutes=1))
+            assert event is not None
+            body = event.body
+        signature = signatures.sign(body, secret=self.psp.webhook_secret, now=now)
+        return WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
+
+    def receive_webhook(self, webhook: WebhookDelivery | None = None) -> None:
+        """Receive a webhook, or the one that the PSP sends next."""
+        self.use_cases.receive_webhook(FAKE, webhook or self.webhook())
 
     def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> Account:
-        """Add a card, type it and return; return its account."""
+        """Add a card, type it and return; return its account, which another `expiry` renews."""
         session = self.session_with_card(number, **changes)
         self.return_to_shop(session)
         return self.account(self.session(session.token_id).account_id)
@@ -429,10 +460,24 @@ class Installation:
     def removed_card(self, number: str = GOOD_CARD) -> Account:
         """Store a card and remove it; return its account as it was."""
         account = self.stored_card(number)
+        self.remove_card(account)
+        return account
+
+    def remove_card(self, account: Account) -> None:
+        """Remove a card as a client."""
         self.use_cases.remove_account(
             self.caller, guest_id=account.guest_id, account_id=account.account_id
         )
-        return account
+
+    def cancel_session(self, session: CardSession) -> CardSession:
+        """Cancel a session as a client; return it as it is then."""
+        return self.use_cases.cancel_session(
+            self.caller, guest_id=session.guest_id, token_id=session.token_id
+        )
+
+    def erase_guest(self, guest_id: GuestId = GUEST_ID) -> None:
+        """Erase a guest as a client."""
+        self.container.erase_guest()(self.caller, guest_id=guest_id)
 
     def session(self, token_id: TokenId) -> CardSession:
         """Read a session."""
@@ -460,6 +505,29 @@ class Installation:
             account = unit.accounts.get(account_id)
         assert account is not None
         return account
+
+    def add_accounts(self, *accounts: Account) -> None:
+        """Store accounts as another process would have left them."""
+        with self.storage.write() as unit:
+            for account in accounts:
+                unit.accounts.add(account)
+            unit.commit()
+
+    def put_account(self, account: Account) -> None:
+        """Store an account anew, as another process would have left it."""
+        with self.storage.write() as unit:
+            unit.accounts.update(account)
+            unit.commit()
+
+    def consents(self, account: Account) -> Sequence[GivenConsent]:
+        """Read what the guest agreed to for an account, newest first."""
+        with self.storage.read() as unit:
+            return unit.consents.of(account)
+
+    def evidence(self, session: CardSession) -> Sequence[Evidence]:
+        """Read what the PSP has told of a session, oldest first."""
+        with self.storage.read() as unit:
+            return unit.evidence.of(session.token_id)
 
     def accounts(self, guest_id: GuestId = GUEST_ID) -> Sequence[Account]:
         """Read the active accounts of a guest."""

@@ -172,6 +172,11 @@ def test_a_field_of_another_form_is_named_with_what_is_expected(
     assert str(refused.value) == f"{field} must be {expected}"
 
 
+def test_a_card_number_split_over_both_names_of_a_guest_is_refused() -> None:
+    with pytest.raises(InvalidField, match=r"^last_name must be text without a card number$"):
+        parse(Guest, first_name="42424242", last_name="42424242")
+
+
 @pytest.mark.parametrize(
     ("text", "clean"),
     [

@@ -109,17 +109,13 @@ def test_cancelling_the_sessions_of_a_caller_is_noted_once(installation: Install
     assert trail(installation, about="web-shop") == [noted]
 
 
-def test_personal_data_that_was_shown_is_noted_each_time(installation: Installation) -> None:
+def test_an_act_of_an_operator_is_noted_each_time_with_its_details(
+    installation: Installation,
+) -> None:
     for _ in range(2):
-        installation.container.note_operators_act()(Action.PERSONAL_DATA_SHOWN, GUEST_ID)
+        installation.container.note_operators_act()(Action.BACKUP_COMPLETED, "backup", {"files": 3})
 
-    assert trail(installation) == [(OPERATOR, Action.PERSONAL_DATA_SHOWN, GUEST_ID, None)] * 2
-
-
-def test_a_backup_is_noted_with_its_details(installation: Installation) -> None:
-    installation.container.note_operators_act()(Action.BACKUP_COMPLETED, "backup", {"files": 3})
-
-    assert trail(installation) == [(OPERATOR, Action.BACKUP_COMPLETED, "backup", {"files": 3})]
+    assert trail(installation) == [(OPERATOR, Action.BACKUP_COMPLETED, "backup", {"files": 3})] * 2
 
 
 def test_what_was_refused_is_not_noted(installation: Installation) -> None:

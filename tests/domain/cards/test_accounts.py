@@ -14,10 +14,10 @@ from adapters.psp.contract.samples import (
     a_uuid,
 )
 from domain.centers.payment_configuration import PaymentConfiguration
-from domain.errors import PaymentAccountNotFound, UserNotAuthorized
+from domain.errors import PaymentAccountNotFound
 from domain.permissions import Permission
-from tests.builders import CENTER_ID, PROVIDER, a_guest, an_account
-from tests.installation import Installation
+from tests.builders import PROVIDER, a_guest, an_account
+from tests.installation import OTHER_GOOD_CARD, Installation
 
 
 def test_an_account_is_read_by_its_id(installation: Installation) -> None:
@@ -46,67 +46,37 @@ def test_the_payment_reference_is_for_callers_that_may_use_cards(
     assert may_charge(Permission.GUESTS_VIEW, Permission.PAYMENTS_USE)
 
 
-def test_an_account_does_not_exist_for_others(installation: Installation) -> None:
-    account = installation.stored_card()
+# Shows S2.
+@pytest.mark.parametrize(
+    "use_case", ["read_account", "read_consent", "remove_account", "choose_default_card"]
+)
+def test_a_card_of_others_or_one_that_was_removed_does_not_exist(
+    installation: Installation, use_case: str
+) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-    read = installation.use_cases.read_account
+    removed, account = installation.removed_card(OTHER_GOOD_CARD), installation.stored_card()
     elsewhere = installation.a_caller(centers=frozenset())
 
     for caller, guest_id, account_id in (
         (elsewhere, GUEST_ID, account.account_id),
         (installation.caller, OTHER_GUEST_ID, account.account_id),
         (installation.caller, "x", account.account_id),
-        (installation.caller, GUEST_ID, a_uuid(9)),
-        (installation.caller, GUEST_ID, "x"),
+        *((installation.caller, GUEST_ID, each) for each in (removed.account_id, a_uuid(9), "x")),
     ):
         with pytest.raises(PaymentAccountNotFound):
-            read(caller, guest_id=guest_id, account_id=account_id)
+            getattr(installation.use_cases, use_case)(
+                caller, guest_id=guest_id, account_id=account_id
+            )
+    assert installation.accounts() == (account,)
 
 
 # Shows F5.
 def test_a_removed_account_has_its_token_discarded(installation: Installation) -> None:
-    account = installation.stored_card()
-    remove = installation.use_cases.remove_account
-    remove(installation.caller, guest_id=GUEST_ID, account_id=account.account_id)
+    account = installation.removed_card()
 
-    with pytest.raises(PaymentAccountNotFound):
-        installation.use_cases.read_account(
-            installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-        )
-    with pytest.raises(PaymentAccountNotFound):
-        remove(installation.caller, guest_id=GUEST_ID, account_id=account.account_id)
     assert installation.account(account.account_id).removed_at == installation.clock.now()
     installation.reconcile()
     assert installation.tokens_at_psp() == frozenset()
-
-
-# Shows S2.
-def test_an_account_of_another_center_cannot_be_removed(installation: Installation) -> None:
-    account = installation.stored_card()
-
-    with pytest.raises(PaymentAccountNotFound):
-        installation.use_cases.remove_account(
-            installation.a_caller(centers=frozenset()),
-            guest_id=GUEST_ID,
-            account_id=account.account_id,
-        )
-    assert installation.accounts() == (account,)
-
-
-@pytest.mark.parametrize("permission", list(Permission))
-def test_edit_or_delete_permission_removes(
-    installation: Installation, permission: Permission
-) -> None:
-    account = installation.stored_card()
-    caller = installation.a_caller(permission, centers=frozenset({CENTER_ID}))
-    remove = installation.use_cases.remove_account
-    if permission in (Permission.GUESTS_EDIT, Permission.GUESTS_DELETE):
-        remove(caller, guest_id=GUEST_ID, account_id=account.account_id)
-        assert installation.accounts() == ()
-    else:
-        with pytest.raises(UserNotAuthorized):
-            remove(caller, guest_id=GUEST_ID, account_id=account.account_id)
-        assert installation.accounts() == (account,)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +109,7 @@ def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
     assert an_account(**changes).is_same_card(an_account(), configuration.psp_account) is is_same
 
 
-HOUR = timedelta(hours=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def test_nothing_of_a_removed_account_is_due() -> None:
@@ -148,12 +118,17 @@ def test_nothing_of_a_removed_account_is_due() -> None:
     assert account.removed(NOW) == an_account(removed_at=NOW)
 
 
-@pytest.mark.parametrize("notice_in", [HOUR, timedelta(days=1)])
-def test_a_card_is_read_once_just_before_its_notice(notice_in: timedelta) -> None:
+@pytest.mark.parametrize(
+    ("notice_in", "earliest", "latest"),
+    [(20 * DAY, 16 * DAY, 19 * DAY), (HOUR, 27 * DAY, 30 * DAY), (DAY, 27 * DAY, 30 * DAY)],
+)
+def test_a_card_is_read_within_30_days_or_in_the_days_before_its_notice(
+    notice_in: timedelta, earliest: timedelta, latest: timedelta
+) -> None:
     due_at = an_account(expiry_notice_at=NOW + notice_in).waiting(NOW).due_at
 
     assert due_at is not None
-    assert due_at > NOW + timedelta(days=26)
+    assert NOW + earliest <= due_at <= NOW + latest
 
 
 @pytest.mark.parametrize(

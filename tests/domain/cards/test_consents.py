@@ -4,23 +4,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import GUEST_ID
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
 from domain.cards.find_account import account_with
 from domain.cards.read_consent import consents_of
-from domain.errors import PaymentAccountNotFound, UserNotAuthorized
-from domain.permissions import MAY_VIEW_CARDS, Caller, Permission
-from tests.builders import CENTER_ID, a_center, a_guest
-from tests.databases import change_by_hand
+from domain.errors import PaymentAccountNotFound
+from tests.builders import a_center
 from tests.installation import Installation
 
 
-def consents(
-    installation: Installation, account: Account, caller: Caller | None = None
-) -> Sequence[GivenConsent]:
+def consents(installation: Installation, account: Account) -> Sequence[GivenConsent]:
     return installation.use_cases.read_consent(
-        caller or installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
     )
 
 
@@ -30,8 +26,7 @@ def test_a_card_keeps_the_consent_of_each_session_that_stored_or_renewed_it(
 ) -> None:
     first = installation.stored_card()
     installation.has_center(a_center(name="Harbor Spa & Sauna"))
-    session = installation.opened_session()
-    installation.type_card(session, expiry=(9, 2035))
+    session = installation.session_with_card(expiry=(9, 2035))
     installation.settle(session.token_id)
     renewed = installation.account(first.account_id)
     # The clean-up of sessions that docs/scaling.md recommends.
@@ -51,12 +46,10 @@ def test_a_card_keeps_the_consent_of_each_session_that_stored_or_renewed_it(
         assert (consent.account_id, consent.token_id) == (first.account_id, token_id)
 
 
-def test_a_consent_outlives_its_text(
-    installation: Installation,
-) -> None:
+def test_a_consent_outlives_its_text(installation: Installation) -> None:
     account = installation.stored_card()
     for table in ("card_sessions", "consents"):
-        change_by_hand(installation.storage, f"DELETE FROM {table}")
+        installation.loses(table)
 
     assert list(consents(installation, account)) == [
         GivenConsent(
@@ -70,41 +63,10 @@ def test_a_consent_outlives_its_text(
     ]
 
 
-# Shows S2.
-def test_a_consent_does_not_exist_for_others(installation: Installation) -> None:
-    account = installation.stored_card()
-    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-    read = installation.use_cases.read_consent
-
-    for caller, guest_id, account_id in (
-        (installation.a_caller(centers=frozenset()), GUEST_ID, account.account_id),
-        (installation.caller, OTHER_GUEST_ID, account.account_id),
-        (installation.caller, GUEST_ID, a_uuid(9)),
-        (installation.caller, GUEST_ID, "x"),
-    ):
-        with pytest.raises(PaymentAccountNotFound):
-            read(caller, guest_id=guest_id, account_id=account_id)
-
-
-@pytest.mark.parametrize("permission", list(Permission))
-def test_who_may_read_a_card_may_read_its_consent(
-    installation: Installation, permission: Permission
-) -> None:
-    account = installation.stored_card()
-    caller = installation.a_caller(permission, centers=frozenset({CENTER_ID}))
-    if permission in MAY_VIEW_CARDS.any_of:
-        assert len(consents(installation, account, caller)) == 1
-    else:
-        with pytest.raises(UserNotAuthorized):
-            consents(installation, account, caller)
-
-
 def test_only_operators_see_the_consent_of_a_removed_card(installation: Installation) -> None:
     account = installation.stored_card()
     before = consents(installation, account)
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-    )
+    installation.remove_card(account)
 
     with pytest.raises(PaymentAccountNotFound):
         consents(installation, account)

@@ -9,7 +9,7 @@ from adapters.psp.contract.clock import START
 from domain.cards.account import Account
 from domain.cards.discard import Discard, UnkeptToken
 from domain.cards.discard_tokens import note_discard
-from domain.retries import LEASE, is_alarming, next_retry
+from domain.retries import is_alarming, next_retry
 from tests.installation import Installation, Trouble
 
 SECOND = timedelta(seconds=1)
@@ -17,10 +17,13 @@ SECOND = timedelta(seconds=1)
 
 def note(installation: Installation, account: Account) -> Discard | None:
     """Note that the account's token is to be discarded, and give what is noted of it then."""
+    before = noted(installation, account)
     with installation.storage.write() as unit:
-        note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
+        is_new = note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
         unit.commit()
-    return noted(installation, account)
+    after = noted(installation, account)
+    assert is_new is (before is None and after is not None)
+    return after
 
 
 def noted(installation: Installation, account: Account) -> Discard | None:
@@ -38,8 +41,6 @@ def test_a_token_that_an_active_account_holds_is_not_noted(installation: Install
     account = installation.stored_card()
 
     assert note(installation, account) is None
-    with installation.storage.write() as unit:
-        assert not note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
 
 
 def test_a_discard_that_is_under_way_stays_as_it_is(
@@ -52,19 +53,10 @@ def test_a_discard_that_is_under_way_stays_as_it_is(
 
 
 @pytest.mark.parametrize(
-    ("typed_after", "may_be_kept"),
-    [
-        pytest.param(SECOND, True, id="a new card"),
-        pytest.param(timedelta(0), False, id="typed as it was done"),
-        pytest.param(-SECOND, False, id="dead"),
-    ],
+    ("typed_after", "may_be_kept"), [(SECOND, True), (timedelta(0), False), (-SECOND, False)]
 )
 def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
-    installation: Installation,
-    removed: Account,
-    typed_after: timedelta,
-    *,
-    may_be_kept: bool,
+    installation: Installation, removed: Account, typed_after: timedelta, may_be_kept: bool
 ) -> None:
     done_at = installation.clock.now()
     installation.reconcile()
@@ -89,20 +81,6 @@ def test_a_discard_that_is_done_is_silent_no_more(
     done = noted(installation, removed)
     assert done is not None
     assert (done.unanswered_since, done.done_at) == (None, installation.clock.now())
-
-
-def test_a_discard_that_is_taken_is_given_back_after_a_while(
-    installation: Installation, removed: Account
-) -> None:
-    discard_token = installation.container.discard_token()
-    taken = discard_token.take()
-    assert taken is not None
-    assert taken.token == removed.token
-
-    installation.clock.advance(LEASE - SECOND)
-    assert discard_token.take() is None
-    installation.clock.advance(SECOND)
-    assert discard_token.take() is not None
 
 
 def test_who_took_a_discard_over_is_not_overruled(

@@ -9,19 +9,25 @@ from typing import Any
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.cards.account import READINGS_PER_MINUTE
 from domain.cards.compare_cards import Comparison
 from domain.cards.import_card import IMPORTS_PER_MINUTE, BroughtCard, Fate
 from domain.cards.read_consent import consents_of
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
-from domain.events.event import ENDPOINT_TYPES
 from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAccount
 from domain.psps.card import Card, CardList, StoredCard
 from domain.psps.payment_provider import ProviderUnavailable
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_center, a_guest
-from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_guest, an_account
+from tests.installation import (
+    GOOD_CARD,
+    MERCHANT,
+    MISMATCHING_CARD,
+    OTHER_GOOD_CARD,
+    Installation,
+    Trouble,
+)
 
 FAKE = ProviderName("fake")
 
@@ -64,12 +70,9 @@ def test_what_the_guest_agreed_to_stays_with_the_card(
 
 # Shows I10.
 def test_clients_are_told_that_it_was_imported(installation: Installation) -> None:
-    installation.container.add_event_endpoint()(
-        url="https://shop.example/events", types=ENDPOINT_TYPES
-    )
-    brought(
-        installation, installation.card_at_psp(), consent_text="Sie dürfen.", consent_language="de"
-    )
+    installation.has_endpoint()
+    card = installation.card_at_psp()
+    brought(installation, card, consent_text="Sie dürfen.", consent_language="de")
 
     (event,) = [each.event for each in installation.deliveries()]
     (account,) = installation.accounts()
@@ -78,25 +81,16 @@ def test_clients_are_told_that_it_was_imported(installation: Installation) -> No
 
 
 # Shows I9.
-def test_a_second_card_is_not_the_default(installation: Installation) -> None:
+@pytest.mark.parametrize("has_default", [True, False])
+def test_a_second_card_is_the_default_only_beside_one_of_an_older_release(
+    installation: Installation, has_default: bool
+) -> None:
     first = installation.stored_card()
+    installation.put_account(replace(first, is_default=has_default))
 
     assert brought(installation, installation.card_at_psp(OTHER_GOOD_CARD)) is Fate.STORED
 
-    defaults = [each.account_id for each in installation.accounts() if each.is_default]
-    assert defaults == [first.account_id]
-
-
-def test_a_card_beside_one_of_an_older_release_is_the_default(installation: Installation) -> None:
-    first = installation.stored_card()
-    with installation.storage.write() as unit:
-        unit.accounts.update(replace(first, is_default=False))
-        unit.commit()
-
-    assert brought(installation, installation.card_at_psp(OTHER_GOOD_CARD)) is Fate.STORED
-
-    defaults = [each.last_four for each in installation.accounts() if each.is_default]
-    assert defaults == [OTHER_GOOD_CARD[-4:]]
+    assert [each.is_default for each in installation.accounts()] == [has_default, not has_default]
 
 
 # Shows I2.
@@ -111,7 +105,7 @@ def test_a_card_that_was_imported_is_not_read_again(installation: Installation) 
 
 
 # Shows I2, I7.
-def test_the_same_card_with_another_token_is_neither_stored_nor_discarded(
+def test_the_same_card_with_another_token_is_neither_stored_nor_discarded_at_its_center(
     installation: Installation,
 ) -> None:
     stored = installation.stored_card()
@@ -121,13 +115,7 @@ def test_the_same_card_with_another_token_is_neither_stored_nor_discarded(
 
     installation.reconcile()
     assert installation.tokens_at_psp() == {stored.token, card.token}
-
-
-def test_a_token_may_be_stored_at_each_center(installation: Installation) -> None:
-    card = installation.card_at_psp()
-    installation.has_center(a_center(id=OTHER_CENTER_ID))
-
-    assert brought(installation, card) is Fate.STORED
+    installation.has_other_center()
     assert brought(installation, card, center_id=OTHER_CENTER_ID) is Fate.STORED
 
 
@@ -172,8 +160,7 @@ class TestACardThatIsNotStored:
     def test_was_removed_here(self, installation: Installation) -> None:
         card = installation.card_at_psp()
         brought(installation, card)
-        (account,) = installation.accounts()
-        installation.container.remove_account()(None, account_id=account.account_id)
+        installation.remove_card(*installation.accounts())
 
         assert brought(installation, card) is Fate.REMOVED
         installation.reconcile()
@@ -230,29 +217,22 @@ def test_a_psp_that_does_not_respond_stores_nothing(installation: Installation) 
 def test_the_budget_of_a_merchant_account_is_shared_with_the_worker(
     installation: Installation,
 ) -> None:
-    guests = [a_guest(id=a_uuid(700 + number)) for number in range(IMPORTS_PER_MINUTE + 1)]
-    for guest in guests:
-        installation.has_guest(guest)
-    fates = [
-        brought(installation, installation.card_at_psp(), guest_id=guest.id) for guest in guests
-    ]
-
-    assert fates == [Fate.STORED] * IMPORTS_PER_MINUTE + [Fate.LATER]
-    with installation.storage.read() as unit:
-        asked = unit.accounts.count_asked(installation.clock.now())
-    assert asked == {PspAccount(FAKE, MERCHANT): IMPORTS_PER_MINUTE}
     assert IMPORTS_PER_MINUTE < READINGS_PER_MINUTE
+    now, import_card = installation.clock.now(), installation.container.import_card()
+    asked = {"merchant_account": MERCHANT, "asked_at": now}
+    installation.add_accounts(*(an_account(number, **asked) for number in range(2)))
+    first, second, third = (
+        a_brought_card(installation.card_at_psp(number))
+        for number in (GOOD_CARD, OTHER_GOOD_CARD, MISMATCHING_CARD)
+    )
+
+    assert import_card(first, per_minute=3) is Fate.STORED
+    assert import_card(second, per_minute=3) is Fate.LATER
+    with installation.storage.read() as unit:
+        assert unit.accounts.count_asked(now) == {PspAccount(FAKE, MERCHANT): 3}
+    assert import_card(second) is Fate.STORED
     installation.clock.advance(timedelta(minutes=1))
-    assert brought(installation, installation.card_at_psp(), guest_id=guests[-1].id) is Fate.STORED
-
-
-def test_a_budget_of_one_card_a_minute_imports_one(installation: Installation) -> None:
-    import_card = installation.container.import_card()
-    cards = [installation.card_at_psp(number) for number in (GOOD_CARD, OTHER_GOOD_CARD)]
-
-    fates = [import_card(a_brought_card(card), per_minute=1) for card in cards]
-
-    assert fates == [Fate.STORED, Fate.LATER]
+    assert import_card(third, per_minute=1) is Fate.STORED
 
 
 CELLS = {
@@ -308,9 +288,7 @@ def test_a_wrong_cell_is_named(field: str, value: str) -> None:
 
 def test_a_comparison_tells_what_only_one_side_has(installation: Installation) -> None:
     both = installation.stored_card()
-    only_here = installation.stored_card(
-        OTHER_GOOD_CARD, redirect_uri="https://shop.example/done?visit=2"
-    )
+    only_here = installation.stored_card(OTHER_GOOD_CARD)
     installation.psp.discard(MERCHANT, only_here.guest_reference, only_here.token)
     only_there = installation.card_at_psp()
     installation.clock.advance(timedelta(seconds=1))
@@ -321,47 +299,36 @@ def test_a_comparison_tells_what_only_one_side_has(installation: Installation) -
     there = StoredCard(only_there.guest_reference, only_there.token)
     assert found == Comparison([there], [only_here], 1)
     # What is being discarded is neither.
-    installation.container.remove_account()(None, account_id=both.account_id)
+    installation.remove_card(both)
     again = compare(PspAccount(FAKE, MERCHANT))
     assert (again.only_at_psp, len(again.only_on_file), again.in_both) == ([there], 1, 0)
     assert compare(PspAccount(FAKE, MerchantAccount("other"))) == Comparison([], [], 0)
 
 
-def test_a_card_that_is_added_during_a_comparison_is_on_neither_side(
-    installation: Installation,
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_card_that_is_stored_during_a_comparison_is_on_both_sides_or_neither(
+    installation: Installation, is_there: bool
 ) -> None:
+    there = installation.card_at_psp() if is_there else None
     installation.provider.meanwhile["list_cards"] = lambda: brought(
-        installation, installation.card_at_psp()
+        installation, there or installation.card_at_psp()
     )
 
     found = installation.container.compare_cards()(PspAccount(FAKE, MERCHANT))
 
-    assert found == Comparison([], [], 0)
-
-
-def test_a_card_that_is_stored_during_a_comparison_is_on_both_sides(
-    installation: Installation,
-) -> None:
-    card = installation.card_at_psp()
-    installation.provider.meanwhile["list_cards"] = lambda: brought(installation, card)
-
-    assert installation.container.compare_cards()(PspAccount(FAKE, MERCHANT)) == Comparison(
-        [], [], 1
-    )
+    assert found == Comparison([], [], int(is_there))
 
 
 def test_a_card_that_is_renewed_or_removed_during_a_comparison_is_on_neither_side(
     installation: Installation,
 ) -> None:
     installation.stored_card()
-    removed = installation.stored_card(OTHER_GOOD_CARD, redirect_uri="https://shop.example/2")
+    removed = installation.stored_card(OTHER_GOOD_CARD)
     installation.clock.advance(timedelta(seconds=1))
 
     def change_both() -> None:
-        session = installation.opened_session(redirect_uri="https://shop.example/3")
-        installation.type_card(session, expiry=(10, 2032))
-        installation.settle(session.token_id)
-        installation.container.remove_account()(None, account_id=removed.account_id)
+        installation.stored_card(expiry=(10, 2032))
+        installation.remove_card(removed)
         installation.reconcile()
 
     installation.provider.meanwhile["list_cards"] = change_both
@@ -375,9 +342,7 @@ def test_a_token_is_compared_with_its_guest(installation: Installation) -> None:
     card = installation.card_at_psp()
     brought(installation, card)
     (account,) = installation.accounts()
-    with installation.storage.write() as unit:
-        unit.accounts.update(replace(account, token=CardToken("another")))
-        unit.commit()
+    installation.put_account(replace(account, token=CardToken("another")))
     installation.clock.advance(timedelta(seconds=1))
 
     found = installation.container.compare_cards()(PspAccount(FAKE, MERCHANT))

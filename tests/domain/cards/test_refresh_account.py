@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -11,29 +10,22 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.fake_psp import signatures
-from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import BANK_ACTS_AFTER
-from adapters.psp.contract.samples import GUEST_ID, NOW
+from adapters.psp.contract.samples import NOW
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, READINGS_PER_MINUTE, Account
-from domain.cards.refresh_account import judge_reading
-from domain.events.event import ENDPOINT_TYPES
+from domain.cards.refresh_account import Verdict, judge_reading
 from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card, CardReading
-from domain.psps.hosted_page import WebhookDelivery
 from domain.retries import MIN_BACKOFF
 from tests.builders import an_account
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 MONTH = timedelta(days=30)
-OTHER_VISIT = "https://shop.example/done?visit=2"
 
 
 @pytest.fixture
 def account(installation: Installation) -> Account:
-    installation.container.add_event_endpoint()(
-        url="https://shop.example/events", types=ENDPOINT_TYPES
-    )
+    installation.has_endpoint()
     return installation.stored_card()
 
 
@@ -62,27 +54,9 @@ class TestAReissuedCard:
         assert now.fingerprint != account.fingerprint
         assert (now.token, now.consented_at) == (account.token, account.consented_at)
         assert now.expiry_notice_at == datetime(2036, 3, 1, tzinfo=UTC)
-        assert told(installation) == [("account.updated", None)]
         assert installation.tokens_at_psp() == {account.token}
-
-    def test_is_told_once(self, installation: Installation, account: Account) -> None:
-        installation.bank_updates(account, expiry=(3, 2036))
-
-        read_after(installation)
         read_after(installation, MONTH)
-
         assert told(installation) == [("account.updated", None)]
-
-    def test_counts_as_the_card_that_it_is_now(
-        self, installation: Installation, account: Account
-    ) -> None:
-        installation.bank_updates(account, OTHER_GOOD_CARD)
-        read_after(installation)
-
-        again = installation.session_with_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
-        installation.return_to_shop(again)
-
-        assert [each.account_id for each in installation.accounts()] == [account.account_id]
 
 
 class TestAnUnchangedCard:
@@ -94,17 +68,6 @@ class TestAnUnchangedCard:
         assert read_after(installation, timedelta(days=26)) == 0
         assert read_after(installation, timedelta(days=4)) == 1
         assert told(installation) == []
-
-    def test_is_read_before_each_notice_of_its_expiry(
-        self, installation: Installation, account: Account
-    ) -> None:
-        day = datetime(2031, 8, 10, tzinfo=UTC)
-        installation.clock.advance(day - installation.clock.now())
-        installation.read_cards()
-        due = installation.account(account.account_id).due_at
-
-        assert due is not None
-        assert datetime(2031, 8, 27, tzinfo=UTC) <= due <= datetime(2031, 8, 30, tzinfo=UTC)
 
     def test_is_not_read_where_the_psp_cannot(
         self, installation: Installation, account: Account
@@ -141,7 +104,7 @@ class TestACardThatIsGone:
     ) -> None:
         installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
         installation.clock.advance(MIN_BACKOFF)
-        again = installation.session_with_card(redirect_uri=OTHER_VISIT)
+        again = installation.session_with_card()
         installation.return_to_shop(again)
 
         assert installation.read_cards() == 1
@@ -152,7 +115,7 @@ class TestACardThatIsGone:
     def test_leaves_the_default_to_the_newest_other(
         self, installation: Installation, account: Account
     ) -> None:
-        other = installation.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+        other = installation.stored_card(OTHER_GOOD_CARD)
         installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
 
         read_after(installation)
@@ -167,7 +130,7 @@ def test_of_two_accounts_that_become_one_card_the_later_consent_stays(
     installation: Installation, account: Account, is_later: bool
 ) -> None:
     installation.clock.advance(timedelta(minutes=1))
-    later = installation.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    later = installation.stored_card(OTHER_GOOD_CARD)
     if is_later:
         installation.bank_updates(later, GOOD_CARD)
     else:
@@ -255,11 +218,7 @@ class TestMeanwhile:
         self, installation: Installation, account: Account
     ) -> None:
         installation.bank_updates(account, expiry=(3, 2036))
-        installation.provider.meanwhile["read_card"] = lambda: (
-            installation.use_cases.remove_account(
-                installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-            )
-        )
+        installation.provider.meanwhile["read_card"] = lambda: installation.remove_card(account)
 
         read_after(installation)
 
@@ -272,9 +231,7 @@ class TestMeanwhile:
         self, installation: Installation, account: Account
     ) -> None:
         installation.bank_updates(account, expiry=(3, 2036))
-        installation.provider.meanwhile["read_card"] = lambda: installation.container.erase_guest()(
-            None, guest_id=GUEST_ID
-        )
+        installation.provider.meanwhile["read_card"] = installation.erase_guest
 
         read_after(installation)
 
@@ -285,8 +242,7 @@ class TestMeanwhile:
     def test_a_card_that_is_renewed_keeps_what_was_typed(
         self, installation: Installation, account: Account
     ) -> None:
-        session = installation.opened_session(redirect_uri=OTHER_VISIT)
-        installation.type_card(session, expiry=(3, 2036))
+        session = installation.session_with_card(expiry=(3, 2036))
         installation.provider.meanwhile["read_card"] = lambda: installation.settle(session.token_id)
 
         read_after(installation, READ_FIRST_AFTER)
@@ -325,24 +281,10 @@ class TestMeanwhile:
         assert told(installation) == [("account.updated", None)]
 
 
-def test_an_erased_guests_card_is_not_read(installation: Installation, account: Account) -> None:
-    refresh = installation.container.refresh_account()
-    installation.clock.advance(READ_FIRST_AFTER)
-    taken = refresh.take()
-    assert taken is not None
-    installation.container.erase_guest()(None, guest_id=GUEST_ID)
-
-    refresh(taken)
-
-    assert "read_card" not in installation.provider.calls
-
-
 def test_a_card_that_an_earlier_release_has_removed_is_not_read(
     installation: Installation, account: Account
 ) -> None:
-    with installation.storage.write() as unit:
-        unit.accounts.update(replace(account, removed_at=NOW, is_default=False))
-        unit.commit()
+    installation.put_account(replace(account, removed_at=NOW, is_default=False))
 
     assert read_after(installation) == 1
 
@@ -351,29 +293,27 @@ def test_a_card_that_an_earlier_release_has_removed_is_not_read(
     assert "read_card" not in installation.provider.calls
 
 
-@pytest.mark.parametrize("seconds", [-1, 0])
-def test_a_reading_that_is_not_later_changes_nothing(seconds: int) -> None:
+@pytest.mark.parametrize(
+    ("lag", "wait"),
+    [
+        (timedelta(seconds=0), MIN_BACKOFF),
+        (timedelta(seconds=1), MIN_BACKOFF),
+        (timedelta(hours=2), timedelta(hours=2)),
+    ],
+)
+def test_a_reading_that_is_not_later_is_repeated_after_its_lag(
+    lag: timedelta, wait: timedelta
+) -> None:
     account = an_account(read_at=NOW)
-    reading = CardReading(card=None, read_at=NOW + timedelta(seconds=seconds))
 
-    verdict = judge_reading(account, [], reading, NOW)
+    verdict = judge_reading(account, [], CardReading(card=None, read_at=NOW - lag), NOW)
 
-    assert verdict.removed is None
-    assert verdict.kept == replace(account, due_at=NOW + MIN_BACKOFF)
+    assert verdict == Verdict(kept=replace(account, due_at=NOW + wait))
 
 
 def card_of(account: Account, **changes: Any) -> Card:
     card = Card(**{each.name: getattr(account, each.name) for each in fields(Card)})
     return replace(card, **changes)
-
-
-def test_a_reading_that_lags_waits_as_long() -> None:
-    account = an_account(read_at=NOW)
-    reading = CardReading(card=None, read_at=NOW - timedelta(hours=2))
-
-    kept = judge_reading(account, [], reading, NOW).kept
-
-    assert kept == replace(account, due_at=NOW + timedelta(hours=2))
 
 
 def test_a_card_that_was_collected_by_a_clock_that_was_ahead_is_read() -> None:
@@ -410,10 +350,10 @@ def test_a_clock_that_was_ahead_does_not_hide_later_changes() -> None:
 
 
 def test_a_minute_has_a_budget(installation: Installation) -> None:
-    with installation.storage.write() as unit:
-        for number in range(READINGS_PER_MINUTE + 5):
-            unit.accounts.add(an_account(number, due_at=installation.clock.now()))
-        unit.commit()
+    now = installation.clock.now()
+    installation.add_accounts(
+        *(an_account(number, due_at=now) for number in range(READINGS_PER_MINUTE + 5))
+    )
 
     assert read_after(installation, timedelta(0)) == READINGS_PER_MINUTE
 
@@ -421,51 +361,29 @@ def test_a_minute_has_a_budget(installation: Installation) -> None:
 class TestAWebhook:
     """The test cards of the fake PSP change 10 seconds after they were stored."""
 
-    @pytest.fixture
-    def deliver(self, installation: Installation) -> Callable[[], None]:
-        def deliver() -> None:
-            installation.clock.advance(BANK_ACTS_AFTER)
-            now = installation.clock.now()
-            while event := installation.psp.take_due_event(now, until=now + MIN_BACKOFF):
-                signature = signatures.sign(
-                    event.body, secret=installation.psp.webhook_secret, now=now
-                )
-                installation.use_cases.receive_webhook(
-                    FAKE,
-                    WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body),
-                )
-
-        return deliver
-
-    def test_of_a_reissued_card_has_it_read_at_once(
-        self, installation: Installation, account: Account, deliver: Callable[[], None]
+    @pytest.mark.parametrize(
+        ("number", "event"),
+        [
+            ("4000000000000077", ("account.updated", None)),
+            ("4000000000000069", ("account.removed", "gone_at_psp")),
+        ],
+    )
+    def test_of_a_card_that_its_bank_has_changed_has_it_read_at_once(
+        self, installation: Installation, number: str, event: tuple[str, str | None]
     ) -> None:
-        reissued = installation.stored_card("4000000000000077", redirect_uri=OTHER_VISIT)
-        deliver()
+        installation.has_endpoint()
+        installation.stored_card(number)
+        installation.clock.advance(BANK_ACTS_AFTER)
+        for _ in range(2):  # of the page, and of the card
+            installation.receive_webhook()
 
         assert installation.read_cards() == 1
-
-        now = installation.account(reissued.account_id)
-        assert (now.last_four, now.expiry_on) == ("0341", "09/35")
-        assert told(installation) == [("account.updated", None)]
-        deliver()
-        assert installation.read_cards() == 0
-
-    def test_of_a_lost_card_has_it_removed(
-        self, installation: Installation, account: Account, deliver: Callable[[], None]
-    ) -> None:
-        installation.stored_card("4000000000000069", redirect_uri=OTHER_VISIT)
-        deliver()
-
-        installation.read_cards()
-
-        assert [each.account_id for each in installation.accounts()] == [account.account_id]
-        assert told(installation) == [("account.removed", "gone_at_psp")]
+        assert told(installation) == [event]
 
     def test_that_names_the_guest_has_all_cards_read(
         self, installation: Installation, account: Account
     ) -> None:
-        installation.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+        installation.stored_card(OTHER_GOOD_CARD)
         make_due(installation, account, guest_reference=account.guest_reference)
 
         assert installation.read_cards() == 2
@@ -482,9 +400,7 @@ class TestAWebhook:
     def test_of_a_card_that_was_removed_changes_nothing(
         self, installation: Installation, account: Account
     ) -> None:
-        installation.use_cases.remove_account(
-            installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-        )
+        installation.remove_card(account)
         make_due(installation, account, token=account.token)
 
         assert installation.read_cards() == 0

@@ -57,18 +57,13 @@ def test_a_product_is_changed_in_its_place(installation: Installation) -> None:
         assert products_of(installation) == (changed, other)
 
 
-@pytest.mark.parametrize("permission", list(Permission))
-def test_a_product_is_changed_by_products_edit_at_the_callers_centers(
-    installation: Installation, permission: Permission
+def test_a_limited_caller_changes_the_products_of_its_own_centers(
+    installation: Installation,
 ) -> None:
-    limited = installation.a_caller(permission, centers=frozenset({CENTER_ID}))
-    if permission is Permission.PRODUCTS_EDIT:
-        put(installation, caller=limited)
-        with pytest.raises(UserNotAuthorized):
-            put(installation, caller=limited, center_id=OTHER_CENTER_ID)
-    else:
-        with pytest.raises(UserNotAuthorized):
-            put(installation, caller=limited)
+    limited = installation.a_caller(centers=frozenset({CENTER_ID}))
+    put(installation, caller=limited)
+    with pytest.raises(UserNotAuthorized):
+        put(installation, caller=limited, center_id=OTHER_CENTER_ID)
 
 
 def test_an_invalid_product_is_not_stored(installation: Installation) -> None:

@@ -79,13 +79,6 @@ def test_the_session_keeps_the_configuration_as_it_was(installation: Installatio
     assert stored.expires_at == stored.created_at + timedelta(minutes=90)
 
 
-@pytest.mark.parametrize("permission", [Permission.GUESTS_ADD, Permission.GUESTS_EDIT])
-def test_add_or_edit_permission_on_guests_is_enough(
-    installation: Installation, permission: Permission
-) -> None:
-    assert installation.add_card(installation.a_caller(permission)).status is SessionStatus.OPEN
-
-
 @pytest.mark.parametrize(
     ("changes", "refusal"),
     [

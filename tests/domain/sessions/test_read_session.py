@@ -83,17 +83,6 @@ def test_a_link_is_shown_while_it_works_to_callers_that_may_add_cards(
     assert not shows_link(waiting)
 
 
-def test_reading_needs_permission(installation: Installation) -> None:
-    session = installation.add_card()
-
-    with pytest.raises(UserNotAuthorized):
-        installation.use_cases.read_session(
-            installation.a_caller(Permission.GUESTS_DELETE),
-            guest_id=GUEST_ID,
-            token_id=session.token_id,
-        )
-
-
 def test_sessions_of_a_guest_are_listed_newest_first(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     installation.configure(OTHER_CENTER_ID)
