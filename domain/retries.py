@@ -26,7 +26,7 @@ class Waiting(NamedTuple):
     since: datetime | None = None
 
 
-# Without slots, so that a record may extend another one beside this.
+# Without slots, as what extends it for sessions, so that a record may extend another one beside it.
 @dataclass(frozen=True, kw_only=True)
 class WorkAtPsp:
     """A record about which a PSP is called, by workers and otherwise.

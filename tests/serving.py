@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from domain.identifiers import TokenId
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.installation import Installation
 from tests.programs import ROOT, RUNTIME, SERVE, Program, Server, free_port

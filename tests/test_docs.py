@@ -23,7 +23,7 @@ from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from adapters.metrics.counted import Counts
 from adapters.metrics.stored import StoredGauges
 from domain.permissions import Permission
-from domain.sessions.session import NEXT_STATUS, SessionStatus
+from domain.sessions.end import NEXT_STATUS, SessionStatus
 from domain.sessions.session_log import Step
 from entrypoints.cli.main import main
 from entrypoints.csv_import import KINDS

@@ -36,7 +36,7 @@ from domain.hosted_payments.link import (
 from domain.hosted_payments.open_hosted_page import OpenHostedPage, PageUnderWay
 from domain.identifiers import SHOWN_OF_TOKENS
 from domain.psps.payment_provider import ProviderUnavailable
-from domain.sessions.session import ASK_AGAIN_AFTER
+from domain.sessions.polling import ASK_AGAIN_AFTER
 
 log = structlog.get_logger()
 

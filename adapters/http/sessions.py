@@ -46,11 +46,12 @@ from domain.languages import EXPECTED_LOCALE, MAX_TAG_LENGTH
 from domain.pagination import Page
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
 from domain.sessions.add_card import AddCard
+from domain.sessions.end import SessionStatus
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
 from domain.sessions.reference import EXPECTED_REFERENCE, MAX_REFERENCE_LENGTH
 from domain.sessions.request import AddCardRequest
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.session import CardSession
 from domain.settling.cancel_session import CancelSession
 
 _TOKEN_ID: Final = parameter(

@@ -17,7 +17,8 @@ from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
 from domain.psps.hosted_page import MAX_EVIDENCE, Evidence, EvidenceOrigin
 from domain.psps.payment_provider import Providers, ProviderUnavailable
-from domain.sessions.session import CardSession, Progress
+from domain.sessions.polling import Progress
+from domain.sessions.session import CardSession
 from domain.settling.settle_session import SettleSession
 from domain.storage import Storage, WriteUnit
 

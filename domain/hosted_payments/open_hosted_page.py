@@ -26,7 +26,8 @@ from domain.redirects import redirect_origin
 from domain.sessions.address_verification import PostalCodes, in_own_form
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
 from domain.sessions.limit import CardLimit
-from domain.sessions.session import CardSession, Progress
+from domain.sessions.polling import Progress
+from domain.sessions.session import CardSession
 from domain.sessions.session_log import SessionLog, SessionStep, steps_between
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.settle_session import SettleSession

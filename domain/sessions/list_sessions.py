@@ -9,8 +9,9 @@ from domain.errors import GuestNotFound, InvalidField
 from domain.guests.guest import parse_guest_id
 from domain.pagination import Page, PageRequest
 from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.sessions.end import SessionStatus
 from domain.sessions.reference import EXPECTED_TEXT, parse_reference
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.session import CardSession
 from domain.storage import Storage
 
 

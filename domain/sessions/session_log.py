@@ -6,7 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 
 
 class Step(StrEnum):

@@ -12,8 +12,9 @@ from domain.errors import InvalidField, ServiceUnavailable
 from domain.identifiers import CallerName, TokenId
 from domain.outside import Clock
 from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.sessions.end import SessionStatus
 from domain.sessions.find_session import session_of_guest
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.session import CardSession
 from domain.settling.settle_session import SettleSession
 from domain.storage import RecordUnreadable, Storage, WriteUnit
 

@@ -32,7 +32,8 @@ from domain.psps.hosted_page import (
     Outcome,
     PageClosed,
 )
-from domain.sessions.session import POLL_EVERY, CardSession
+from domain.sessions.polling import POLL_EVERY
+from domain.sessions.session import CardSession
 
 WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 

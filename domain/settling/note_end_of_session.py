@@ -8,7 +8,8 @@ from typing import Final
 from domain.centers.configure_payments import is_live
 from domain.events.event import Event, EventType
 from domain.events.note_event import NoteEvent, new_event_id
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from domain.storage import WriteUnit
 
 _EVENTS: Final = {

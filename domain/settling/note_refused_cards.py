@@ -8,8 +8,9 @@ from typing import Final
 
 from domain.psps.hosted_page import Outcome
 from domain.sessions.card_testing import must_close_page
+from domain.sessions.end import SessionStatus
 from domain.sessions.limit import CardLimit, RefusedCard
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.session import CardSession
 from domain.storage import Storage, WriteUnit
 
 MAX_REFUSED_ON_PAGE: Final = 100

@@ -28,8 +28,9 @@ from domain.psps.hosted_page import (
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
+from domain.sessions.end import SessionStatus
 from domain.sessions.limit import CardLimit
-from domain.sessions.session import CardSession, DueSession, SessionStatus
+from domain.sessions.session import CardSession, DueSession
 from domain.sessions.session_log import SessionLog, SessionStep, Step, steps_between
 from domain.settling.judge import OnFile, Verdict, judge, judge_card, judge_token
 from domain.settling.note_end_of_session import note_end_of_session

@@ -21,7 +21,8 @@ from domain.events.event import DeliveryStatus
 from domain.identifiers import EndpointId, PspAccount
 from domain.outside import Clock
 from domain.retries import is_alarming
-from domain.sessions.session import DueSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import DueSession
 from domain.settling.settle_session import SettleSession
 
 Kind: TypeAlias = Literal["sessions", "discards", "cards", "events"]

@@ -8,8 +8,9 @@ from typing import Final
 import click
 
 from domain.outside import time_before
+from domain.sessions.end import SessionStatus
 from domain.sessions.result import OVERDUE_AFTER, CountedBy
-from domain.sessions.session import SessionFilter, SessionStatus
+from domain.sessions.session import SessionFilter
 from domain.sessions.trace_session import Step, session_named, steps_of
 from entrypoints.cli.installation import existing, installation, reading
 from entrypoints.cli.terminal import (

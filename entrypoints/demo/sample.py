@@ -33,7 +33,9 @@ from domain.identifiers import (
 )
 from domain.languages import DEFAULT_LANGUAGE
 from domain.products.product import Product
-from domain.sessions.session import CardSession, Progress, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import Progress
+from domain.sessions.session import CardSession
 from domain.storage import Storage
 
 _ACCOUNT: Final = MerchantAccount("default")

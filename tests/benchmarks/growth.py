@@ -13,7 +13,7 @@ import pysqlite3
 from adapters.psp.contract.samples import NOW, a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.identifiers import AccountId, TokenId
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from tests.benchmarks.load import WARM_UP_SECONDS, add_cards
 from tests.benchmarks.products import RANDOM_UUID
 from tests.benchmarks.results import Row

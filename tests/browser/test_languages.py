@@ -22,7 +22,8 @@ from adapters.catalogs import LANGUAGES, Catalog, catalog
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
 from adapters.psp.contract.samples import a_uuid
 from domain.permissions import Permission
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from tests.browser.pages import OpenPage, assert_accessible, assert_fits, type_into
 from tests.builders import CENTER_ID, a_center, a_shipped_consent
 from tests.installation import (

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 import pytest
 
 from adapters.psp.contract.samples import TOKEN_ID
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS
 from tests.deploy.nginx import ADDRESS, MANY, NAME, Nginx
 from tests.entrypoints.test_malformed_http import ODD, REFUSED, TOO_LARGE, statuses

@@ -18,7 +18,7 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.identifiers import GuestId
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from domain.storage import WriteUnit
 from tests.adapters.postgresql.by_hand import cut_off, execute
 from tests.adapters.postgresql.relay import relay_to

@@ -17,7 +17,8 @@ from adapters.psp.contract.samples import NOW
 from domain.errors import CardLimitReached
 from domain.events.event import ENDPOINT_TYPES, LONGEST_WAIT, DeliveryStatus, EventType
 from domain.hosted_payments.link import LinkExpired
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from domain.worker.leave_heartbeat import IsWorkerMissing
 from tests.builders import a_discard, a_worker, an_account
 from tests.fuzzing import TIMES

@@ -24,7 +24,7 @@ from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system import SystemClock
 from domain.cards.account import AccountFilter
 from domain.identifiers import GuestId
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from tests.builders import OTHER_CENTER_ID, a_center, a_guest
 from tests.entrypoints.load import Machine, Machines
 from tests.entrypoints.torture import STORAGES, Storage

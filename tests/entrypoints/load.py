@@ -30,7 +30,8 @@ from adapters.sqlite.connection import connect
 from domain.errors import PaymentMethodAlreadyExists
 from domain.identifiers import AccountId, GuestId, TokenId
 from domain.pagination import PageRequest
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from tests.adapters.http.api import GOOD_BODY
 from tests.adapters.postgresql.by_hand import execute
 from tests.builders import a_guest

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import GUEST_ID, NOW
 from adapters.system import operating_system_user
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from entrypoints.backup import BackupExists, back_up
 from tests.adapters.http.api import ACCOUNTS, Api
 from tests.adapters.postgresql.by_hand import execute

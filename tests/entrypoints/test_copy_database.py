@@ -32,7 +32,7 @@ from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, GuestReference, TokenId
 from domain.pagination import PageRequest
 from domain.psps.hosted_page import EvidenceOrigin
-from domain.sessions.session import Failure, SessionStatus
+from domain.sessions.end import Failure, SessionStatus
 from domain.storage import Storage
 from entrypoints import copy_database
 from entrypoints.copy_database import CopyFailed, copying

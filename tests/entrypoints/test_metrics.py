@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from entrypoints import metrics, wsgi
 from tests.adapters.http.api import ACCOUNTS
 from tests.builders import CENTER_ID

@@ -33,7 +33,7 @@ from domain.errors import (
 )
 from domain.events.event import EventType
 from domain.identifiers import GuestId, TokenId
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from domain.storage import WriteUnit
 from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
 from entrypoints.serve import announce

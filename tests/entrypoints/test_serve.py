@@ -22,7 +22,8 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from entrypoints import waitress_server
 from entrypoints.container import build
 from entrypoints.serve import NAME_ORIGINS, ServeError, check, listen, refuse_missing_psps

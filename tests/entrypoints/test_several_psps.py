@@ -14,7 +14,8 @@ from adapters.psp.contract.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount
 from domain.psps.payment_provider import ProviderUnavailable
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from tests.adapters.http.api import Api, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running

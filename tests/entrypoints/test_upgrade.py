@@ -13,7 +13,8 @@ from adapters.sqlite.storage import SqliteStorage
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
 from domain.events.event import EventType
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
 from tests.builders import CENTER_ID, a_product, a_shipped_consent
 from tests.databases import change_by_hand

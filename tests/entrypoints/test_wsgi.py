@@ -20,7 +20,7 @@ import pytest
 
 from adapters.psp.contract.concurrency import at_once
 from domain.identifiers import TokenId
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from entrypoints import wsgi
 from tests.adapters.http.api import ACCOUNTS
 from tests.databases import make_database

@@ -21,7 +21,8 @@ from domain.identifiers import EndpointId, TokenId
 from domain.permissions import Caller
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
 from domain.sessions.limit import CardLimit
-from domain.sessions.session import ASK_AGAIN_AFTER, CardSession
+from domain.sessions.polling import ASK_AGAIN_AFTER
+from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, a_guest
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
 from tests.simulation.endpoints import EVERYTHING, an_endpoint

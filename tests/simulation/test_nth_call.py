@@ -65,8 +65,8 @@ from domain.sessions.card_testing import FindCardTesting
 from domain.sessions.export_guest import ExportGuest
 from domain.sessions.limit import CardLimit, Counted, CountedPer
 from domain.sessions.list_sessions import ListSessions
+from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.read_session import ReadSession
-from domain.sessions.session import ANSWERED_WITHIN
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook

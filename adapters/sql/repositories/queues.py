@@ -13,7 +13,7 @@ from domain.cards.account import READ_EVERY
 from domain.events.event import LONGEST_WAIT
 from domain.identifiers import PspAccount
 from domain.retries import MAX_BACKOFF, Waiting, latest_due
-from domain.sessions.session import POLL_EVERY
+from domain.sessions.polling import POLL_EVERY
 
 
 class Queue(NamedTuple):

@@ -28,6 +28,7 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.hosted_page import Evidence
+from domain.sessions.end import SessionStatus
 from domain.sessions.limit import (
     COUNTED_FOR,
     CardLimit,
@@ -45,7 +46,6 @@ from domain.sessions.session import (
     EvidenceLog,
     IdempotencyKeys,
     SessionFilter,
-    SessionStatus,
 )
 
 MAX_REFUSED_CARDS_LOOKED_AT: Final = 10_000

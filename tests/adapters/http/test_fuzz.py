@@ -18,7 +18,7 @@ from adapters.http.operations import Operation
 from adapters.psp.contract.samples import GUEST_ID
 from domain.centers.payment_configuration import MAX_LINK_MINUTES
 from domain.identifiers import TokenId
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api
 from tests.builders import CENTER_ID, a_product
 from tests.fuzzing import TIMES

@@ -16,7 +16,9 @@ from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
 from domain.permissions import Permission
-from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import ASK_AGAIN_AFTER
+from domain.sessions.session import CardSession
 from entrypoints.serve import listen
 from tests.adapters.http.api import GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID, a_center

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 from adapters.fake_psp.signatures import sign
 from adapters.psp.contract.concurrency import at_once
 from adapters.sqlite import connection
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from tests.adapters.http.api import Api, refused_bare
 from tests.installation import Installation
 

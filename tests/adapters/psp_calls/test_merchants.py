@@ -15,7 +15,9 @@ from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.psps.payment_provider import ProviderUnavailable
-from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import ASK_AGAIN_AFTER
+from domain.sessions.session import CardSession
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation

@@ -22,7 +22,7 @@ from adapters.psp_calls.outages import OutageLog
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
 from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
 from domain.psps.recognize_merchant import AnotherMerchant
-from domain.sessions.session import ASK_AGAIN_AFTER
+from domain.sessions.polling import ASK_AGAIN_AFTER
 from tests.installation import DECLINED_CARD, MERCHANT, Installation, Trouble
 
 AT_FAKE: Final = PspAccount(FAKE, MERCHANT)

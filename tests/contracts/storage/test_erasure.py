@@ -16,7 +16,7 @@ from adapters.psp.contract.samples import (
 )
 from domain.erasure.erasure import Erasure
 from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from domain.storage import AlreadyStored, Storage
 from tests.builders import (
     OTHER_CENTER_ID,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from adapters.psp.contract.samples import NOW, TOKEN_ID
 from domain.audit.entry import Action, Actor, AuditEntry
 from domain.identifiers import AccountId
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from domain.storage import Storage
 from tests.builders import a_consent, a_discard, a_refused_card, a_session, an_account, an_evidence
 from tests.contracts.storage.records import OTHER_TOKEN_ID, committed

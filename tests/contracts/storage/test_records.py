@@ -25,7 +25,9 @@ from domain.events.event import ENDPOINT_TYPES
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
 from domain.products.product import Product
 from domain.psps.hosted_page import EvidenceOrigin
-from domain.sessions.session import CardSession, Failure, Progress, SessionStatus
+from domain.sessions.end import Failure, SessionStatus
+from domain.sessions.polling import Progress
+from domain.sessions.session import CardSession
 from domain.storage import Storage, WriteUnit
 from tests.builders import (
     CENTER_ID,

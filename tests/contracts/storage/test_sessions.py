@@ -22,14 +22,10 @@ from domain.identifiers import CallerName, MerchantAccount, ProviderName, PspAcc
 from domain.pagination import PageRequest
 from domain.psps.hosted_page import PageAttempt
 from domain.retries import MAX_BACKOFF, latest_due
+from domain.sessions.end import Failure, SessionStatus
+from domain.sessions.polling import POLL_EVERY
 from domain.sessions.result import CountedBy
-from domain.sessions.session import (
-    POLL_EVERY,
-    DueSession,
-    Failure,
-    SessionFilter,
-    SessionStatus,
-)
+from domain.sessions.session import DueSession, SessionFilter
 from domain.storage import Storage, WriteUnit
 from tests.builders import (
     CALLER,

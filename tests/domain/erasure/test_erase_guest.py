@@ -27,7 +27,9 @@ from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.permissions import Permission
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome, WebhookDelivery
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
-from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import ASK_AGAIN_AFTER
+from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, WriteUnit
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_psp_guest
 from tests.databases import transaction_of

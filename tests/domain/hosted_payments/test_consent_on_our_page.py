@@ -15,7 +15,8 @@ from domain.hosted_payments.find_way_back import WayBack
 from domain.hosted_payments.link import ClickNeeded
 from domain.psps.hosted_page import Consent
 from domain.psps.payment_provider import ProviderUnavailable
-from domain.sessions.session import ASK_AGAIN_AFTER, CardSession
+from domain.sessions.polling import ASK_AGAIN_AFTER
+from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, a_center, a_shipped_consent
 from tests.installation import BASE_URL, Installation, Trouble
 

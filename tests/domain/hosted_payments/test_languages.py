@@ -13,7 +13,8 @@ from domain.events.event import EventType
 from domain.hosted_payments.find_way_back import WayBack
 from domain.identifiers import ProviderName
 from domain.psps.hosted_page import Consent
-from domain.sessions.session import ASK_AGAIN_AFTER, CardSession
+from domain.sessions.polling import ASK_AGAIN_AFTER
+from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, a_center, a_guest, a_shipped_consent
 from tests.installation import Installation
 

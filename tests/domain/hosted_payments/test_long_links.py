@@ -12,7 +12,9 @@ from adapters.psp.contract.samples import a_uuid
 from domain.hosted_payments.link import ClickNeeded, LinkExpired, LinkUnknown
 from domain.hosted_payments.open_hosted_page import TIME_TO_TYPE
 from domain.psps.payment_provider import ProviderUnavailable
-from domain.sessions.session import ASK_AGAIN_AFTER, MAX_ATTEMPTS, CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import ASK_AGAIN_AFTER
+from domain.sessions.session import MAX_ATTEMPTS, CardSession
 from tests.installation import DECLINED_CARD, REDIRECT_URI, Installation, Trouble
 
 DAY = timedelta(days=1)

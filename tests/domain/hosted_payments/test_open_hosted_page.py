@@ -13,7 +13,9 @@ from domain.hosted_payments.open_hosted_page import PageUnderWay
 from domain.identifiers import AccountId
 from domain.permissions import Permission
 from domain.psps.payment_provider import ProviderUnavailable
-from domain.sessions.session import ANSWERED_WITHIN, MAX_ATTEMPTS, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import ANSWERED_WITHIN
+from domain.sessions.session import MAX_ATTEMPTS
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_shipped_consent
 from tests.databases import change_by_hand
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble

@@ -33,8 +33,8 @@ from domain.errors import (
 from domain.identifiers import CallerName
 from domain.permissions import Permission
 from domain.sessions import add_card
+from domain.sessions.end import SessionStatus
 from domain.sessions.request import AddCardRequest
-from domain.sessions.session import SessionStatus
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import REDIRECT_URI, Installation
 

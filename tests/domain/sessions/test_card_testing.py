@@ -17,8 +17,10 @@ from domain.hosted_payments.link import LinkPaused
 from domain.identifiers import CallerName, GuestId
 from domain.permissions import Caller, Permission
 from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.end import SessionStatus
 from domain.sessions.limit import CardsAtCenter, CountedPer
-from domain.sessions.session import CardSession, Progress, SessionStatus
+from domain.sessions.polling import Progress
+from domain.sessions.session import CardSession
 from tests.adapters.postgresql.by_hand import execute
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.installation import (

@@ -11,7 +11,9 @@ import pytest
 
 from domain.errors import ServiceUnavailable
 from domain.psps.payment_provider import ProviderUnavailable
-from domain.sessions.session import CardSession, Progress, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import Progress
+from domain.sessions.session import CardSession
 from tests.installation import DECLINED_CARD, REDIRECT_URI, Installation, Trouble
 
 MINUTE: Final = timedelta(minutes=1)

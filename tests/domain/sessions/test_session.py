@@ -9,7 +9,9 @@ from typing import Final
 from adapters.psp.contract.samples import NOW
 from domain.identifiers import GuestReference
 from domain.psps.hosted_page import PageAttempt
-from domain.sessions.session import ANSWERED_WITHIN, CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import ANSWERED_WITHIN
+from domain.sessions.session import CardSession
 from tests.builders import a_page, a_session, an_attempt
 
 TELLS_OF_THE_GUEST: Final = {"redirect_uri", "billing_info", "reference", "attempt"}

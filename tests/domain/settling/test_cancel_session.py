@@ -17,7 +17,9 @@ from domain.errors import (
 from domain.hosted_payments.link import LinkCancelled
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
-from domain.sessions.session import CardSession, Progress, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import Progress
+from domain.sessions.session import CardSession
 from domain.storage import Result, WriteUnit
 from tests.databases import change_by_hand
 from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble

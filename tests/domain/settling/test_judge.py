@@ -26,7 +26,8 @@ from domain.events.event import EventType
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
-from domain.sessions.session import POLL_EVERY, Failure, SessionStatus
+from domain.sessions.end import Failure, SessionStatus
+from domain.sessions.polling import POLL_EVERY
 from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judge_card, judge_token
 from tests.builders import a_configuration, a_discard, a_session, an_account, an_attempt
 

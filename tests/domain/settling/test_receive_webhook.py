@@ -11,7 +11,9 @@ from adapters.psp.contract.samples import a_uuid
 from domain.identifiers import MerchantAccount, ProviderName, TokenId
 from domain.psps.hosted_page import EvidenceOrigin, WebhookDelivery, WebhookNotice
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
-from domain.sessions.session import ANSWERED_WITHIN, CardSession, SessionStatus
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import ANSWERED_WITHIN
+from domain.sessions.session import CardSession
 from tests.installation import MERCHANT, Installation
 
 

@@ -35,13 +35,9 @@ from domain.psps.hosted_page import (
     PspGuest,
 )
 from domain.psps.payment_provider import ProviderUnavailable
-from domain.sessions.session import (
-    ANSWERED_WITHIN,
-    ASK_AGAIN_AFTER,
-    CardSession,
-    Failure,
-    SessionStatus,
-)
+from domain.sessions.end import Failure, SessionStatus
+from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER
+from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_session, a_shipped_consent
 from tests.installation import (
     CHALLENGED_CARD,

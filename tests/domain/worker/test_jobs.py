@@ -6,7 +6,8 @@ import pytest
 
 from adapters.psp.contract.clock import START
 from domain.cards.discard import Discard
-from domain.sessions.session import SessionStatus, next_poll_at
+from domain.sessions.end import SessionStatus
+from domain.sessions.polling import next_poll_at
 from tests.databases import change_by_hand
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 

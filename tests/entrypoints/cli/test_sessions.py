@@ -14,8 +14,9 @@ import pytest
 from adapters.psp.contract.samples import OTHER_GUEST_ID, a_uuid
 from domain.errors import IncorrectBillingAddress
 from domain.identifiers import TokenId
+from domain.sessions.end import SessionStatus
 from domain.sessions.result import Result
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.session import CardSession
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from domain.errors import ServiceUnavailable
 from domain.events.event import EventType
-from domain.sessions.session import SessionStatus
+from domain.sessions.end import SessionStatus
 from domain.worker.jobs import End
 from entrypoints.worker.job_runner import REPORT_AFTER
 from tests.event_receiver import EventReceiver

@@ -1,0 +1,148 @@
+"""How a card-addition session ends: its states, and what leads from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Self
+
+from domain.audit.entry import Actor
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
+from domain.identifiers import AccountId
+from domain.retries import WorkAtPsp
+
+_REFUSALS_WITHOUT_TYPE: Final = (
+    GuestNotFound,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    IncorrectBillingAddress,
+    PaymentMethodAlreadyExists,
+)
+"""What sessions could fail with before types were stored. No refusal is added to these."""
+
+
+class SessionStatus(StrEnum):
+    """The states of a card-addition session."""
+
+    OPEN = "open"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    EXPIRED = "expired"
+
+
+class Ending(StrEnum):
+    """What ends a session."""
+
+    CARD_STORED = "card stored"
+    CARD_REFUSED = "card refused by our rules"
+    NO_CARD = "no card by the end, or cancelled"
+
+
+NEXT_STATUS: Final[Mapping[tuple[SessionStatus, Ending], SessionStatus]] = {
+    (SessionStatus.OPEN, Ending.CARD_STORED): SessionStatus.COMPLETED,
+    (SessionStatus.OPEN, Ending.CARD_REFUSED): SessionStatus.FAILED,
+    (SessionStatus.OPEN, Ending.NO_CARD): SessionStatus.EXPIRED,
+    # The PSP may turn out to have the card after all.
+    (SessionStatus.EXPIRED, Ending.CARD_STORED): SessionStatus.COMPLETED,
+}
+"""Which state may follow which, and what by. Anything else leaves the state as it is."""
+
+_SETTLED: Final = frozenset(SessionStatus) - {status for status, _ in NEXT_STATUS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a session failed: the code, message and type of the refusal.
+
+    A session that failed before types were stored has none in its row: it is found by code and
+    message. Raises ValueError if no session can have failed with these.
+    """
+
+    code: int
+    message: str
+    type: str = ""
+
+    def __post_init__(self) -> None:
+        if self.type:
+            return
+        for refusal in _REFUSALS_WITHOUT_TYPE:
+            if (refusal.code, refusal.message) == (self.code, self.message):
+                object.__setattr__(self, "type", refusal.type)
+                return
+        raise ValueError(f"no session can have failed with {self.code} {self.message!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndingSession(WorkAtPsp):
+    """How a session ends, or has ended.
+
+    `expires_at` is the end of the link, or of its page if that is later. `existing_account_id` is the
+    account that holds the same card, if it failed because of that. `cancelled_at` is set once the
+    session is cancelled, `cancelled_by` unless that was because of an erasure, or by an earlier release.
+    """
+
+    expires_at: datetime
+    status: SessionStatus = SessionStatus.OPEN
+    account_id: AccountId | None = None
+    existing_account_id: AccountId | None = None
+    failure: Failure | None = None
+    ended_at: datetime | None = None
+    cancelled_at: datetime | None = None
+    cancelled_by: Actor | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing can change any more: the card is stored or refused."""
+        return self.status in _SETTLED
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended: the PSP is not asked about it any more."""
+        return self.status is not SessionStatus.OPEN
+
+    @property
+    def reason_of_end(self) -> str | None:
+        """Why it ended without a card: the type of the refusal, `cancelled` or `not_finished`."""
+        if self.failure is not None:
+            return self.failure.type
+        if self.status is SessionStatus.EXPIRED:
+            return "cancelled" if self.cancelled_at else "not_finished"
+        return None
+
+    def is_past_end(self, now: datetime) -> bool:
+        """Return whether it is too late to open the link, or to use the page."""
+        is_over = self.status is SessionStatus.EXPIRED or self.cancelled_at is not None
+        return is_over or now >= self.expires_at
+
+    def has_link(self, now: datetime) -> bool:
+        """Return whether the link may still lead to a page."""
+        return not self.is_settled and not self.is_past_end(now)
+
+    def completed(self, account_id: AccountId, now: datetime) -> Self:
+        """End the session with its card stored."""
+        return self._ended(Ending.CARD_STORED, now, replace(self, account_id=account_id))
+
+    def failed(self, refusal: Refusal, now: datetime, *, existing: AccountId | None = None) -> Self:
+        """End the session: our rules refuse the card. `existing` is the account that holds the same."""
+        failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
+        failed = replace(self, failure=failure, existing_account_id=existing)
+        return self._ended(Ending.CARD_REFUSED, now, failed)
+
+    def expired(self, now: datetime) -> Self:
+        """End the session without a card."""
+        return self._ended(Ending.NO_CARD, now, self)
+
+    def _ended(self, ending: Ending, now: datetime, ended: Self) -> Self:
+        """Go to the next state, as `ended`, if there is one; stop polling in any case."""
+        status = NEXT_STATUS.get((self.status, ending))
+        after = replace(ended, status=status, ended_at=now) if status else self
+        return after.postponed(None)
