@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
+
+from domain.identifiers import PspAccount
 
 MIN_BACKOFF: Final = timedelta(seconds=30)
 MAX_BACKOFF: Final = timedelta(hours=1)
@@ -46,6 +49,22 @@ class WorkAtPsp:
     def postponed(self, due_at: datetime | None) -> Self:
         """Set when it is due next, after a response of the PSP or without a need for one."""
         return replace(self, due_at=due_at, unanswered_since=None)
+
+
+class WorkAtPsps(Protocol):
+    """Records of one kind about which PSPs are called; its `take_due` leases one of them."""
+
+    def count_due(self, now: datetime) -> Waiting:
+        """Count the records that `take_due` could take now, one after the other."""
+        ...
+
+    def unanswered(self) -> Mapping[PspAccount, Waiting]:
+        """Count those whose PSP has not responded, and since when, by merchant account."""
+        ...
+
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        """Return whether `take_due` would find a record; changes nothing."""
+        ...
 
 
 def next_retry(unanswered_since: datetime, now: datetime) -> datetime:

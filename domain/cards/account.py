@@ -23,7 +23,7 @@ from domain.identifiers import (
 from domain.pagination import Page, PageRequest
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected
-from domain.retries import MIN_BACKOFF, Waiting, WorkAtPsp
+from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
 """What a bank changes while a session is being settled is read then."""
@@ -184,7 +184,7 @@ def heir_among(others: Sequence[Account]) -> Account | None:
     return replace(others[-1], is_default=True) if others and not has_default(others) else None
 
 
-class Accounts(Protocol):
+class Accounts(WorkAtPsps, Protocol):
     """Cards on file."""
 
     def add(self, account: Account) -> None:
@@ -229,14 +229,6 @@ class Accounts(Protocol):
         """
         ...
 
-    def count_due(self, now: datetime) -> Waiting:
-        """Count the accounts that are due to be read at their PSP."""
-        ...
-
-    def unanswered(self) -> Mapping[PspAccount, Waiting]:
-        """Count those whose PSP has not responded, and since when, by merchant account."""
-        ...
-
     def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
         """Count those taken within a minute, by merchant account."""
         ...
@@ -250,10 +242,6 @@ class Accounts(Protocol):
         guest_reference: GuestReference | None,
     ) -> None:
         """Make the active accounts due that hold this token, or belong to this guest at the PSP."""
-        ...
-
-    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        """Return whether `take_due` would find an account; changes nothing."""
         ...
 
     def take_due(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from domain.cards.account import Account
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
-from domain.retries import Waiting, WorkAtPsp
+from domain.retries import WorkAtPsp, WorkAtPsps
 
 
 class UnkeptToken(NamedTuple):
@@ -80,7 +80,7 @@ class Discard(WorkAtPsp):
         return replace(self, due_at=now, begun_at=begun_at, done_at=None)
 
 
-class Discards(Protocol):
+class Discards(WorkAtPsps, Protocol):
     """Tokens that are to be discarded at their PSP, and those that have been."""
 
     def add(self, discard: Discard) -> None:
@@ -108,18 +108,6 @@ class Discards(Protocol):
         self, provider: ProviderName, merchant_account: MerchantAccount, reference: GuestReference
     ) -> Sequence[Discard]:
         """Return the discards of a guest at a PSP, done or not. Locks nothing."""
-        ...
-
-    def count_due(self, now: datetime) -> Waiting:
-        """Count the discards that `take_due` could take now, one after the other."""
-        ...
-
-    def unanswered(self) -> Mapping[PspAccount, Waiting]:
-        """Count those whose PSP has not responded, and since when, by merchant account."""
-        ...
-
-    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        """Return whether `take_due` would find a discard; changes nothing."""
         ...
 
     def take_due(

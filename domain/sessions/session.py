@@ -1,8 +1,8 @@
-"""Card-addition sessions: what was asked, the page that is polled and the end, together."""
+"""Card-addition sessions, their evidence and idempotency keys."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
@@ -21,7 +21,7 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.hosted_page import Evidence, HostedPageRequest, PageAttempt, PspGuest
-from domain.retries import Waiting
+from domain.retries import WorkAtPsps
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import PolledSession
 from domain.sessions.request import RequestedSession
@@ -53,7 +53,7 @@ class DueSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSession(PolledSession, RequestedSession):
-    """One addition of a card, from the request to its end.
+    """One addition of a card: what was asked, the page that is polled, and how it ends.
 
     `configuration` is the center's payment configuration at the time of add-card. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
@@ -127,7 +127,7 @@ class CardSession(PolledSession, RequestedSession):
 IDEMPOTENCY_KEYS_LAST: Final = timedelta(hours=24)
 
 
-class CardSessions(Protocol):
+class CardSessions(WorkAtPsps, Protocol):
     """Card-addition sessions."""
 
     def add(self, session: CardSession) -> None:
@@ -217,18 +217,6 @@ class CardSessions(Protocol):
         An open one that was due before `overdue_before` is overdue. A group is the id of a center, or
         PSP and merchant account as `fake/default`; or "" for all. Reads each of these sessions.
         """
-        ...
-
-    def count_due(self, now: datetime) -> Waiting:
-        """Count the sessions that `take_due` could take now, one after the other."""
-        ...
-
-    def unanswered(self) -> Mapping[PspAccount, Waiting]:
-        """Count those whose PSP has not responded, and since when, by merchant account."""
-        ...
-
-    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        """Return whether `take_due` would find a session; changes nothing."""
         ...
 
     def take_due(

@@ -12,7 +12,6 @@ from domain.errors import InvalidField, ServiceUnavailable
 from domain.identifiers import CallerName, TokenId
 from domain.outside import Clock
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.sessions.end import SessionStatus
 from domain.sessions.find_session import session_of_guest
 from domain.sessions.session import CardSession
 from domain.settling.settle_session import SettleSession
@@ -50,7 +49,7 @@ class CancelSession:
             return cancelled
 
         session = self.storage.transact(cancel)
-        if session.status is SessionStatus.OPEN:
+        if not session.is_over:
             # The cancellation is stored, whether or not this succeeds.
             with suppress(ServiceUnavailable):
                 return self.settle(session.token_id) or session

@@ -21,7 +21,6 @@ from domain.events.event import DeliveryStatus
 from domain.identifiers import EndpointId, PspAccount
 from domain.outside import Clock
 from domain.retries import is_alarming
-from domain.sessions.end import SessionStatus
 from domain.sessions.session import DueSession
 from domain.settling.settle_session import SettleSession
 
@@ -98,7 +97,7 @@ def jobs_at_psps(
         session = settle(taken.token_id)
         if session is None:
             return Result()
-        end = End.OPEN if session.status is SessionStatus.OPEN else End.SETTLED
+        end = End.SETTLED if session.is_over else End.OPEN
         return _asked(end, session.unanswered_since, clock.now())
 
     def discard_it(taken: Discard) -> Result:
