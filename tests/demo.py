@@ -17,12 +17,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from entrypoints.demo.sample import BILLING_INFO, GUESTS, SPA, SampleCenter
 from tests.programs import ROOT, RUNTIME
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 RUN_DEMO: Final = "from entrypoints.demo.demo import run_demo; run_demo"
-START_WITHIN_SECONDS: Final = 60
-STOP_WITHIN_SECONDS: Final = 60
-CALL_SECONDS: Final = 30
 ADA: Final = GUESTS[0].id
 LAST_LINE: Final = "Stop with Ctrl-C."
 
@@ -65,7 +62,7 @@ class Demo:
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
             method=method,
         )
-        with build_opener(ProxyHandler({})).open(request, timeout=CALL_SECONDS) as response:
+        with build_opener(ProxyHandler({})).open(request, timeout=LIMIT_SECONDS) as response:
             return json.load(response)
 
     def add_card(
@@ -112,15 +109,12 @@ def running_demo(
             stderr=stderr,
         )
     try:
-        wait_until(
-            lambda: LAST_LINE in printed.read_text() or process.poll() is not None,
-            seconds=START_WITHIN_SECONDS,
-        )
+        wait_until(lambda: LAST_LINE in printed.read_text() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
         yield Demo(process=process, printed=printed.read_text(), log=log)
         process.send_signal(with_signal)
         expected = -with_signal if with_signal == signal.SIGKILL else 0
-        assert process.wait(STOP_WITHIN_SECONDS) == expected, log.read_text()
+        assert process.wait(LIMIT_SECONDS) == expected, log.read_text()
     finally:
         process.kill()
         process.wait()

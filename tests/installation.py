@@ -68,6 +68,7 @@ from tests.bank import update_card
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import change_by_hand, make_database
 from tests.use_cases import UseCases
+from tests.waiting import LIMIT_SECONDS
 
 BASE_URL: Final = "http://127.0.0.1:8000"
 REDIRECT_URI: Final = "https://shop.example/cards?from=spa"
@@ -266,7 +267,7 @@ class Installation:
         folder: Path,
         *,
         base_url: str = BASE_URL,
-        busy_timeout_seconds: float = 5,
+        busy_timeout_seconds: float = LIMIT_SECONDS,
         ids: SeededIds | None = None,
         capabilities: Mapping[str, Any] | None = None,  # as psps_that takes them
         **environment: str,

@@ -21,7 +21,7 @@ import psycopg
 
 from adapters.postgresql.migrations import migrate
 from entrypoints.serve import listen
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 GIVEN: Final = "CARDONFILE_TEST_POSTGRESQL"
 """The address of a server to use instead, whose user may create databases."""
@@ -81,14 +81,14 @@ class PostgresqlServer:
         """Stop it: by SIGINT in order, by SIGQUIT at once, by SIGKILL as if it crashed."""
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(30)
+            self.process.wait(LIMIT_SECONDS)
             self.process = None
 
     def _accepts_connections(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, "the PostgreSQL server has ended"
         try:
-            psycopg.connect(self.url, connect_timeout=2).close()
+            psycopg.connect(self.url, connect_timeout=LIMIT_SECONDS).close()
         except psycopg.OperationalError:
             return False
         return True
@@ -124,7 +124,7 @@ def _prepared() -> Path:
         capture_output=True,
         cwd=folder,
         user=user,
-        timeout=60,
+        timeout=LIMIT_SECONDS,
     )
     return folder
 

@@ -15,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-DEADLINE_SECONDS: Final = 40
 _PORTS: Final = range(20_000, 30_000)
 """Below the ports that systems hand out by themselves."""
 
@@ -45,7 +44,7 @@ class Server:
 
     def connect(self) -> http.client.HTTPConnection:
         """Return a connection, not open yet."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_SECONDS)
 
     def status(self, path: str) -> int:
         """Return the status of a GET on a new connection: 0 without a response."""
@@ -109,7 +108,7 @@ class Program:
 
     def ends(self) -> int:
         """Wait until all processes have ended, and return the exit status of the parent."""
-        printed, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
+        printed, _ = self.process.communicate(timeout=LIMIT_SECONDS)
         assert printed == b""
         return self.process.returncode
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import redis
 
 from entrypoints.serve import listen
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 PASSWORD: Final = "s3cret"
 
@@ -48,7 +48,7 @@ class RedisServer:
         """Stop it. Its data is lost."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(20)
+            self._process.wait(LIMIT_SECONDS)
             self._process = None
 
     @contextmanager

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from tests.waiting import LIMIT_SECONDS
+
 _NUMBERS: Final = {
     "x86_64": {"fsync": 74, "fdatasync": 75, "pwrite64": 18, "sendto": 44, "seccomp": 317},
     "aarch64": {"fsync": 82, "fdatasync": 83, "pwrite64": 68, "sendto": 206, "seccomp": 277},
@@ -66,7 +68,7 @@ class SystemCalls:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind("")
         self._socket.listen()
-        self._socket.settimeout(20)
+        self._socket.settimeout(LIMIT_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +82,7 @@ class SystemCalls:
         """Wait for the end of the programs, which must have been stopped."""
         self._socket.close()
         for thread in self._threads:
-            thread.join(20)
+            thread.join(LIMIT_SECONDS)
 
     def source(self, program: str) -> str:
         """Return the source of a program that can be attached."""

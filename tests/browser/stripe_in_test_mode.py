@@ -18,9 +18,8 @@ from adapters.system import RandomIds, SystemClock
 from domain.identifiers import TokenId
 from domain.psps.hosted_page import CardCollected, Pending
 from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
-PAGE_SECONDS = 60
 CARD = "4242424242424242"
 
 
@@ -40,7 +39,7 @@ def test_a_card_that_was_typed_on_checkout_is_discarded(browser: Browser) -> Non
         route.fulfill(body="back at the service")
 
     guest = browser.new_page()
-    guest.set_default_timeout(PAGE_SECONDS * 1000)
+    guest.set_default_timeout(LIMIT_SECONDS * 1000)
     guest.route(re.compile(re.escape(request.return_uri)), come_back)
     guest.goto(page.address)
     for field, typed in (("#cardNumber", CARD), ("#cardExpiry", "12/34"), ("#cardCvc", "123")):
@@ -59,7 +58,7 @@ def test_a_card_that_was_typed_on_checkout_is_discarded(browser: Browser) -> Non
         outcome = provider.outcome(request, page, ())
         return outcome if isinstance(outcome, CardCollected) else None
 
-    card = wait_until(collected, seconds=PAGE_SECONDS).card
+    card = wait_until(collected).card
     assert (card.card_logo, card.last_four, card.expiry_on) == ("visa", "4242", "12/34")
     for _ in range(2):
         provider.discard(MERCHANT_ACCOUNT, card.guest_reference, card.token)

@@ -13,6 +13,7 @@ from adapters.sqlite.storage import SqliteStorage
 from domain.storage import Storage
 from tests.databases import make_database
 from tests.postgresql import empty_database
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -21,7 +22,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
     if request.param == "sqlite":
         path = tmp_path / "cardonfile.db"
         make_database(path)
-        with closing(SqliteStorage(path, busy_timeout_seconds=60)) as sqlite:
+        with closing(SqliteStorage(path, busy_timeout_seconds=LIMIT_SECONDS)) as sqlite:
             yield sqlite
     else:
         server = request.getfixturevalue("postgresql_server")

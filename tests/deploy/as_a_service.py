@@ -21,8 +21,8 @@ from typing import Final
 import pytest
 
 from tests.deploy.root_folder import RootFolder
-from tests.programs import DEADLINE_SECONDS, ROOT, Server, free_port
-from tests.waiting import wait_until
+from tests.programs import ROOT, Server, free_port
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 EXAMPLES: Final = ROOT / "docs" / "examples"
 UNITS: Final = sorted(EXAMPLES.glob("*.service"))
@@ -103,7 +103,7 @@ class Installed(Server):
     def run(self, *command: str, unit: Path = UNITS[0]) -> tuple[int, str]:
         """Run a command, and return its exit status and all that it printed."""
         with self.running(*command, unit=unit) as process:
-            printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+            printed, complaint = process.communicate(timeout=LIMIT_SECONDS)
         return process.returncode, printed + complaint
 
 
@@ -164,7 +164,7 @@ def test_the_server_needs_no_more_rights(installed: Installed, command: list[str
         for folder in ("/opt/cardonfile", "/usr", "/etc", "/run/secrets"):
             assert "Read-only" in installed.run("touch", f"{folder}/file")[1]
         server.send_signal(SIGHUP)
-        _, logged = server.communicate(timeout=DEADLINE_SECONDS)
+        _, logged = server.communicate(timeout=LIMIT_SECONDS)
 
     assert server.returncode == 0, logged
     assert "stopped" in logged
@@ -175,7 +175,7 @@ def test_the_worker_needs_no_more_rights(installed: Installed) -> None:
         assert worker.stderr is not None
         assert "working" in worker.stderr.readline()
         worker.send_signal(SIGTERM)
-        worker.communicate(timeout=DEADLINE_SECONDS)
+        worker.communicate(timeout=LIMIT_SECONDS)
 
     assert worker.returncode == 0
 

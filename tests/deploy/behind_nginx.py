@@ -27,7 +27,7 @@ from tests.deploy.nginx import ADDRESS, MANY, NAME, Nginx
 from tests.entrypoints.test_malformed_http import ODD, REFUSED, TOO_LARGE, statuses
 from tests.installation import GOOD_CARD
 from tests.serving import BODY, SERVERS, Serving
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 CLEANED: Final = {
     # nginx reads these, and passes them on in an unambiguous form.
@@ -48,7 +48,6 @@ CLEANED: Final = {
 IDLE: Final = 1_100
 SLOW: Final = 90
 """Slow clients: fewer than the 100 requests that one address may have under way."""
-SECONDS: Final = 40
 LINE: Final = (
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d 127\.0\.0\.1 (\S+ \d{3})"
     r" seconds=\d+\.\d{3} connect=- upstream=(?:-|\d+\.\d{3})"
@@ -83,7 +82,7 @@ def ask(
 ) -> tuple[HTTPResponse, str]:
     """Send a request on a new connection, and return the response and its text."""
     with closing(
-        HTTPSConnection(NAME, nginx.port, timeout=SECONDS, context=nginx.trust)
+        HTTPSConnection(NAME, nginx.port, timeout=LIMIT_SECONDS, context=nginx.trust)
     ) as connection:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
@@ -246,7 +245,7 @@ def test_slow_bodies_keep_nobody_waiting_until_they_are_cut_off(site: Site) -> N
         assert site.serves_others()
         # The slow ones are still connected.
         assert not is_cut_off(slow[-1])
-        wait_until(lambda: all(is_cut_off(connection) for connection in slow), seconds=SECONDS)
+        wait_until(lambda: all(is_cut_off(connection) for connection in slow))
 
 
 # Shows F41.
@@ -274,7 +273,7 @@ def test_idle_connections_keep_nobody_waiting(site: Site) -> None:
     with ExitStack() as opened:
         for _ in range(IDLE):
             opened.enter_context(
-                closing(socket.create_connection(("127.0.0.1", site.nginx.port), SECONDS))
+                closing(socket.create_connection(("127.0.0.1", site.nginx.port), LIMIT_SECONDS))
             )
 
         assert site.serves_others()
@@ -318,7 +317,9 @@ def test_readiness_is_not_for_the_world(site: Site) -> None:
 
 def ask_without_tls(site: Site, method: str, path: str) -> HTTPResponse:
     """Send a request with a token on port 80, and return the response."""
-    with closing(socket.create_connection(("127.0.0.1", site.nginx.plain_port), SECONDS)) as plain:
+    with closing(
+        socket.create_connection(("127.0.0.1", site.nginx.plain_port), LIMIT_SECONDS)
+    ) as plain:
         plain.sendall(
             f"{method} {path} HTTP/1.1\r\nHost: evil.example\r\n"
             f"Authorization: bearer {site.serving.token}\r\n\r\n".encode()

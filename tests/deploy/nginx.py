@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.programs import ROOT, free_port
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 EXAMPLE: Final = ROOT / "docs" / "examples" / "nginx.conf"
 NAME: Final = "localhost"
@@ -93,7 +93,9 @@ class Nginx:
 
     def connect(self, source: str = "127.0.0.1") -> ssl.SSLSocket:
         """Open a TLS connection from one of this machine's addresses."""
-        plain = socket.create_connection(("127.0.0.1", self.port), 30, source_address=(source, 0))
+        plain = socket.create_connection(
+            ("127.0.0.1", self.port), LIMIT_SECONDS, source_address=(source, 0)
+        )
         return self.trust.wrap_socket(plain, server_hostname=NAME)
 
     def send_raw(self, sent: bytes) -> bytes:
@@ -123,4 +125,4 @@ class Nginx:
     ) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(30)
+            self._process.wait(LIMIT_SECONDS)

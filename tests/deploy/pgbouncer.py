@@ -16,7 +16,7 @@ import psycopg
 
 from tests.postgresql import server_user
 from tests.programs import free_port
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 SERVER_CONNECTIONS: Final = 2
 """How many connections to the server all clients share."""
@@ -49,7 +49,7 @@ def pgbouncer(url: str) -> Iterator[str]:
     def accepts_connections() -> bool:
         assert process.poll() is None, "pgbouncer has ended"
         with suppress(psycopg.OperationalError):
-            psycopg.connect(address, connect_timeout=2).close()
+            psycopg.connect(address, connect_timeout=LIMIT_SECONDS).close()
             return True
         return False
 
@@ -73,4 +73,4 @@ def pgbouncer(url: str) -> Iterator[str]:
             yield address
         finally:
             process.kill()
-            process.wait(30)
+            process.wait(LIMIT_SECONDS)

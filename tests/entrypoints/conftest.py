@@ -19,6 +19,7 @@ from entrypoints.cli.main import main
 from entrypoints.psps import _load
 from tests.databases import make_database
 from tests.programs import SERVE
+from tests.waiting import LIMIT_SECONDS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -120,7 +121,7 @@ class CommandLine:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT_SECONDS,
             cwd=self.folder,
             env=os.environ | {"PYTHONPATH": str(ROOT)} | self.environment | environment,
         )

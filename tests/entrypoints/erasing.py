@@ -31,7 +31,7 @@ from tests.entrypoints.torture import STORAGES, Storage
 from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 LAST_NAME, STREET = "Ohnesorg-Wilhelmina", "12 Kaiserallee"
 BILLING: Final = {"first_name": "Erna", "last_name": LAST_NAME, "address": STREET}
@@ -106,7 +106,7 @@ def _guest_with_cards(installation: Installation, stripe: FakeStripeServer, numb
 
 def _erase(machine: Machine, token: str, guest_id: GuestId) -> str:
     """Return the status of the response, or what happened instead."""
-    connection = http.client.HTTPConnection("127.0.0.1", machine.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", machine.port, timeout=LIMIT_SECONDS)
     try:
         headers = {"Authorization": f"bearer {token}"}
         connection.request("DELETE", f"/api/v1/guests/{guest_id}", headers=headers)

@@ -38,7 +38,7 @@ from tests.builders import a_guest
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
 from tests.programs import ROOT, SERVE, Program, Server, free_port
 from tests.told_events import Told, lost_and_invented
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 CLIENTS: Final = 8
 # Few, so that clients share guests and most cards are on file already.
@@ -591,7 +591,9 @@ def records_of(url: str) -> Records:
 def _select(url: str, statement: str) -> list[tuple[Any, ...]]:  # a column may hold anything
     if not url.startswith("sqlite:"):
         return execute(url, statement)
-    with closing(connect(Path(url.removeprefix("sqlite:///")), busy_timeout_seconds=5)) as db:
+    with closing(
+        connect(Path(url.removeprefix("sqlite:///")), busy_timeout_seconds=LIMIT_SECONDS)
+    ) as db:
         return db.execute(statement).fetchall()
 
 

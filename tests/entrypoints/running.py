@@ -11,7 +11,8 @@ from pathlib import Path
 
 from entrypoints.serve import Service, listen
 from tests.installation import Installation
-from tests.programs import DEADLINE_SECONDS, Server
+from tests.programs import Server
+from tests.waiting import LIMIT_SECONDS
 
 
 class Running(Server):
@@ -30,7 +31,7 @@ class Running(Server):
     def stop(self) -> None:
         """Stop gracefully, and wait for the end."""
         self.service.stop()
-        self.thread.join(DEADLINE_SECONDS)
+        self.thread.join(LIMIT_SECONDS)
         assert not self.thread.is_alive()
 
     def request(
@@ -49,7 +50,7 @@ class Running(Server):
     def send_raw(self, request: bytes) -> bytes:
         """Send bytes as they are, and return everything received until the server closes."""
         address = ("127.0.0.1", self.port)
-        with closing(socket.create_connection(address, timeout=DEADLINE_SECONDS)) as raw:
+        with closing(socket.create_connection(address, timeout=LIMIT_SECONDS)) as raw:
             received = b""
             # The server may answer and close the connection before it has read everything.
             with suppress(ConnectionResetError, BrokenPipeError):
@@ -82,4 +83,4 @@ def run_service(
 
 def connected(port: int) -> socket.socket:
     """Return a connection to a port of this machine."""
-    return socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS)
+    return socket.create_connection(("127.0.0.1", port), LIMIT_SECONDS)

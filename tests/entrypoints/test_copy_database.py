@@ -66,9 +66,8 @@ from tests.builders import (
 from tests.databases import make_database
 from tests.entrypoints.conftest import CommandLine
 from tests.postgresql import new_database
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
-DEADLINE_SECONDS = 60
 DAY: Final = timedelta(days=1)
 OTHER_TOKEN_ID: Final = TokenId(a_uuid(22))
 
@@ -464,9 +463,9 @@ class TestInterrupted:
             held_up(migrated_target, AT_PRODUCTS),
             filled.start("copy-database", source, migrated_target) as process,
         ):
-            wait_until(lambda: run(migrated_target, ADVISORY_WAITS), seconds=DEADLINE_SECONDS)
+            wait_until(lambda: run(migrated_target, ADVISORY_WAITS))
             process.send_signal(interrupt)
-            printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+            printed, complaint = process.communicate(timeout=LIMIT_SECONDS)
 
         assert (process.returncode, printed, complaint) == (status, b"", expected)
         # PostgreSQL notices that a client is gone once nothing else keeps it busy.
@@ -488,7 +487,7 @@ class TestInterrupted:
         try:
             with ThreadPoolExecutor(1) as thread:
                 interrupting = thread.submit(interrupt_at_commit)
-                assert holding.wait(DEADLINE_SECONDS)
+                assert holding.wait(LIMIT_SECONDS)
                 assert copies(filled, migrated_target).startswith("TABLE ")
                 interrupting.result()
             assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

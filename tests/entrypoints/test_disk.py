@@ -31,6 +31,7 @@ from tests.entrypoints.torture import damage_of
 from tests.installation import REDIRECT_URI
 from tests.programs import SERVE, TO_FULL_DISK
 from tests.system_calls import SYNCS, WRITES, SystemCalls
+from tests.waiting import LIMIT_SECONDS
 
 UNAVAILABLE = {
     "success": False,
@@ -172,7 +173,9 @@ def test_a_write_lock_that_is_held_too_long_is_a_503_while_reads_go_on(
     with closing(clients):
         add_cards(client, 4)
         # The worker may be writing.
-        with closing(connect(machines.installation.database, busy_timeout_seconds=20)) as other:
+        with closing(
+            connect(machines.installation.database, busy_timeout_seconds=LIMIT_SECONDS)
+        ) as other:
             other.execute("PRAGMA query_only=OFF")
             other.execute("BEGIN IMMEDIATE")
             before = records_of(machines.url)

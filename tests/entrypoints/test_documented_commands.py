@@ -19,6 +19,7 @@ from domain.identifiers import MerchantAccount, ProviderName
 from tests.databases import make_database
 from tests.postgresql import own_server, pg_dump
 from tests.programs import ROOT
+from tests.waiting import LIMIT_SECONDS
 
 PATH: Final = os.pathsep.join(
     [str(Path(sys.executable).parent), str(pg_dump().parent), os.environ["PATH"]]
@@ -42,7 +43,7 @@ def run(commands: str, folder: Path, *, typed: str = "", **environment: str) -> 
         env={**os.environ, "PATH": PATH, "PYTHONPATH": str(ROOT), **environment},
         input=typed,
         text=True,
-        timeout=120,
+        timeout=LIMIT_SECONDS,
         start_new_session=True,
     )
 

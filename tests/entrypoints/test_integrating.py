@@ -25,11 +25,10 @@ from tests.browser.chromium import prepare_driver
 from tests.demo import running_demo
 from tests.event_receiver import EventReceiver, Received
 from tests.installation import DECLINED_CARD
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BACK: Final = "https://shop.example/card/back"
-TIMEOUT_SECONDS: Final = 30
 PAUSED: Final = "[paused]"
 GET_A_TOKEN, CENTER, GUEST, ADD, EVENT, READ, CARDS, LINK, TEST = 1, 3, 4, 5, 8, 9, 10, 11, 14
 """Sections of the page."""
@@ -147,20 +146,20 @@ def type_card(hosted_payment_uri: str) -> None:
     """Do what the guest's browser does, up to the return."""
     with requests.Session() as browser:
         browser.trust_env = False
-        page = browser.get(hosted_payment_uri, timeout=TIMEOUT_SECONDS)
+        page = browser.get(hosted_payment_uri, timeout=LIMIT_SECONDS)
         action, form_token = re.findall(r'(?:action|name="form_token" value)="([^"]+)"', page.text)
         card = {"number": "4242424242424242", "expiry": "09/31", "cvc": "123"}
         address, form = urljoin(page.url, unescape(action)), {"form_token": form_token, **card}
-        response = browser.post(address, form, allow_redirects=False, timeout=TIMEOUT_SECONDS)
+        response = browser.post(address, form, allow_redirects=False, timeout=LIMIT_SECONDS)
         while (address := urljoin(address, response.headers["Location"])) != BACK:
-            response = browser.get(address, allow_redirects=False, timeout=TIMEOUT_SECONDS)
+            response = browser.get(address, allow_redirects=False, timeout=LIMIT_SECONDS)
 
 
 def get(address: str) -> None:
     """Open an address, and follow no redirect."""
     with requests.Session() as browser:
         browser.trust_env = False
-        browser.get(address, allow_redirects=False, timeout=TIMEOUT_SECONDS)
+        browser.get(address, allow_redirects=False, timeout=LIMIT_SECONDS)
 
 
 def examples_in(folder: Path, language: str, environment: Mapping[str, str]) -> Examples:

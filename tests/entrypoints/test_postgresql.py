@@ -50,9 +50,8 @@ from tests.installation import (
 )
 from tests.postgresql import PostgresqlServer, empty_database, new_database, own_server
 from tests.simulation.psp import LASTING_TOKENS, LastingTokens
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
-DEADLINE_SECONDS: Final = 60
 SECRET: Final = "s3same"
 NOBODY_LISTENS: Final = "127.0.0.1:1"
 COMMANDS: Final = [("migrate",), ("token", "list"), ("serve",)]
@@ -316,7 +315,7 @@ class TestComplaints:
             env={"PYTHONPATH": str(ROOT), "CARDONFILE_DATABASE_URL": address},
             capture_output=True,
             text=True,
-            timeout=DEADLINE_SECONDS,
+            timeout=LIMIT_SECONDS,
         )
         assert ended.stdout == ""
         complaints = ended.stderr.splitlines()

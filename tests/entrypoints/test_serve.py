@@ -33,8 +33,7 @@ from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
 from tests.entrypoints.running import Running, connected, run_service
 from tests.installation import GOOD_CARD, Installation
-from tests.programs import DEADLINE_SECONDS
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 # Any: they are keywords too.
 PUBLIC: Final[dict[str, Any]] = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
@@ -89,14 +88,14 @@ def test_a_link_in_a_loop_takes_one_place_at_the_psp(
 
     def hang(method: str, _: object) -> None:
         asked.append(method)
-        goes_on.wait(DEADLINE_SECONDS)
+        goes_on.wait(LIMIT_SECONDS)
 
     path = path_of(looped).replace("/hosted-payments", f"/hosted-payments{leg}")
     with ThreadPoolExecutor(THREADS) as pool, ExitStack() as opened:
         opened.callback(goes_on.set)
         provider.before = hang
         looping = [pool.submit(stoppable.request, "GET", path) for _ in range(4 * THREADS)]
-        finished = list(islice(as_completed(looping, DEADLINE_SECONDS), len(looping) - 1))
+        finished = list(islice(as_completed(looping, LIMIT_SECONDS), len(looping) - 1))
         assert {each.result()[0] for each in finished} == {status}
         assert asked == ["outcome" if is_opened else "start"]
 
@@ -145,7 +144,7 @@ def test_each_address_has_its_own_limit_of_failed_authentications(tmp_path: Path
     def status_for(to: str, source: str) -> int:
         with closing(
             http.client.HTTPConnection(
-                to, service.port, timeout=DEADLINE_SECONDS, source_address=(source, 0)
+                to, service.port, timeout=LIMIT_SECONDS, source_address=(source, 0)
             )
         ) as connection:
             connection.request("GET", ACCOUNTS)
@@ -173,7 +172,7 @@ def test_an_unknown_method_is_not_in_the_log(running: Running) -> None:
 def test_what_is_in_flight_is_answered_before_the_end(
     stoppable: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waitress_server, "RECEIVE_SECONDS", DEADLINE_SECONDS)
+    monkeypatch.setattr(waitress_server, "RECEIVE_SECONDS", LIMIT_SECONDS)
 
     def is_listening() -> bool:
         with closing(socket.socket()) as attempt:
@@ -232,7 +231,7 @@ def test_a_drain_ends_every_connection_with_an_answer(stoppable: Running) -> Non
     wait_until(lambda: len(answers) > 100)
     stoppable.stop()
     for client in clients:
-        client.join(DEADLINE_SECONDS)
+        client.join(LIMIT_SECONDS)
 
     assert cut_off == []
     assert set(answers) == {200}

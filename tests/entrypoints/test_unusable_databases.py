@@ -12,6 +12,7 @@ import pytest
 from tests.databases import make_database
 from tests.entrypoints.conftest import ROOT, CommandLine
 from tests.programs import SERVE, free_port
+from tests.waiting import LIMIT_SECONDS
 
 COMMANDS = [("migrate",), ("token", "list"), ("reconcile",)]
 
@@ -28,7 +29,7 @@ def complaint_of(*arguments: str, exit_code: int = 1, **environment: str) -> str
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_SECONDS,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
     )
     assert (ended.returncode, ended.stdout) == (exit_code, "")

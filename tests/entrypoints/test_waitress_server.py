@@ -21,8 +21,7 @@ from entrypoints import waitress_server
 from entrypoints.serve import listen
 from entrypoints.waitress_server import THREADS, Server
 from tests.entrypoints.running import connected
-from tests.programs import DEADLINE_SECONDS
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST_GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -44,7 +43,7 @@ def server_of(app: WSGIApplication) -> Iterator[int]:
         thread.start()
         yield port
         server.stop()
-        thread.join(DEADLINE_SECONDS)
+        thread.join(LIMIT_SECONDS)
         assert not thread.is_alive()
 
 
@@ -82,7 +81,7 @@ def test_the_main_thread_leaves_a_connection_alone_while_another_thread_sends(
         handle_write(channel)
 
     def ask(port: int) -> list[bytes]:
-        with closing(http.client.HTTPConnection("127.0.0.1", port, DEADLINE_SECONDS)) as client:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, LIMIT_SECONDS)) as client:
             bodies = []
             for _ in range(50):
                 client.request("GET", "/")
@@ -109,7 +108,7 @@ def test_a_client_that_reads_nothing_holds_no_thread(monkeypatch: pytest.MonkeyP
         # The responses are more than what waitress lets wait by default.
         client.sendall(GET * 10)
         for _ in range(10):
-            assert begun.acquire(timeout=DEADLINE_SECONDS)
+            assert begun.acquire(timeout=LIMIT_SECONDS)
         other.sendall(GET)
         assert len(body_of_response(other)) == 3_000_000
 
@@ -131,7 +130,7 @@ def test_a_response_that_is_read_late_is_sent_before_the_end() -> None:
         with server_of(respond) as port:
             client = opened.enter_context(connected(port))
             client.sendall(GET)
-            assert answered.wait(DEADLINE_SECONDS)
+            assert answered.wait(LIMIT_SECONDS)
             body = reader.submit(read_late, client)
 
         assert len(body.result()) == 5_000_000
@@ -153,7 +152,7 @@ def test_a_connection_over_the_limit_waits_until_another_has_ended(
         with pytest.raises(BlockingIOError):
             third.recv(1)
         first.close()
-        third.settimeout(DEADLINE_SECONDS)
+        third.settimeout(LIMIT_SECONDS)
         assert body_of_response(third) == b"hello"
 
 
@@ -165,14 +164,14 @@ def threads_held_up(count: int = THREADS) -> Iterator[int]:
     def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/hangs":
             begun.release()
-            goes_on.wait(DEADLINE_SECONDS)
+            goes_on.wait(LIMIT_SECONDS)
         return always(b"hello")(environ, start_response)
 
     with ExitStack() as opened, server_of(respond) as port:
         opened.callback(goes_on.set)
         for _ in range(count):
             opened.enter_context(connected(port)).sendall(GET.replace(b"/ ", b"/hangs "))
-            assert begun.acquire(timeout=DEADLINE_SECONDS)
+            assert begun.acquire(timeout=LIMIT_SECONDS)
         yield port
         goes_on.set()
 
@@ -201,7 +200,7 @@ def test_large_answers_come_whole_also_when_every_thread_has_one_to_send() -> No
 
     def respond(_: object, start_response: StartResponse) -> Iterator[bytes]:
         start_response("200 OK", [("Content-Length", str(sum(map(len, pieces))))])
-        is_under_way.wait(DEADLINE_SECONDS)
+        is_under_way.wait(LIMIT_SECONDS)
         yield from pieces
 
     def take(port: int) -> bool:
@@ -236,7 +235,7 @@ def test_a_client_that_leaves_is_logged_without_the_path(caplog: pytest.LogCaptu
 
     def respond(_: object, start_response: StartResponse) -> Iterator[bytes]:
         start_response("200 OK", [])
-        has_left.wait(DEADLINE_SECONDS)
+        has_left.wait(LIMIT_SECONDS)
         while True:
             yield b"x" * 100_000
             time.sleep(0.01)  # else the main thread might never get at the connection
@@ -330,7 +329,7 @@ class TestWhatIsReachedForInWaitress:
 
         class Task:
             def service(self) -> None:
-                goes_on.wait(DEADLINE_SECONDS)
+                goes_on.wait(LIMIT_SECONDS)
 
             def cancel(self) -> None:
                 pass
@@ -341,5 +340,5 @@ class TestWhatIsReachedForInWaitress:
         assert len(dispatcher.threads) == 1
 
         goes_on.set()
-        dispatcher.shutdown(timeout=DEADLINE_SECONDS)
+        dispatcher.shutdown(timeout=LIMIT_SECONDS)
         assert not dispatcher.threads

@@ -41,7 +41,7 @@ from tests.entrypoints.postgresql_outages import crashed
 from tests.event_receiver import EventReceiver, Received
 from tests.postgresql import new_database, own_server
 from tests.told_events import Told
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 CRASH_EVERY: Final = 2
 """PostgreSQL crashes in every second round."""
@@ -269,7 +269,7 @@ def on_postgresql(folder: Path, **settings: str) -> Iterator[Storage]:
 
 def damage_of(file: Path) -> list[str]:
     """Return what SQLite's checks find in a file, and whether its WAL is too large."""
-    with closing(connect(file, busy_timeout_seconds=5)) as db:
+    with closing(connect(file, busy_timeout_seconds=LIMIT_SECONDS)) as db:
         found = [str(row[0]) for row in db.execute("PRAGMA integrity_check").fetchall()]
         orphans = [str(row) for row in db.execute("PRAGMA foreign_key_check").fetchall()]
         wal_bytes = file.with_name(f"{file.name}-wal").stat().st_size

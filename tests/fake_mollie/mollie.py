@@ -26,6 +26,7 @@ from adapters.psp.settings import is_loopback
 from adapters.psp.stand_in import Request, Response, StandInServer, html_response
 from domain.outside import Clock
 from tests.fake_mollie.described import require_request, require_response
+from tests.waiting import LIMIT_SECONDS
 
 Json: TypeAlias = Any  # as it goes over the wire
 
@@ -522,7 +523,7 @@ class FakeMollie:
             return
         target = urlsplit(merchant.webhook_url)
         with closing(
-            http.client.HTTPConnection(str(target.hostname), target.port, timeout=10)
+            http.client.HTTPConnection(str(target.hostname), target.port, timeout=LIMIT_SECONDS)
         ) as connection:
             form = {"Content-Type": "application/x-www-form-urlencoded"}
             connection.request("POST", target.path, f"id={payment['id']}", form)

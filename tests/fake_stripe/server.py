@@ -26,6 +26,7 @@ from tests.fake_stripe.described import require_response
 from tests.fake_stripe.pages import show
 from tests.fake_stripe.parameters import Refused, decode
 from tests.fake_stripe.stripe import FakeStripe, Merchant, Object, signature
+from tests.waiting import LIMIT_SECONDS
 
 _API: Final = "/v1/"
 
@@ -130,7 +131,9 @@ class FakeStripeServer:
     def _post(self, merchant: Merchant, body: bytes) -> None:
         target = urlsplit(merchant.webhook_url or "")
         signed = signature(body, secret=merchant.webhook_secret, at=self.stripe.clock.now())
-        connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=10)
+        connection = http.client.HTTPConnection(
+            str(target.hostname), target.port, timeout=LIMIT_SECONDS
+        )
         headers = {"Content-Type": "application/json", "Stripe-Signature": signed}
         connection.request("POST", target.path, body, headers)
         connection.getresponse().read()

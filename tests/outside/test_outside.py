@@ -19,8 +19,8 @@ import pytest
 from adapters.psp.contract.samples import GUEST_ID
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
-from tests.programs import DEADLINE_SECONDS, ROOT, RUNTIME, Server, free_port, got
-from tests.waiting import wait_until
+from tests.programs import ROOT, RUNTIME, Server, free_port, got
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 BUILD: Final = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 
@@ -77,7 +77,7 @@ class Served(Server):
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait(DEADLINE_SECONDS)
+        self._process.wait(LIMIT_SECONDS)
         self._log.close()
 
 

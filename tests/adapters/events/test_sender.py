@@ -29,6 +29,7 @@ from tests.listening import (
     responding,
     running,
 )
+from tests.waiting import LIMIT_SECONDS
 
 NAME: Final = "receiver.example"
 PUBLIC: Final = "1.1.1.1"
@@ -318,7 +319,7 @@ class TestResponse:
         receiver.acts = [act]
 
         assert send(receiver.url) == 200
-        assert ended.wait(30)
+        assert ended.wait(LIMIT_SECONDS)
         assert sent < 32 * MEBIBYTE
 
     @pytest.mark.parametrize(

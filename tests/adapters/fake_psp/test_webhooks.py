@@ -26,9 +26,7 @@ from tests.adapters.fake_psp.conftest import (
     card_entry,
     hosted_page_request,
 )
-from tests.waiting import wait_until
-
-PATIENCE_SECONDS = 60
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 class Receiver(ThreadingHTTPServer):
@@ -43,7 +41,7 @@ class Receiver(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}/webhooks/fake"
 
     def take(self) -> WebhookDelivery:
-        return self.received.get(timeout=PATIENCE_SECONDS)
+        return self.received.get(timeout=LIMIT_SECONDS)
 
 
 class _Receive(BaseHTTPRequestHandler):

@@ -13,6 +13,7 @@ from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.adapters.http.api import Api, refused_bare
 from tests.installation import Installation
+from tests.waiting import LIMIT_SECONDS
 
 WEBHOOK = "/webhooks/fake"
 
@@ -44,8 +45,8 @@ def test_a_webhook_that_is_kept_wakes_the_reconciler(api: Api) -> None:
 # Shows F26.
 def test_a_hundred_at_once_store_one_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # On a slow machine, some would otherwise wait too long for their turn to write, and get 503.
-    monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", 60)
-    installation = Installation(tmp_path, busy_timeout_seconds=60)
+    monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", LIMIT_SECONDS)
+    installation = Installation(tmp_path, busy_timeout_seconds=LIMIT_SECONDS)
     api = Api(installation)
     body, headers = signed_event(installation, installation.opened_session())
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import Final
 from urllib.parse import urlsplit
 
+from tests.waiting import LIMIT_SECONDS
+
 _CHUNK: Final = 65_536
 
 
@@ -65,7 +67,7 @@ class Relay:
         self.stop()
         self.resume()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(LIMIT_SECONDS)
 
     def _run(self, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)

@@ -31,6 +31,7 @@ from tests.builders import (
 )
 from tests.concurrency import elsewhere
 from tests.databases import transaction_of
+from tests.waiting import LIMIT_SECONDS
 
 SERIALIZATION_FAILURE = "40001"
 CODES = {SERIALIZATION_FAILURE: "serialization failure", "40P01": "deadlock"}
@@ -64,7 +65,7 @@ def test_both_units_of_a_deadlock_succeed(own_url: str, own_storage: PostgresqlS
             calls.append(number)
             assert unit.sessions.get(first) is not None
             if calls.count(number) == 1:
-                one_is_locked.wait(30)
+                one_is_locked.wait(LIMIT_SECONDS)
             session = unit.sessions.get(second)
             assert session is not None
             unit.sessions.update(session.due_now(NOW))

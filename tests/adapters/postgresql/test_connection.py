@@ -28,7 +28,7 @@ from tests.builders import a_session
 from tests.concurrency import elsewhere
 from tests.databases import transaction_of
 from tests.postgresql import PostgresqlServer, new_database, own_server
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 NOBODY_LISTENS = "127.0.0.1:1"
 SECRET = "s3same"
@@ -51,7 +51,7 @@ def open_connections(storage: PostgresqlStorage, number: int) -> None:
 
     def hold(_: int) -> None:
         with storage.read():
-            barrier.wait(30)
+            barrier.wait(LIMIT_SECONDS)
 
     at_once(number, hold)
 
@@ -152,11 +152,11 @@ class TestPool:
 
             def hold() -> None:
                 with storage.read():
-                    held.wait(30)
-                    assert released.wait(30)
+                    held.wait(LIMIT_SECONDS)
+                    assert released.wait(LIMIT_SECONDS)
 
             def is_refused() -> None:
-                held.wait(30)
+                held.wait(LIMIT_SECONDS)
                 with pytest.raises(ServiceUnavailable):
                     has_session(storage)
                 queued = times_queued()
@@ -169,7 +169,7 @@ class TestPool:
                 return storage._connections._pool.get_stats()["requests_queued"]
 
             def waits() -> None:
-                assert refused.wait(30)
+                assert refused.wait(LIMIT_SECONDS)
                 has_session(storage)
 
             open_connections(storage, 2)
@@ -287,7 +287,7 @@ class TestOutage:
 
         def wait_for_the_others(pool: ConnectionPool, _: float) -> None:
             waiting.append(pool)
-            assert all_but_one_refused.wait(30)
+            assert all_but_one_refused.wait(LIMIT_SECONDS)
             raise PoolTimeout
 
         def ask(number: int) -> None:

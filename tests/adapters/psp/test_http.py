@@ -37,12 +37,15 @@ from tests.listening import (
     respond_and_hang_up,
     responding,
 )
+from tests.waiting import LIMIT_SECONDS
 
 HURRIED: Final = RetryPolicy(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
 """For calls without a response."""
-CALM: Final = RetryPolicy(total_seconds=20, connect_seconds=20, pause_seconds=0)
+CALM: Final = RetryPolicy(
+    total_seconds=LIMIT_SECONDS, connect_seconds=LIMIT_SECONDS, pause_seconds=0
+)
 """For calls with a response, also on a busy machine."""
-ONCE: Final = RetryPolicy(total_seconds=20, connect_seconds=20, tries=1)
+ONCE: Final = RetryPolicy(total_seconds=LIMIT_SECONDS, connect_seconds=LIMIT_SECONDS, tries=1)
 NO_FAMILY: Final = 255
 """An address family that no machine has."""
 
@@ -108,7 +111,9 @@ class TestDeadline:
         pauses: list[float] = []
         monkeypatch.setattr(http, "time", SimpleNamespace(sleep=pauses.append))
 
-        no_response(psp.url, RetryPolicy(total_seconds=20, pause_seconds=30))
+        no_response(
+            psp.url, RetryPolicy(total_seconds=LIMIT_SECONDS, pause_seconds=2 * LIMIT_SECONDS)
+        )
 
         assert pauses == []
 
@@ -142,7 +147,7 @@ class TestTries:
         self, psp: ListeningServer, act: Act, tries: int, requests: int
     ) -> None:
         psp.acts = [*[act] * requests, responding(200)]
-        policy = RetryPolicy(total_seconds=20, pause_seconds=0, tries=tries)
+        policy = RetryPolicy(total_seconds=LIMIT_SECONDS, pause_seconds=0, tries=tries)
         with HttpClient(psp.url, retry_policy=policy) as client:
             assert client.send("GET", "/").status >= 400
 
@@ -252,7 +257,7 @@ class TestResponse:
 
         def twice(handler: Handler) -> None:
             handler.respond(200, b"first")
-            was_read.wait(30)
+            was_read.wait(LIMIT_SECONDS)
             handler.respond(200, b"unsolicited")
             was_sent.set()
 
@@ -260,7 +265,7 @@ class TestResponse:
         with HttpClient(psp.url, retry_policy=CALM) as client:
             assert client.send("GET", "/1").body == b"first"
             was_read.set()
-            assert was_sent.wait(30)
+            assert was_sent.wait(LIMIT_SECONDS)
             assert client.send("GET", "/2").body == b"second"
 
 

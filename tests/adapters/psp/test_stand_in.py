@@ -23,6 +23,7 @@ from adapters.psp.stand_in import (
     redirect,
     respond_with,
 )
+from tests.waiting import LIMIT_SECONDS
 
 
 class Counter:
@@ -52,7 +53,7 @@ def server(counter: Counter) -> Iterator[StandInServer]:
 
 
 def ask(
-    url: str, method: str = "POST", body: bytes | None = None, seconds: float = 10
+    url: str, method: str = "POST", body: bytes | None = None, seconds: float = LIMIT_SECONDS
 ) -> tuple[int, bytes, http.client.HTTPMessage]:
     target = urlsplit(url)
     with closing(

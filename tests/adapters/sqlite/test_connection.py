@@ -27,7 +27,7 @@ from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
 from tests.builders import a_guest, a_session
 from tests.concurrency import elsewhere
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 PAGE_BYTES: Final = 4_096
 CHECKPOINT_PAGES: Final = 1_000
@@ -173,7 +173,7 @@ def test_a_write_unit_is_unavailable_while_another_thread_writes_too_long(
 
 def test_a_write_unit_waits_for_one_that_ends_in_time(path: Path) -> None:
     with (
-        closing(SqliteStorage(path, busy_timeout_seconds=30)) as storage,
+        closing(SqliteStorage(path, busy_timeout_seconds=LIMIT_SECONDS)) as storage,
         writing_elsewhere(path) as db,
     ):
         at_once(2, lambda number: add_session(storage) if number else db.execute("COMMIT"))
@@ -191,7 +191,7 @@ def test_a_writer_beyond_the_queue_is_refused_sooner(
             pass
 
     with (
-        closing(SqliteStorage(path, busy_timeout_seconds=30)) as storage,
+        closing(SqliteStorage(path, busy_timeout_seconds=LIMIT_SECONDS)) as storage,
         ThreadPoolExecutor(connection.MAX_QUEUED_WRITERS) as pool,
     ):
         with storage.write():

@@ -20,6 +20,7 @@ from domain.identifiers import MerchantAccount
 from domain.psps.hosted_page import Evidence, HostedPage, Outcome
 from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
+from tests.waiting import LIMIT_SECONDS
 
 OTHER: Final = MerchantAccount("other")
 OTHER_KEY: Final = "sk_test_other"
@@ -36,7 +37,9 @@ WRONG_ADDRESS: Final = "4000000000000010"
 
 HURRIED: Final = RetryPolicy(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
 """For calls without a response."""
-CALM: Final = RetryPolicy(total_seconds=20, connect_seconds=20, pause_seconds=0)
+CALM: Final = RetryPolicy(
+    total_seconds=LIMIT_SECONDS, connect_seconds=LIMIT_SECONDS, pause_seconds=0
+)
 """For calls with a response, also on a busy machine."""
 
 

@@ -19,11 +19,12 @@ from tests.adapters.stripe.conftest import GOOD
 from tests.fake_stripe.described import validated
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture
 def sdk(server: FakeStripeServer) -> Iterator[stripe.StripeClient]:
-    http_client = stripe.RequestsClient(timeout=20)
+    http_client = stripe.RequestsClient(timeout=LIMIT_SECONDS)
     yield stripe.StripeClient(
         TEST_KEY,
         stripe_version=API_VERSION,

@@ -41,6 +41,7 @@ from tests.builders import (
 )
 from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKEN_ID, committed
 from tests.databases import change_by_hand
+from tests.waiting import LIMIT_SECONDS
 
 
 def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
@@ -131,7 +132,7 @@ def test_a_session_that_another_unit_changes_is_not_taken_as_it_was(storage: Sto
         if number == 0:
             storage.transact(change)
             return taken
-        assert looked.wait(30)
+        assert looked.wait(LIMIT_SECONDS)
         for _ in range(2):
             with committed(storage) as unit:
                 session = unit.sessions.take_due(NOW, until=NOW + MINUTE)

@@ -11,9 +11,7 @@ import pytest
 from domain.identifiers import CenterId
 from tests.builders import CENTER_ID
 from tests.entrypoints.conftest import CommandLine
-
-DEADLINE_SECONDS = 60
-
+from tests.waiting import LIMIT_SECONDS
 
 EVERY_COMMAND_BUT_MIGRATE_AND_DEMO = [
     ("import", "centers", "centers.csv"),
@@ -120,7 +118,7 @@ class TestImport:
             # More than a pipe holds, so that rows have been read once it is written.
             process.stdin.write(f"id,name\n{rows}".encode())
             process.send_signal(SIGINT)
-            printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+            printed, complaint = process.communicate(timeout=LIMIT_SECONDS)
 
         assert (process.returncode, printed) == (130, b"")
         assert complaint == b"interrupted: nothing was imported\n"

@@ -44,6 +44,7 @@ from tests.builders import (
 from tests.contracts.storage.records import OTHER_TOKEN_ID
 from tests.entrypoints.conftest import CommandLine
 from tests.programs import free_port
+from tests.waiting import LIMIT_SECONDS
 
 ENDED = ("web-store", "failed", "created", "payment_method_already_exists")
 CARD = (
@@ -245,7 +246,7 @@ class TestErase:
             assert process.stderr is not None
             assert b"serving" in process.stderr.readline()
             process.send_signal(SIGTERM)
-            process.communicate(timeout=60)
+            process.communicate(timeout=LIMIT_SECONDS)
         assert process.returncode == 0
 
     def test_a_guest_who_was_erased_is_shown_as_such(

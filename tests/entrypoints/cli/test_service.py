@@ -17,9 +17,7 @@ from tests.builders import a_session
 from tests.entrypoints.conftest import CommandLine
 from tests.programs import Server, free_port
 from tests.scraping import samples_of
-from tests.waiting import wait_until
-
-DEADLINE_SECONDS = 60
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
@@ -51,7 +49,7 @@ class TestServe:
             # It means nothing, and stops nothing.
             process.send_signal(SIGUSR1)
             process.send_signal(SIGTERM)
-            printed, logged = process.communicate(timeout=DEADLINE_SECONDS)
+            printed, logged = process.communicate(timeout=LIMIT_SECONDS)
 
         assert (process.returncode, printed) == (0, b"")
         assert b"stopped" in logged
@@ -79,9 +77,9 @@ class TestServe:
                     connection.request("GET", "/metrics")
                     counted = samples_of(connection.getresponse().read().decode())
                 worker.send_signal(SIGHUP)
-                _, logged = worker.communicate(timeout=DEADLINE_SECONDS)
+                _, logged = worker.communicate(timeout=LIMIT_SECONDS)
             serving.send_signal(SIGINT)
-            serving.communicate(timeout=DEADLINE_SECONDS)
+            serving.communicate(timeout=LIMIT_SECONDS)
 
         assert (serving.returncode, worker.returncode) == (0, 0)
         requests = counted["http_request_duration_seconds_count"]

@@ -9,7 +9,6 @@ import socket
 from contextlib import suppress
 from html import unescape
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -23,13 +22,11 @@ from entrypoints.demo.service import Supervisor
 from entrypoints.serve import ServeError
 from tests.demo import running_demo
 from tests.programs import free_port
-from tests.waiting import wait_until
-
-TIMEOUT_SECONDS: Final = 30
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 def send(request: Request | str) -> str:
-    with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_SECONDS) as response:
+    with build_opener(ProxyHandler({})).open(request, timeout=LIMIT_SECONDS) as response:
         body: bytes = response.read()
     return body.decode()
 

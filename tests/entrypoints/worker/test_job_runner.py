@@ -21,7 +21,7 @@ from entrypoints.worker.reports import WorkLog
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import MERCHANT, Installation, Trouble
 from tests.simulation.ports import WatchedStorage
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 AT_PSP: Final = PspAccount(ProviderName("fake"), MERCHANT)
 
@@ -101,7 +101,9 @@ def test_a_merchant_account_that_hangs_delays_no_other(installation: Installatio
     stuck = sessions_with_a_card(installation, 20)
     others = sessions_with_a_card(installation, 5, OTHER_CENTER_ID)
     goes_on = threading.Event()
-    installation.provider.before = lambda _, account: account != MERCHANT or goes_on.wait(60)
+    installation.provider.before = lambda _, account: (
+        account != MERCHANT or goes_on.wait(LIMIT_SECONDS)
+    )
 
     with running(a_runner(installation)):
         try:
@@ -123,14 +125,14 @@ def test_no_more_is_taken_than_there_are_threads(installation: Installation) -> 
 
     def hang(_: str, __: MerchantAccount) -> None:
         under_way.release()
-        goes_on.wait(60)
+        goes_on.wait(LIMIT_SECONDS)
 
     installation.provider.before = hang
     work = threading.Event()
     with running(a_runner(installation, work=work)):
         try:
             for _ in range(4):
-                assert under_way.acquire(timeout=60)
+                assert under_way.acquire(timeout=LIMIT_SECONDS)
             # The worker looks again each time.
             for _ in range(5):
                 work.set()

@@ -29,8 +29,7 @@ from tests.databases import workers_age
 from tests.event_receiver import EventReceiver
 from tests.installation import Installation
 from tests.postgresql import empty_database
-from tests.programs import DEADLINE_SECONDS
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 MISSING = {"status": "ready, but no worker has run for a minute"}
 LOOPBACK: Final = IPv4Network("127.0.0.0/8")
@@ -318,12 +317,12 @@ def test_an_endpoint_that_hangs_delays_no_other(tmp_path: Path) -> None:
         container = installation.container
         # Without its limit, so that only the good endpoint can be why events are delivered.
         sender = HttpEventSender(
-            may_be_http=True, allowed_networks=[LOOPBACK], total_seconds=10 * DEADLINE_SECONDS
+            may_be_http=True, allowed_networks=[LOOPBACK], total_seconds=10 * LIMIT_SECONDS
         )
         container.deliver_event.override(replace(container.deliver_event(), sender=sender))
         for endpoint in (hanging, good):
             container.add_event_endpoint()(url=endpoint.url, types=ENDPOINT_TYPES)
-        hanging.before = lambda _: is_over.wait(10 * DEADLINE_SECONDS)
+        hanging.before = lambda _: is_over.wait(10 * LIMIT_SECONDS)
         worker = Worker(container, base_url="http://127.0.0.1:1")
         worker.start()
         installation.removed_card()
