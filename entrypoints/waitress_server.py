@@ -37,6 +37,7 @@ RECEIVE_SECONDS: Final = 5
 """A graceful stop waits this long for the rest of a request."""
 QUIET_SECONDS: Final = 0.2
 """A graceful stop ends once nothing has been in flight for this time."""
+LOOK_EVERY_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 5
 """After the drain, threads that still run get this long."""
 
@@ -133,15 +134,17 @@ class Server:
     def _drain(self) -> None:
         self._stop_requests.get()
         self._server.trigger.pull_trigger(self._stop_accepting)
-        began = last_busy = time.monotonic()
-        while (now := time.monotonic()) - last_busy < QUIET_SECONDS:
-            if now - began < DRAIN_SECONDS and self._is_busy(now - began):
-                last_busy = now
-            time.sleep(0.02)
+        began, quiet_seconds = time.monotonic(), 0.0
+        # Summed up from looks: while the machine holds this process up, nothing is quiet.
+        while quiet_seconds < QUIET_SECONDS:
+            time.sleep(LOOK_EVERY_SECONDS)
+            waited = time.monotonic() - began
+            is_busy = waited < DRAIN_SECONDS and self._is_busy(waited)
+            quiet_seconds = 0 if is_busy else quiet_seconds + LOOK_EVERY_SECONDS
         self._server.trigger.pull_trigger(self._leave_loop)
 
     def _is_busy(self, waited_seconds: float) -> bool:
-        return any(
+        return not self._is_draining or any(
             channel.requests
             or channel.total_outbufs_len
             or (channel.request is not None and waited_seconds < RECEIVE_SECONDS)
