@@ -26,7 +26,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from typing_extensions import override
 
-GIVE_UP_SECONDS: Final = 20
+GIVE_UP_SECONDS: Final = 60
 """How long a call without a response is held, unless it is ended before."""
 
 _SHORTEST_PAUSE_SECONDS: Final = 0.01

@@ -70,7 +70,9 @@ class RemotePspUnderTest(PspUnderTest):
     def read_page(self, page: HostedPage) -> str:
         target = urlsplit(page.address)
         with closing(
-            http.client.HTTPConnection(str(target.hostname), target.port, timeout=20)
+            http.client.HTTPConnection(
+                str(target.hostname), target.port, timeout=stand_in.GIVE_UP_SECONDS
+            )
         ) as connection:
             connection.request("GET", f"{target.path}?{target.query}".rstrip("?"))
             return text_of(connection.getresponse().read().decode())
