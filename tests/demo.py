@@ -66,12 +66,15 @@ class Demo:
             return json.load(response)
 
     def add_card(
-        self, center: SampleCenter = SPA, billing_info: Mapping[str, str] = BILLING_INFO
+        self,
+        center: SampleCenter = SPA,
+        billing_info: Mapping[str, str] = BILLING_INFO,
+        redirect_uri: str | None = None,
     ) -> Any:  # JSON
-        """Start to add a card of Ada's, who will come back to the shop."""
+        """Start to add a card of Ada's, who will come back to the shop unless said otherwise."""
         body = {
             "center_id": center.center.id,
-            "redirect_uri": f"{self.shop}/",
+            "redirect_uri": redirect_uri or f"{self.shop}/",
             "billing_info": billing_info,
         }
         return self.call("", body)

@@ -33,7 +33,7 @@ from adapters.fake_psp.psp import (
     PspPage,
     UnknownPage,
 )
-from adapters.guest_pages import Files, add_style, templates
+from adapters.guest_pages import Files, add_style, form_action, is_sent_from, templates
 from domain.billing import MAX_LENGTHS
 from domain.psps.hosted_page import HostedPageRequest
 from domain.redirects import redirect_origin
@@ -187,7 +187,7 @@ class _CardPages:
                 address = f"/fake-psp/pages/{page.reference}"
         resp.status = HTTPStatus.SEE_OTHER
         resp.set_header("Location", address)
-        _protect(resp, page)
+        _protect(resp)
 
     def _show_form(
         self,
@@ -240,11 +240,10 @@ class _CardPages:
             form_token=self._psp.form_token(page.reference) if page and has_form else None,
             **values,
         )
-        _protect(resp, page, has_form=has_form)
+        _protect(resp, has_form=has_form)
 
     def _read_form(self, req: falcon.Request, page: PspPage) -> Mapping[str, str]:
-        origin = req.get_header("Origin")
-        if origin is not None and origin != self._origin:
+        if not is_sent_from(self._origin, req):
             raise _not_from_here(page)
         media_type = (req.content_type or "").partition(";")[0].strip().lower()
         if media_type != falcon.MEDIA_URLENCODED:
@@ -265,26 +264,16 @@ class _CardPages:
         return typed
 
 
-def _protect(resp: falcon.Response, page: PspPage | None, *, has_form: bool = False) -> None:
+def _protect(resp: falcon.Response, *, has_form: bool = False) -> None:
     """Set the security headers that a page adds to those of every response."""
     resp.set_header("Cache-Control", "no-store")
     # Without a referrer, browsers send a form with the origin "null".
     resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")
-    # `form-action` also applies to the redirects after a form, up to the client's address.
-    targets = "'self'" if page is None else f"'self' {_csp_source(page)}"
     resp.set_header(
         "Content-Security-Policy",
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
-        f"form-action {targets}; frame-ancestors 'none'; base-uri 'none'",
+        f"{form_action(has_form=has_form)}frame-ancestors 'none'; base-uri 'none'",
     )
-
-
-def _csp_source(page: PspPage) -> str:
-    origin = page.request.redirect_origin
-    if "[" in origin:
-        # A policy cannot name an IPv6 address, so it allows the scheme.
-        return origin.partition("//")[0]
-    return origin if origin.startswith(("http://", "https://")) else origin.removesuffix("//")
 
 
 def _not_from_here(page: PspPage) -> _Problem:

@@ -30,6 +30,27 @@ def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> N
     app.add_route(f"{style}/colors/{{sheet}}", _Colors())
 
 
+def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
+    """Return whether a form was sent from a page of this origin, as far as its headers say.
+
+    A proxy that adds `Referrer-Policy: no-referrer` makes browsers send the origin "null", and some
+    programs that guests use send no origin. Then `Sec-Fetch-Site` says where the form was, if the
+    browser sends it (Fetch Metadata Request Headers).
+    """
+    return req.get_header("Origin") in (None, "null", origin) and req.get_header(
+        "Sec-Fetch-Site"
+    ) in (None, "same-origin")
+
+
+def form_action(*, has_form: bool) -> str:
+    """Return the directive `form-action` of a page's Content-Security-Policy, with its semicolon.
+
+    A page with a form has none. Browsers apply the directive to each redirect that follows a form:
+    to the PSP, to the shop, and to wherever the shop sends its guests next.
+    """
+    return "" if has_form else "form-action 'none'; "
+
+
 class Files:
     """The files of a folder. Unlike those of a static route, requests for them are logged by a route."""
 

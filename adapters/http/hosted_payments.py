@@ -17,6 +17,7 @@ from urllib.parse import parse_qs
 import falcon
 import structlog
 
+from adapters.guest_pages import is_sent_from
 from adapters.http.continue_page import show_continue_page
 from adapters.http.errors import log_card_limit
 from adapters.http.operations import Operation, Responder, Tag, parameter
@@ -180,9 +181,9 @@ class HostedPayments:
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the PSP's page, which is created now: the guest clicked the button.
 
-        A browser says from which origin; some programs that guests use say nothing.
+        A browser says where the form was sent from; some programs that guests use say nothing.
         """
-        if req.get_header("Origin") not in (None, self.links.base_url):
+        if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
         form = parse_qs(read_bytes(req, MAX_BODY_BYTES).decode(errors="replace"))
         self._open(req, resp, by_click=True, agreed=form.get("agreed", [None])[0])

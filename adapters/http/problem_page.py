@@ -9,7 +9,7 @@ from typing import Final
 import falcon
 
 from adapters.catalogs import accepted_languages, catalog
-from adapters.guest_pages import templates
+from adapters.guest_pages import form_action, templates
 from domain.hosted_payments.find_way_back import WayBack
 
 STYLE: Final = "/hosted-payments/style"
@@ -79,15 +79,14 @@ def show_page(
     )
 
 
-def protect_page(resp: falcon.Response, *, form_action: str = "'none'") -> None:
+def protect_page(resp: falcon.Response, *, has_form: bool = False) -> None:
     """Set the headers that forbid loading anything from elsewhere, framing and sending a referrer.
 
     A form is sent with its origin, which browsers replace by "null" where no referrer is sent.
     """
     resp.set_header(
         "Content-Security-Policy",
-        f"default-src 'none'; style-src 'self'; img-src 'self'; form-action {form_action}; "
-        "frame-ancestors 'none'; base-uri 'none'",
+        "default-src 'none'; style-src 'self'; img-src 'self'; "
+        f"{form_action(has_form=has_form)}frame-ancestors 'none'; base-uri 'none'",
     )
-    has_form = form_action != "'none'"
     resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")

@@ -12,6 +12,7 @@ from playwright.sync_api import Locator, Page, ViewportSize, expect
 from entrypoints.demo.sample import CLINIC, SPA, SampleCenter
 from tests.browser.pages import OpenPage, assert_accessible, assert_fits, type_into
 from tests.demo import Demo, running_demo
+from tests.listening import ListeningServer, responding, running
 from tests.waiting import wait_until
 
 EXPIRY_AS_WRITTEN: Final = (
@@ -27,6 +28,7 @@ AUTOFILL: Final = """(field, text) => {
     for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind, { bubbles: true }))
 }"""
 """What a browser and a password manager do when they fill in a field."""
+WELCOME: Final = b'<!doctype html><link rel="icon" href="data:,"><h1>Welcome back</h1>'
 PHONE: Final = ViewportSize(width=320, height=640)
 DESKTOP: Final = ViewportSize(width=1280, height=900)
 
@@ -97,6 +99,23 @@ def test_a_card_is_added_by_keyboard_alone(demo: Demo, page: Page) -> None:
     page.keyboard.press("Enter")
 
     expect_cards(page, demo, "4242")
+
+
+@pytest.mark.parametrize("number", ["4242424242424242", "4000000000003220"])
+def test_a_guest_follows_a_shop_that_redirects_on(demo: Demo, page: Page, number: str) -> None:
+    with running(ListeningServer()) as shop, running(ListeningServer()) as elsewhere:
+        shop.acts = [responding(302, Location=f"{elsewhere.url}/welcome")]
+        elsewhere.acts = [responding(200, WELCOME, Content_Type="text/html")]
+        page.goto(demo.add_card(redirect_uri=f"{shop.url}/hop")["hosted_payment_uri"])
+        type_card(page, number)
+        confirm = page.get_by_role("button", name="Confirm")
+        welcome = page.get_by_role("heading", name="Welcome back")
+        expect(confirm.or_(welcome)).to_be_visible()
+        if confirm.is_visible():
+            confirm.click()
+
+        expect(welcome).to_be_visible()
+        expect(page).to_have_url(f"{elsewhere.url}/welcome")
 
 
 def test_the_hosted_page_fits_every_screen(demo: Demo, open_page: OpenPage) -> None:

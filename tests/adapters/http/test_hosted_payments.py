@@ -323,8 +323,10 @@ def test_an_old_link_shows_a_button(api: Api, old_link: CardSession) -> None:
     host = '<bdi dir="ltr">127.0.0.1:8000</bdi>'
     assert f"which belongs to <bdi>Fake PSP</bdi> ({host})" in result.text
     policy = result.headers["content-security-policy"]
-    assert "form-action http: https: myspa:; frame-ancestors 'none'" in policy
+    # Browsers would apply it to the redirects after the form, up to where the shop sends its guests.
+    assert "form-action" not in policy
     assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     # Without a referrer, browsers send a form with the origin "null".
     assert result.headers["referrer-policy"] == "same-origin"
@@ -334,11 +336,17 @@ def test_an_old_link_shows_a_button(api: Api, old_link: CardSession) -> None:
 
 # Shows S10.
 def test_a_click_that_is_sent_from_elsewhere_is_refused(api: Api, old_link: CardSession) -> None:
-    for elsewhere in ("https://evil.example", "null", "", f"{BASE_URL}.evil"):
+    for elsewhere in ("https://evil.example", "", f"{BASE_URL}.evil"):
         sent = click(api, link_query(old_link), elsewhere)
         assert sent.status_code == 403
         assert shown(sent) == (CENTER, "This was not sent from your link", "myspa://cards")
     assert api.installation.provider.calls == []
+
+
+def test_a_click_from_behind_a_proxy_that_hides_the_origin_is_accepted(
+    api: Api, old_link: CardSession
+) -> None:
+    assert click(api, link_query(old_link), "null").status_code == 303
 
 
 # Shows S10.
@@ -510,7 +518,12 @@ def test_every_page_keeps_scripts_frames_caches_out(refusing: Api) -> None:
     result = refusing.browse("/hosted-payments", "token_id=x")
 
     policy = result.headers["content-security-policy"]
-    for rule in ("default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action"):
+    for rule in (
+        "default-src 'none'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ):
         assert rule in policy
     assert "unsafe" not in policy
     assert result.headers["referrer-policy"] == "no-referrer"
