@@ -108,7 +108,7 @@ torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each sto
 	@$(BIN)/python -m tests.entrypoints.erasing --kills $(KILLS) --seed $(SEED)
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Test the adapter with Stripe's test mode (set CARDONFILE_STRIPE_TEST_KEY)
-	@$(BIN)/python -m pytest adapters/psp/contract tests/browser/stripe_in_test_mode.py \
+	@$(BIN)/python -m pytest adapters/psp_suite tests/browser/stripe_in_test_mode.py \
 		--psp tests.adapters.stripe.in_test_mode:StripeInTestMode \
 		-k "(StripeInTestMode or stripe_in_test_mode) and not somebody_else_at_another_merchant_account"
 
@@ -124,12 +124,12 @@ stripe-test-key:
 test-mollie: .venv/dev.stamp ## Test the adapter with Mollie's test mode (set CARDONFILE_MOLLIE_TEST_KEY)
 	@test -n "$$CARDONFILE_MOLLIE_TEST_KEY" || { echo "Set CARDONFILE_MOLLIE_TEST_KEY to a key of Mollie's" \
 		"test mode (test_...). docs/providers/mollie.md says more." >&2; exit 1; }
-	@$(BIN)/python -m pytest adapters/psp/contract --psp tests.adapters.mollie.in_test_mode:MollieInTestMode \
+	@$(BIN)/python -m pytest adapters/psp_suite --psp tests.adapters.mollie.in_test_mode:MollieInTestMode \
 		-k "MollieInTestMode and not somebody_else_at_another_merchant_account"
 
 test-mollie-described: .venv/dev.stamp ## Validate the fake Mollie against Mollie's description (set MOLLIE_OPENAPI to a specs.yaml)
 	@test -f "$$MOLLIE_OPENAPI" || { echo "Set MOLLIE_OPENAPI to specs.yaml of github.com/mollie/openapi" >&2; exit 1; }
-	@$(BIN)/python -m pytest -q -p tests.fake_mollie.described -k "mollie" adapters/psp/contract tests/adapters/mollie
+	@$(BIN)/python -m pytest -q -p tests.fake_mollie.described -k "mollie" adapters/psp_suite tests/adapters/mollie
 
 # From scratch: mutmut would keep old results, even for mutants that new tests notice.
 mutants: .venv/dev.stamp ## Change the domain in 6,600 ways, one at a time, and see whether tests notice

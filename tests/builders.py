@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from adapters.catalogs import shipped_consents
-from adapters.psp.contract.samples import (
+from adapters.psp_suite.samples import (
     GUEST_ID,
     MERCHANT_ACCOUNT,
     NOW,

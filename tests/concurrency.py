@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from adapters.psp.contract.concurrency import at_once
+from adapters.psp_suite.concurrency import at_once
 
 Result = TypeVar("Result")
 

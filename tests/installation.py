@@ -22,9 +22,9 @@ from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import PspPage
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
-from adapters.psp.contract.samples import GUEST_ID, a_page_request
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
+from adapters.psp_suite.samples import GUEST_ID, a_page_request
 from adapters.sqlite.storage import SqliteStorage
 from domain.access.token import AccessToken
 from domain.cards.account import Account

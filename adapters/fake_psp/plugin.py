@@ -80,7 +80,7 @@ def _how_to_set_up(_: MerchantAccount) -> str:
 
 
 PLUGIN: Final = PspPlugin(
-    interface=2,
+    interface=3,
     name=NAME,
     capabilities=Capabilities(
         max_consent_length=MAX_CONSENT_LENGTH,

@@ -51,7 +51,7 @@ def _live_setting(settings: MollieSettings) -> str | None:
 
 
 PLUGIN: Final = PspPlugin(
-    interface=2,
+    interface=3,
     name=NAME,
     capabilities=Capabilities(
         shows_consent=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-INTERFACE: Final = 2
+INTERFACE: Final = 3
 """The number of what follows. It grows when a name of NAMES is renamed, goes, or means another thing.
 
 A plugin states the number that it was written for, and not this constant.
@@ -44,15 +44,15 @@ NAMES: Final[Mapping[str, str]] = {
     ),
     "domain.redirects": "parse_allowed_origin redirect_origin",
     # For the tests of an adapter.
-    "adapters.psp.contract.clock": "SettableClock",
-    "adapters.psp.contract.ids": "SeededIds",
-    "adapters.psp.contract.pages": "text_of",
-    "adapters.psp.contract.remote": "RemotePspUnderTest",
-    "adapters.psp.contract.under_test": (
+    "adapters.psp_suite.clock": "SettableClock",
+    "adapters.psp_suite.ids": "SeededIds",
+    "adapters.psp_suite.pages": "text_of",
+    "adapters.psp_suite.remote": "RemotePspUnderTest",
+    "adapters.psp_suite.under_test": (
         "Ability EXPIRY Facts GuestCard GuestDetails MAIN Method OTHER OTHER_SECRET PrintedCard "
         "PspUnderTest SECRET START Trouble WaysOut"
     ),
-    "adapters.psp.stand_in": (
+    "adapters.psp_suite.stand_in": (
         "Request Response StandInServer Trouble change drip drop_call drop_response html_response "
         "json_response lose_call redirect respond_with"
     ),

@@ -119,7 +119,7 @@ def _live_setting(settings: StripeSettings) -> str | None:
 
 
 PLUGIN: Final = PspPlugin(
-    interface=2,
+    interface=3,
     name=NAME,
     capabilities=Capabilities(
         max_consent_length=MAX_CONSENT_LENGTH,

@@ -1,6 +1,6 @@
 """The port to a payment service provider (PSP), and its errors.
 
-Each adapter passes the suite in `adapters/psp/contract/`.
+Each adapter passes the suite in `adapters/psp_suite/`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from entrypoints.psps import installed_names
 from entrypoints.settings import refuse_settings_of_service
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]{0,39}")
-_EXAMPLE: Final = ("acme", "Acme", "ACME")
+_EXAMPLE: Final = "psp_example"
+_NAMES: Final = ("acme", "Acme", "ACME")
 
 
 @click.group()
@@ -75,20 +76,21 @@ def new(name: str) -> None:
     click.echo(f"{folder} has the adapter of a PSP {name}. Install it, and run the contract suite:")
     click.echo(f"  {python} -m pip install --editable ./{folder} 'pytest>=9'")
     click.echo(
-        f"  {python} -m pytest -p adapters.psp.contract.pytest_plugin --pyargs adapters.psp.contract"
+        f"  {python} -m pytest -p adapters.psp_suite.pytest_plugin --pyargs adapters.psp_suite"
         f" --psp {name}_psp.under_test:{name.capitalize()}UnderTest"
     )
 
 
 def _copy_example(name: str, folder: Path) -> None:
     """Copy the example into a folder, with the name of its PSP replaced in files and their names."""
-    names = dict(zip(_EXAMPLE, (name, name.capitalize(), name.upper()), strict=True))
+    package = f"{name}_psp"
+    names = dict(zip(_NAMES, (name, name.capitalize(), name.upper()), strict=True))
+    names[f"adapters.{_EXAMPLE}"] = package
 
     def renamed(text: str) -> str:
-        return re.sub("|".join(_EXAMPLE), lambda found: names[found[0]], text)
+        return re.sub("|".join(names), lambda found: names[found[0]], text)
 
-    example = Path(str(files("adapters.psp"))) / "example"
-    for source in (*example.rglob("*.py"), *example.rglob("*.toml")):
-        copy = folder / renamed(str(source.relative_to(example)))
-        copy.parent.mkdir(exist_ok=True)
+    (folder / package).mkdir()
+    for source in Path(str(files("adapters"))).joinpath(_EXAMPLE).glob("*.*"):
+        copy = folder / (package if source.suffix == ".py" else "") / renamed(source.name)
         copy.write_text(renamed(source.read_text()))

@@ -10,7 +10,7 @@ from typing import Final
 
 import pysqlite3
 
-from adapters.psp.contract.samples import NOW, a_uuid
+from adapters.psp_suite.samples import NOW, a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.identifiers import AccountId, TokenId
 from domain.sessions.end import SessionStatus

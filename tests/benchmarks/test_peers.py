@@ -11,7 +11,7 @@ from uuid import UUID
 import pysqlite3
 import pytest
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from tests.benchmarks.servers import FLASK, FLOOR, Server, make_sample, make_server
 
 UNKNOWN_ID = a_uuid(1)

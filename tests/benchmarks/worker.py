@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system import SystemClock
 from domain.cards.account import Account

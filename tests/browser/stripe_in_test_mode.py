@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.sync_api import Browser, Route
 
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from adapters.system import RandomIds, SystemClock

@@ -20,7 +20,7 @@ from typing_extensions import override
 from adapters import catalogs
 from adapters.catalogs import LANGUAGES, Catalog, catalog
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.permissions import Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession

@@ -17,8 +17,8 @@ from pysqlite3 import dbapi2
 from sqlite_utils import Database
 
 from adapters.postgresql import migrations as postgresql
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from adapters.sql.migrations import DatabaseIsNewer, DatabaseOfNoRelease
 from adapters.sqlite import migrations as sqlite
 from tests.adapters.postgresql.by_hand import execute

@@ -13,7 +13,7 @@ import pytest
 
 from adapters.postgresql.connection import Transaction
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
+from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
 from adapters.sql.transaction import Values
 from adapters.sqlite.storage import SqliteStorage
 from domain.cards.account import AccountFilter

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from adapters.psp.contract.samples import TOKEN_ID
+from adapters.psp_suite.samples import TOKEN_ID
 from domain.sessions.end import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS
 from tests.deploy.nginx import ADDRESS, MANY, NAME, Nginx

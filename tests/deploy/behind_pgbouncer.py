@@ -15,8 +15,8 @@ import pytest
 
 from adapters.postgresql.migrations import MIGRATIONS, migrate, pending
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import TOKEN_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import TOKEN_ID, a_uuid
 from domain.identifiers import GuestId
 from domain.sessions.end import SessionStatus
 from domain.storage import WriteUnit

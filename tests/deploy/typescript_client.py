@@ -15,7 +15,7 @@ import msgspec
 
 from adapters.events.payload import examples
 from adapters.http.openapi import document
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from tests.builders import CENTER_ID
 from tests.entrypoints.running import run_service
 

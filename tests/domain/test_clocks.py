@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.samples import NOW
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.samples import NOW
 from domain.errors import CardLimitReached
 from domain.events.event import ENDPOINT_TYPES, LONGEST_WAIT, DeliveryStatus, EventType
 from domain.hosted_payments.link import LinkExpired

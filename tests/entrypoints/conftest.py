@@ -38,7 +38,7 @@ from domain.psps.capabilities import Capabilities
 
 ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY",))
 PLUGIN = PspPlugin(
-    interface=2,
+    interface=3,
     name="acme",
     capabilities=Capabilities(max_consent_length=1000),
     account_settings=ACCOUNTS,

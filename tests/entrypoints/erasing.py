@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import click
 import structlog
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system import SystemClock
 from domain.cards.account import AccountFilter

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import click
 import structlog
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.cards.account import AccountFilter
 from domain.cards.import_card import Fate
 from domain.events.event import EventType

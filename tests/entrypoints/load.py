@@ -25,7 +25,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from adapters.sqlite.connection import connect
 from domain.errors import PaymentMethodAlreadyExists
 from domain.identifiers import AccountId, GuestId, TokenId

@@ -17,7 +17,7 @@ import pytest
 from pysqlite3 import dbapi2
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.samples import GUEST_ID, NOW
+from adapters.psp_suite.samples import GUEST_ID, NOW
 from adapters.system import operating_system_user
 from domain.sessions.end import SessionStatus
 from entrypoints.backup import BackupExists, back_up

@@ -21,7 +21,7 @@ from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.signatures import HEADER, sign
 from adapters.http.openapi import OPERATIONS
 from adapters.http.operations import Operation
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.billing import MAX_LENGTHS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID, a_guest

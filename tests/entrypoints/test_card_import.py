@@ -10,7 +10,7 @@ from io import BytesIO
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.audit.entry import Action
 from domain.cards.import_card import IMPORTS_PER_MINUTE, Fate
 from domain.identifiers import GuestId

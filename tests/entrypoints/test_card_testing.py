@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from adapters.fake_psp.psp import PageState
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.identifiers import GuestId, TokenId
 from domain.sessions.session import CardSession
 from entrypoints.worker.worker import Worker

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.samples import (
+from adapters.psp_suite.samples import (
     GUEST_ID,
     MERCHANT_ACCOUNT,
     NOW,

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typing_extensions import Buffer, override
 
-from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import Transaction
 from adapters.system import RandomIds, SystemClock
 from domain.audit.entry import Action, Actor

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID
 from adapters.sqlite.connection import connect
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.entrypoints.load import (

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from adapters.events.payload import examples
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from tests.builders import CENTER_ID
 from tests.entrypoints.running import run_service
 from tests.installation import REDIRECT_URI

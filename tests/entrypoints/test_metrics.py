@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.sessions.end import SessionStatus
 from entrypoints import metrics, wsgi
 from tests.adapters.http.api import ACCOUNTS

@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, Account, AccountFilter
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (

@@ -114,10 +114,10 @@ def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said:
     ("code", "why"),
     [
         ("import domain.ports", "No module named 'domain.ports'; if it is for another interface, "),
-        (PLUGIN.replace("interface=2,", ""), "'interface'; if it is for another interface, "),
+        (PLUGIN.replace("interface=3,", ""), "'interface'; if it is for another interface, "),
         (
-            PLUGIN.replace("interface=2", "interface=3"),
-            "cardonfile-acme is for the PSP interface 3, and this cardonfile has 2: ",
+            PLUGIN.replace("interface=3", "interface=4"),
+            "cardonfile-acme is for the PSP interface 4, and this cardonfile has 3: ",
         ),
     ],
     ids=["earlier module", "not stated", "later"],
@@ -130,7 +130,7 @@ def test_a_plugin_for_another_interface_is_refused_with_what_to_do(
     with pytest.raises(SettingsError) as refused:
         load_psps("acme")
 
-    advice = "install a release of cardonfile-acme for interface 2"
+    advice = "install a release of cardonfile-acme for interface 3"
     assert str(refused.value).endswith(f"{why}{advice}")
 
 

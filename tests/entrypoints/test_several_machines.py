@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import TOKEN_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
 from tests.adapters.postgresql.by_hand import cut_off

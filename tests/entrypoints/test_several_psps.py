@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount
 from domain.psps.payment_provider import ProviderUnavailable

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
+from adapters.psp_suite.concurrency import at_once
 from domain.identifiers import TokenId
 from domain.sessions.end import SessionStatus
 from entrypoints import wsgi

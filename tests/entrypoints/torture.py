@@ -24,7 +24,7 @@ import structlog
 from standardwebhooks import Webhook, WebhookVerificationError
 from typing_extensions import override
 
-from adapters.psp.contract.concurrency import at_once
+from adapters.psp_suite.concurrency import at_once
 from adapters.sqlite.connection import connect
 from domain.events.event import ENDPOINT_TYPES
 from tests.adapters.events.receiver import read_event

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 from adapters.psp.settings import is_loopback
-from adapters.psp.stand_in import Request, Response, StandInServer, html_response
+from adapters.psp_suite.stand_in import Request, Response, StandInServer, html_response
 from domain.outside import Clock
 from tests.fake_mollie.described import require_request, require_response
 from tests.waiting import LIMIT_SECONDS

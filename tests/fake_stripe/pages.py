@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from markdown_it import MarkdownIt
 
-from adapters.psp.stand_in import Request, Response, html_response
+from adapters.psp_suite.stand_in import Request, Response, html_response
 from tests.fake_stripe.parameters import Refused
 from tests.fake_stripe.stripe import FakeStripe, Merchant, Object
 

@@ -13,8 +13,8 @@ from itertools import count
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-from adapters.psp import stand_in
-from adapters.psp.stand_in import (
+from adapters.psp_suite import stand_in
+from adapters.psp_suite.stand_in import (
     Request,
     Response,
     StandInServer,

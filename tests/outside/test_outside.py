@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shlex
@@ -11,14 +12,18 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_example.fake_acme import GOOD, FakeAcme, Merchant
+from adapters.psp_suite.samples import GUEST_ID
+from adapters.psp_suite.stand_in import StandInServer
+from domain.identifiers import CenterId
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, OTHER_CENTER_ID
 from tests.programs import ROOT, RUNTIME, Server, free_port, got
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -62,7 +67,8 @@ class Served(Server):
     """`cardonfile serve` of the environment, which stops at the end of a block."""
 
     def __init__(self, site: Site, token: str) -> None:
-        self.port, self.token = free_port(), token
+        self.port = free_port()
+        self.headers = {"Authorization": f"bearer {token}", "Content-Type": "application/json"}
         self._log = (site.folder / "log").open("wb")
         self._process = subprocess.Popen(
             [site.bin / "cardonfile", "serve", "--port", str(self.port)],
@@ -79,6 +85,13 @@ class Served(Server):
         self._process.terminate()
         self._process.wait(LIMIT_SECONDS)
         self._log.close()
+
+    def opened_page(self, connection: http.client.HTTPConnection, center: CenterId) -> str:
+        """Add a card at a center, open the link, and return the address of the PSP's page."""
+        body = json.dumps({**GOOD_BODY, "center_id": center})
+        connection.request("POST", ACCOUNTS, body, self.headers)
+        link = json.load(connection.getresponse())["hosted_payment_uri"]
+        return str(got(connection, link).headers["Location"])
 
 
 def run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
@@ -116,13 +129,6 @@ def test_a_new_psp_passes_the_contract_suite(site: Site) -> None:
     assert (int(count) > 100, outcome.strip(",")) == (True, "passed"), printed
 
 
-def test_a_card_is_added_with_it(site: Site) -> None:
-    added = json.loads(site.run("python", "-m", "harborpay_psp.add_a_card"))
-
-    assert added["back"] == "https://shop.example/cards"
-    assert (added["last_four"], added["card_logo"]) == ("4242", "visa")
-
-
 def test_every_file_comes_with_the_wheel(site: Site) -> None:
     printed = site.run("python", "-c", "import domain; print(domain.__path__[0])")
     installed = Path(printed.strip()).parent
@@ -141,19 +147,38 @@ def test_every_file_comes_with_the_wheel(site: Site) -> None:
 
 
 @pytest.fixture(scope="module")
-def served(site: Site) -> Iterator[Served]:
-    """Run `cardonfile serve`, with a center whose guests read German."""
-    (site.folder / "centers.csv").write_text(f"id,name\n{CENTER_ID},Harbor Spa\n")
+def harborpay(site: Site) -> Iterator[FakeAcme]:
+    """Run the new PSP: the fake of the example, and its keys among the settings."""
+    fake = FakeAcme(lambda: datetime.now(UTC))
+    fake.merchants["key_of_spa"] = Merchant("spa")
+    with closing(StandInServer(fake.respond, api="/v1/")) as server:
+        fake.url = server.url
+        site.environment |= {
+            "CARDONFILE_PSPS": "harborpay",
+            "CARDONFILE_HARBORPAY_URL": f"{server.url}/v1",
+            "CARDONFILE_HARBORPAY_API_KEY": "key_of_spa",
+            "CARDONFILE_HARBORPAY_WEBHOOK_SECRETS": "secret of webhooks",
+        }
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def served(site: Site, harborpay: FakeAcme) -> Iterator[Served]:
+    """Run `cardonfile serve`, with a guest who reads German, and a center for each of two PSPs."""
+    (site.folder / "centers.csv").write_text(
+        f"id,name\n{CENTER_ID},Harbor Spa\n{OTHER_CENTER_ID},Harbor Annex\n"
+    )
     (site.folder / "guests.csv").write_text(
         f"id,first_name,last_name,email,language\n{GUEST_ID},Ada,Sample,,de\n"
     )
     site.run("cardonfile", "migrate")
     for records in ("centers", "guests"):
         site.run("cardonfile", "import", records, f"{records}.csv")
-    site.run("cardonfile", "configure-payments", CENTER_ID, "--provider", "fake")
+    for center, psp in ((CENTER_ID, "fake"), (OTHER_CENTER_ID, "harborpay")):
+        site.run("cardonfile", "configure-payments", center, "--provider", psp)
     site.run("cardonfile", "consent", "set", "--center", CENTER_ID, "--language", "de")
-    issue = ("token", "issue", "--caller", "web", "--permission", "guests:add")
-    token = site.run("cardonfile", *issue).strip()
+    may = ("--permission", "guests:add", "--permission", "guests:view")
+    token = site.run("cardonfile", "token", "issue", "--caller", "web", *may).strip()
     with Served(site, token) as served:
         yield served
 
@@ -165,15 +190,25 @@ def test_it_shows_the_api(served: Served) -> None:
 
 def test_it_shows_a_hosted_page_in_the_language_of_the_guest(served: Served) -> None:
     with closing(served.connect()) as connection:
-        headers = {"Authorization": f"bearer {served.token}", "Content-Type": "application/json"}
-        connection.request("POST", ACCOUNTS, json.dumps(GOOD_BODY), headers)
-        link = json.load(connection.getresponse())["hosted_payment_uri"]
-        page = got(connection, link).headers["Location"]
+        page = served.opened_page(connection, CENTER_ID)
         connection.request("GET", page)
         shown = connection.getresponse().read().decode()
 
     assert '<html lang="de"' in shown
     assert "Karte" in shown
+
+
+def test_a_card_is_added_with_a_new_psp(served: Served, harborpay: FakeAcme) -> None:
+    with closing(served.connect()) as connection:
+        page = served.opened_page(connection, OTHER_CENTER_ID).rpartition("/")[2]
+        harborpay.type_card(page, GOOD, (9, 2031))
+        way_out = harborpay.page(page)["asked"]["ways_out"]["done"]
+        back = got(connection, way_out).headers["Location"]
+        connection.request("GET", ACCOUNTS, headers=served.headers)
+        (card,) = json.load(connection.getresponse())["accounts"]
+
+    assert back == GOOD_BODY["redirect_uri"]
+    assert (card["last_four"], card["card_logo"]) == ("4242", "visa")
 
 
 def test_the_command_is_installed(site: Site) -> None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 from adapters.events.payload import encode
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.events.event import GONE, Event, EventEndpoint, EventType, Secrets
 from domain.events.event_sender import EventNotSent, EventSender
 from domain.identifiers import CenterId, EndpointId

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import PspPage
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.cards.account import Account
 from domain.errors import Refusal
 from domain.identifiers import EndpointId, TokenId

@@ -10,7 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from adapters.fake_psp.psp import FakePsp, PageState, PspPage
-from adapters.psp.contract.clock import START
+from adapters.psp_suite.clock import START
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card, CardReading
 from domain.psps.hosted_page import (

@@ -17,9 +17,9 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import REISSUED, CardEvent, Event, FakePsp, OutOfOrder, PageState, batch
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
+from adapters.psp_suite.samples import a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.centers.center import Center, CenterNotFound
 from domain.centers.consent_text import ConsentText

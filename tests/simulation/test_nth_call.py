@@ -15,7 +15,7 @@ from dependency_injector.providers import Provider
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import REISSUED, CardEvent, batch
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
 from domain.audit.note_act import NoteAct, NoteOperatorsAct

@@ -16,8 +16,8 @@ from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.pages import add_routes
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
-from adapters.psp.contract.clock import START, SettableClock
-from adapters.psp.contract.ids import SeededIds
+from adapters.psp_suite.clock import START, SettableClock
+from adapters.psp_suite.ids import SeededIds
 from domain.billing import BillingInfo
 from domain.identifiers import GuestId, GuestReference, MerchantAccount, TokenId
 from domain.psps.hosted_page import HostedPageRequest

@@ -10,7 +10,7 @@ from adapters.fake_psp.cards import (
     read_entry,
     repeatable,
 )
-from adapters.psp.contract.clock import START
+from adapters.psp_suite.clock import START
 from domain.billing import COUNTRY_CODES
 from tests.adapters.fake_psp.conftest import ADDRESS, GOOD, UNPUBLISHED
 

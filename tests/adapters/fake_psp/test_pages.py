@@ -13,8 +13,8 @@ from adapters.catalogs import catalog
 from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.pages import MAX_FORM_BYTES
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS, FakePsp, PageState
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
 from domain.billing import BillingInfo
 from tests.adapters.fake_psp.conftest import (
     ADDRESS,

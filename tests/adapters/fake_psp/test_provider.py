@@ -1,4 +1,4 @@
-"""What the contract suite for PSPs (adapters/psp/contract) does not cover of the adapter."""
+"""What the contract suite for PSPs (adapters/psp_suite) does not cover of the adapter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from adapters.fake_psp import signatures
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import Event, FakePsp, batch
-from adapters.psp.contract.clock import START
+from adapters.psp_suite.clock import START
 from domain.identifiers import CardToken
 from domain.psps.hosted_page import HostedPage, WebhookDelivery
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable, WebhookRejected

@@ -1,4 +1,4 @@
-"""What the contract suite for PSPs (adapters/psp/contract) does not cover of the fake PSP."""
+"""What the contract suite for PSPs (adapters/psp_suite) does not cover of the fake PSP."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS, MAX_LISTED, CardRefusal, FakePsp, PageState
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
 from domain.billing import AvsResult
 from domain.identifiers import GuestReference, MerchantAccount
 from tests.adapters.fake_psp.conftest import (

@@ -16,8 +16,8 @@ from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.fake_psp.webhooks import GIVE_UP_AFTER, RETRY_AFTER, RETRY_EVERY, WebhookSender
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
 from domain.psps.hosted_page import WebhookDelivery
 from tests.adapters.fake_psp.conftest import (
     BASE_URL,

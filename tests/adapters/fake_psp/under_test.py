@@ -18,10 +18,10 @@ from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.plugin import PLUGIN
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import Batch, CallRefused, CardEvent, Event, FakePsp, PspPage, batch
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
-from adapters.psp.contract.pages import text_of
-from adapters.psp.contract.under_test import (
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
+from adapters.psp_suite.pages import text_of
+from adapters.psp_suite.under_test import (
     EXPIRY,
     MAIN,
     OTHER,

@@ -11,7 +11,7 @@ from falcon import testing
 
 from adapters.events.payload import examples
 from adapters.http.openapi import document
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.permissions import Caller
 from tests.builders import CENTER_ID
 from tests.installation import BASE_URL, REDIRECT_URI, Installation

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.billing import MAX_LENGTHS
 from domain.cards.source import Source
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused

@@ -14,7 +14,7 @@ from typing_extensions import override
 from adapters.http.authentication import Authentication, RefusalLog
 from adapters.http.openapi import OPERATIONS
 from adapters.http.rate_limits import RateLimits
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.access.token import Identity, TokenState
 from domain.errors import TooManyRequests, UserNotAuthenticated
 from domain.permissions import Caller

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_shipped_consent

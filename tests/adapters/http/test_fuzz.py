@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from adapters.http.openapi import OPERATIONS
 from adapters.http.operations import Operation
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.centers.payment_configuration import MAX_LINK_MINUTES
 from domain.identifiers import TokenId
 from domain.sessions.end import SessionStatus

@@ -5,7 +5,7 @@ import json
 from falcon import testing
 
 from adapters.http.guests import OPERATIONS
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from tests.adapters.http.api import Api, refused, refused_bare
 from tests.builders import CENTER_ID
 

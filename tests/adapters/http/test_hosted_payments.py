@@ -12,7 +12,7 @@ import pytest
 from falcon.testing import Result
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
 from domain.permissions import Permission

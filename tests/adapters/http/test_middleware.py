@@ -11,7 +11,7 @@ import structlog
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.identifiers import plain_uuid
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, error_of
 from tests.builders import CENTER_ID

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import pytest
 from falcon import testing
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from tests.adapters.http.api import DOCUMENT, Api, refused, refused_bare
 from tests.builders import CENTER_ID, a_guest, a_product
 from tests.installation import Installation

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import pytest
 from falcon import testing
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.identifiers import CallerName, CenterId, GuestId
 from domain.permissions import Caller, Permission
 from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api, refused, refused_bare

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from tests.adapters.http.api import PRODUCTS, Api
 from tests.builders import a_product
 

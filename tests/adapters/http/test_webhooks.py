@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.fake_psp.signatures import sign
-from adapters.psp.contract.concurrency import at_once
+from adapters.psp_suite.concurrency import at_once
 from adapters.sqlite import connection
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 
 from adapters.mollie.provider import MollieKeys, MollieProvider, MollieSettings
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request, a_uuid
 from adapters.psp.http import RetryPolicy
-from adapters.psp.stand_in import Response, change
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT, a_page_request, a_uuid
+from adapters.psp_suite.stand_in import Response, change
 from domain.identifiers import TokenId
 from domain.psps.hosted_page import HostedPage, Outcome
 from tests.fake_mollie.mollie import GOOD, TEST_KEY, FakeMollie, running

@@ -16,8 +16,8 @@ from typing import Final
 from typing_extensions import override
 
 from adapters.mollie.provider import API_BASE, MollieKeys, MollieProvider, MollieSettings
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.under_test import MAIN, OTHER, SECRET, Ability
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.under_test import MAIN, OTHER, SECRET, Ability
 from adapters.system import RandomIds
 from domain.identifiers import GuestReference, MerchantAccount
 from domain.psps.payment_provider import PaymentProvider

@@ -10,13 +10,13 @@ import pytest
 
 from adapters.mollie.plugin import PLUGIN
 from adapters.mollie.provider import MollieSettings
-from adapters.psp import stand_in
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.psp.findings import Diagnosis
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import PspSettingsError
-from adapters.psp.stand_in import json_response, respond_with
+from adapters.psp_suite import stand_in
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp_suite.stand_in import json_response, respond_with
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from tests.adapters.mollie.conftest import Shop
 from tests.fake_mollie.mollie import an_error

@@ -12,10 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.mollie.payloads import payment_body
-from adapters.psp import stand_in
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
-from adapters.psp.contract.samples import a_uuid
-from adapters.psp.stand_in import Response, json_response, respond_with
+from adapters.psp_suite import stand_in
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp_suite.samples import a_uuid
+from adapters.psp_suite.stand_in import Response, json_response, respond_with
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
     CardToken,

@@ -13,8 +13,10 @@ from typing_extensions import override
 from adapters.mollie.payloads import LOCALES
 from adapters.mollie.plugin import CURRENCY, KEY, PLUGIN
 from adapters.mollie.provider import MollieKeys, MollieProvider, MollieSettings
-from adapters.psp.contract.remote import RemotePspUnderTest
-from adapters.psp.contract.under_test import (
+from adapters.psp.http import RetryPolicy
+from adapters.psp_suite.remote import RemotePspUnderTest
+from adapters.psp_suite.stand_in import Response, json_response
+from adapters.psp_suite.under_test import (
     EXPIRY,
     MAIN,
     OTHER,
@@ -28,8 +30,6 @@ from adapters.psp.contract.under_test import (
     Trouble,
     WaysOut,
 )
-from adapters.psp.http import RetryPolicy
-from adapters.psp.stand_in import Response, json_response
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card

@@ -10,8 +10,8 @@ import pytest
 from adapters.postgresql import connection
 from adapters.postgresql.connection import Connection, connect
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import TOKEN_ID
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import TOKEN_ID
 from domain.errors import ServiceUnavailable
 from domain.storage import WriteUnit
 from tests.adapters.postgresql.by_hand import execute

@@ -10,8 +10,8 @@ import pytest
 
 from adapters.postgresql.connection import Conflict
 from adapters.postgresql.storage import BACKOFF_SECONDS, PostgresqlStorage
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
 from domain.erasure.erasure import Erasure
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, TokenId

@@ -16,8 +16,8 @@ from adapters.postgresql.address import AddressInvalid, name_of
 from adapters.postgresql.connection import connect
 from adapters.postgresql.migrations import migrate
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import TOKEN_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
 from domain.storage import UnitOfWork, WriteUnit

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.samples import (
+from adapters.psp_suite.samples import (
     GUEST_ID,
     MERCHANT_ACCOUNT,
     NOW,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.identifiers import CenterId, EndpointId, TokenId
 from domain.pagination import PageRequest
 from domain.sessions.session import SessionFilter

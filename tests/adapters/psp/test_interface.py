@@ -24,11 +24,11 @@ PSPS: Final = {
     for module in PROJECT["entry-points"]["cardonfile.psps"].values()
 }
 PROMISED: Final = {(module, name) for module, names in NAMES.items() for name in names.split()}
-EXAMPLE: Final = ROOT / "adapters/psp/example"
+EXAMPLE: Final = ROOT / "adapters/psp_example"
 GUIDE: Final = ROOT / "docs/adding-a-provider.md"
 # Words and style of the fake PSP's pages are no part of the interface.
 OF_PAGES: Final = ("adapters.catalogs", "adapters.guest_pages")
-OWN: Final = (*PSPS, *OF_PAGES, "acme_psp", "tests")
+OWN: Final = (*PSPS, *OF_PAGES, "adapters.psp_example", "tests")
 
 
 def adapters() -> Iterator[Path]:
@@ -36,7 +36,7 @@ def adapters() -> Iterator[Path]:
     yield GUIDE
     yield from (ROOT / "tests/adapters").glob("*/under_test.py")
     for folder in (EXAMPLE, *(ROOT / package.replace(".", "/") for package in sorted(PSPS))):
-        yield from (path for path in folder.rglob("*.py") if path.stem != "add_a_card")
+        yield from folder.rglob("*.py")
 
 
 def imported(code: str) -> Iterator[tuple[str, str]]:

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.psp.contract.clock import START
 from adapters.psp.webhooks import Encoding, is_recent, is_signed, require_secrets, sign
+from adapters.psp_suite.clock import START
 
 # RFC 4231, test case 2.
 KEY, MESSAGE = "Jefe", b"what do ya want for nothing?"

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import SessionStatus

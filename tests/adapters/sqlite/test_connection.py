@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 from sqlite_utils import Database
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, TOKEN_ID
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID, TOKEN_ID
 from adapters.sqlite import connection
 from adapters.sqlite.connection import (
     Connections,

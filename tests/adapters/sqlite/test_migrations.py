@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.migrations import migrate, pending
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable

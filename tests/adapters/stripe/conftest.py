@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.psp.contract.clock import START, SettableClock
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
-from adapters.psp.contract.samples import a_page_request
 from adapters.psp.http import RetryPolicy
-from adapters.psp.stand_in import change
+from adapters.psp_suite.clock import START, SettableClock
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp_suite.samples import a_page_request
+from adapters.psp_suite.stand_in import change
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.identifiers import MerchantAccount

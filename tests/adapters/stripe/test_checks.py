@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.psp.findings import Diagnosis
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.stripe.plugin import PLUGIN
 from adapters.stripe.provider import StripeProvider
 from tests.adapters.stripe.conftest import CALM, KEYS

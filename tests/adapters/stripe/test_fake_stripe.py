@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import stripe
 
-from adapters.psp.contract.clock import START
+from adapters.psp_suite.clock import START
 from adapters.stripe.calls import API_VERSION
 from tests.adapters.stripe.conftest import GOOD
 from tests.fake_stripe.described import validated

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.system import SystemClock
 from domain.identifiers import GuestReference
 from domain.psps.hosted_page import Pending

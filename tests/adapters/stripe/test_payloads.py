@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from markdown_it.presets import gfm_like
 from stripe.params.checkout import SessionCreateParams
 
-from adapters.psp.contract.clock import START
+from adapters.psp_suite.clock import START
 from adapters.stripe.page_texts import LOCALES, consent_as_sent
 from adapters.stripe.payloads import (
     CheckoutSession,

@@ -12,9 +12,9 @@ from urllib.request import urlopen
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.clock import START
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
-from adapters.psp.stand_in import Response, change
+from adapters.psp_suite.clock import START
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp_suite.stand_in import Response, change
 from adapters.stripe.webhooks import REFUSED
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference

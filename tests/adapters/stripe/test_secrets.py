@@ -17,10 +17,10 @@ import pytest
 import stripe
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.clock import START, SettableClock
-from adapters.psp.contract.ids import SeededIds
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.psp.settings import PspSettingsError
+from adapters.psp_suite.clock import START, SettableClock
+from adapters.psp_suite.ids import SeededIds
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.stripe import plugin
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import StripeSettings
@@ -120,9 +120,9 @@ def test_the_environment_cannot_have_the_sdk_print_or_write_a_file(
     """The SDK reads each variable once in a process, so it runs in a process of its own."""
     program = (
         "from datetime import timedelta; "
-        "from adapters.psp.contract.clock import START, SettableClock; "
-        "from adapters.psp.contract.ids import SeededIds; "
-        "from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request; "
+        "from adapters.psp_suite.clock import START, SettableClock; "
+        "from adapters.psp_suite.ids import SeededIds; "
+        "from adapters.psp_suite.samples import MERCHANT_ACCOUNT, a_page_request; "
         "from adapters.stripe.keys import StripeKeys; "
         "from adapters.stripe.plugin import StripeSettings, make; "
         f"keys = StripeKeys(secret_key={TEST_KEY!r}, webhook_secrets=({TEST_SECRET!r},)); "

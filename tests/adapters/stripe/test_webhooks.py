@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.psp.contract.clock import START, SettableClock
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
-from adapters.psp.contract.samples import TOKEN_ID, a_page_request
+from adapters.psp_suite.clock import START, SettableClock
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp_suite.samples import TOKEN_ID, a_page_request
 from adapters.stripe import webhooks
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider

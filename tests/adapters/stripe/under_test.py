@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
-from adapters.psp.contract.remote import RemotePspUnderTest
-from adapters.psp.contract.under_test import (
+from adapters.psp.http import RetryPolicy
+from adapters.psp_suite.remote import RemotePspUnderTest
+from adapters.psp_suite.stand_in import Response
+from adapters.psp_suite.under_test import (
     EXPIRY,
     MAIN,
     OTHER,
@@ -26,8 +28,6 @@ from adapters.psp.contract.under_test import (
     Trouble,
     WaysOut,
 )
-from adapters.psp.http import RetryPolicy
-from adapters.psp.stand_in import Response
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import KEY, PLUGIN, SECRETS
 from adapters.stripe.provider import StripeProvider

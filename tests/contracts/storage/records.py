@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
-from adapters.psp.contract.samples import TOKEN_ID, a_uuid
+from adapters.psp_suite.samples import TOKEN_ID, a_uuid
 from domain.centers.center_settings import CenterSettings
 from domain.identifiers import TokenId
 from domain.pagination import PageRequest

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from adapters.psp.contract.samples import NOW
+from adapters.psp_suite.samples import NOW
 from domain.storage import Storage
 from tests.builders import an_access_token
 from tests.contracts.storage.records import MINUTE

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from adapters.psp.contract.samples import NOW
+from adapters.psp_suite.samples import NOW
 from domain.audit.entry import Actor
 from domain.storage import Storage
 from tests.builders import an_audit_entry

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
 from domain.cards.account import AccountFilter
 from domain.identifiers import (
     AccountId,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import a_uuid
 from domain.centers.center_settings import CenterSettings
 from domain.identifiers import CenterId, MerchantAccount
 from domain.pagination import PageRequest

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import NOW, a_page_request, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import NOW, a_page_request, a_uuid
 from domain.cards.consent import GivenConsent
 from domain.identifiers import AccountId, TokenId
 from domain.psps.hosted_page import Consent, PageAttempt

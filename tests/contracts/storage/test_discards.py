@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT, NOW
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT, NOW
 from domain.identifiers import CardToken, MerchantAccount, ProviderName
 from domain.storage import Storage, WriteUnit
 from tests.builders import PROVIDER, a_discard, an_account

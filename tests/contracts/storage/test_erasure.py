@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from adapters.psp.contract.samples import (
+from adapters.psp_suite.samples import (
     GUEST_ID,
     NOW,
     OTHER_GUEST_ID,

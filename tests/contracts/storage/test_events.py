@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
 from domain.events.event import DeliveryCounts, DueDelivery, EventDeliveries, EventType
 from domain.identifiers import EndpointId, EventId
 from domain.storage import AlreadyStored, Storage

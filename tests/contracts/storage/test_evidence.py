@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import NOW, TOKEN_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import NOW, TOKEN_ID, a_uuid
 from domain.identifiers import TokenId
 from domain.psps.hosted_page import EvidenceOrigin
 from domain.storage import Storage, WriteUnit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from adapters.psp.contract.samples import NOW, TOKEN_ID
+from adapters.psp_suite.samples import NOW, TOKEN_ID
 from domain.audit.entry import Action, Actor, AuditEntry
 from domain.identifiers import AccountId
 from domain.sessions.end import SessionStatus

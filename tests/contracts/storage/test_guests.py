@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.guests.guest import Guest
 from domain.identifiers import GuestId
 from domain.pagination import PageRequest

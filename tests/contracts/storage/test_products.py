@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
+from adapters.psp_suite.concurrency import at_once
 from domain.identifiers import CenterId
 from domain.pagination import PageRequest
 from domain.products.product import Product

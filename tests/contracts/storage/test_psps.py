@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import (
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import (
     GUEST_ID,
     MERCHANT_ACCOUNT,
     NOW,

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
 from domain.cards.account import READ_EVERY, READINGS_PER_MINUTE
 from domain.events.event import LONGEST_WAIT
 from domain.identifiers import (

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
 from domain.identifiers import TokenId
 from domain.sessions.limit import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.storage import Storage, WriteUnit

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import (
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import (
     GUEST_ID,
     MERCHANT_ACCOUNT,
     NOW,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, TOKEN_ID
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID, TOKEN_ID
 from domain.sessions.session import CardSession
 from domain.storage import Storage, WriteUnit
 from tests.builders import a_guest, a_session

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT, NOW, a_uuid
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT, NOW, a_uuid
 from adapters.sql.repositories.cards import _ACCOUNTS, _DISCARDS
 from domain.cards.discard import Discard
 from domain.identifiers import CardToken, EndpointId

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
 from domain.access.token import AccessToken, TokenState
 from domain.centers.center import CenterNotFound

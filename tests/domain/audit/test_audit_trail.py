@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from adapters.system import operating_system_user
 from domain.access.revoke_token import TokenNotFound
 from domain.audit.entry import Action, Actor, AuditEntry, Details

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
 from domain.cards.find_account import account_with

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.cards.account import Account
 from domain.errors import PaymentAccountNotFound
 from tests.builders import OTHER_CENTER_ID, an_account

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.psp.contract.clock import START
+from adapters.psp_suite.clock import START
 from domain.cards.account import Account
 from domain.cards.discard import Discard, UnkeptToken
 from domain.cards.discard_tokens import note_discard

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.cards.account import READINGS_PER_MINUTE
 from domain.cards.compare_cards import Comparison
 from domain.cards.import_card import IMPORTS_PER_MINUTE, BroughtCard, Fate

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.cards.account import Account
 from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidCenterId, UserNotAuthorized
 from domain.pagination import Page

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.fake_psp.psp import BANK_ACTS_AFTER
-from adapters.psp.contract.samples import NOW
+from adapters.psp_suite.samples import NOW
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, READINGS_PER_MINUTE, Account
 from domain.cards.refresh_account import Verdict, judge_reading
 from domain.identifiers import CardToken, GuestReference

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.catalogs import shipped_consents
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.audit.entry import Action
 from domain.centers.center import CenterNotFound
 from domain.centers.configure_payments import (

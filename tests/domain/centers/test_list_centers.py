@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.centers.list_centers import ConfiguredCenter
 from domain.errors import (
     InvalidCenterId,

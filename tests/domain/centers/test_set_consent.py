@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapters.catalogs import shipped_consents
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.audit.entry import Action
 from domain.centers.center import CenterNotFound
 from domain.centers.consent_text import MAX_TEXT_LENGTH, ConsentText, ConsentTooLong

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import connect
 from domain.audit.entry import Action
 from domain.erasure import blank, finish_erasures

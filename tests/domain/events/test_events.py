@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from adapters.events.payload import examples
-from adapters.psp.contract.samples import GUEST_ID, NOW
+from adapters.psp_suite.samples import GUEST_ID, NOW
 from domain.cards import notice_expiry
 from domain.cards.account import Account
 from domain.cards.notice_expiry import MAX_PER_UNIT

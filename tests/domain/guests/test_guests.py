@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidField, UserNotAuthorized
 from domain.guests.guest import UNCHANGED, Guest
 from domain.permissions import Caller, Permission

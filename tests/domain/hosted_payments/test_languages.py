@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID
 from domain.centers.center import MAX_NAME_LENGTH
 from domain.centers.consent_text import MAX_TEXT_LENGTH
 from domain.events.event import EventType

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from adapters.psp.contract.samples import TOKEN_ID
+from adapters.psp_suite.samples import TOKEN_ID
 from domain.hosted_payments.link import HostedLinks
 from tests.builders import a_session
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.hosted_payments.link import ClickNeeded, LinkExpired, LinkUnknown
 from domain.hosted_payments.open_hosted_page import TIME_TO_TYPE
 from domain.psps.payment_provider import ProviderUnavailable

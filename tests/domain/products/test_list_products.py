@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.errors import InvalidCenterId, PageParameterInvalid, TooManyItems, UserNotAuthorized
 from domain.pagination import Page
 from domain.permissions import Caller

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId, UserNotAuthorized
 from domain.identifiers import CenterId
 from domain.permissions import Caller, Permission

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapters.psp.contract.samples import NOW
+from adapters.psp_suite.samples import NOW
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card, CardList, CardReading, StoredCard

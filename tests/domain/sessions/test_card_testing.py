@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.errors import CardLimitReached, GuestNotFound
 from domain.hosted_payments.link import LinkPaused
 from domain.identifiers import CallerName, GuestId

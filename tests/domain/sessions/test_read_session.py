@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.errors import (
     GuestIdNotUsable,
     GuestNotFound,

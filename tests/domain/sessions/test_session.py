@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Final
 
-from adapters.psp.contract.samples import NOW
+from adapters.psp_suite.samples import NOW
 from domain.identifiers import GuestReference
 from domain.psps.hosted_page import PageAttempt
 from domain.sessions.end import SessionStatus

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.errors import (
     InvalidField,
     PaymentMethodAlreadyExists,

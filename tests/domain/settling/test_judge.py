@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, NOW, a_page_request, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, NOW, a_page_request, a_uuid
 from domain.billing import AvsResult
 from domain.cards.account import READ_FIRST_AFTER, Account
 from domain.cards.consent import GivenConsent

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.signatures import sign
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.identifiers import MerchantAccount, ProviderName, TokenId
 from domain.psps.hosted_page import EvidenceOrigin, WebhookDelivery, WebhookNotice
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp.contract.samples import GUEST_ID, NOW, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, NOW, a_uuid
 from adapters.sql.repositories.guests import SqlGuests
 from adapters.sqlite.storage import SqliteStorage
 from domain.cards.discard import Discard

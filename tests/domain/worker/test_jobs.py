@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.psp.contract.clock import START
+from adapters.psp_suite.clock import START
 from domain.cards.discard import Discard
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import next_poll_at

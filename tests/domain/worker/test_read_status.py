@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.events.event import DeliveryCounts
 from domain.identifiers import MerchantAccount, PspAccount
 from domain.retries import Waiting

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp_suite.samples import a_uuid
 from domain.audit.entry import Action
 from domain.centers.center_settings import Logo
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration

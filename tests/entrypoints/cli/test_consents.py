@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from adapters.psp.contract.samples import NOW, a_uuid
+from adapters.psp_suite.samples import NOW, a_uuid
 from domain.identifiers import TokenId
 from tests.builders import CENTER_ID, a_consent, a_shipped_consent, an_account
 from tests.entrypoints.conftest import CommandLine

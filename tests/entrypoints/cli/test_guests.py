@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapters.psp.contract.samples import (
+from adapters.psp_suite.samples import (
     GUEST_ID,
     MERCHANT_ACCOUNT,
     NOW,

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from entrypoints.cli.main import main
 from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID

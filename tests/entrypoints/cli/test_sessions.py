@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.psp.contract.samples import OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
 from domain.errors import IncorrectBillingAddress
 from domain.identifiers import TokenId
 from domain.sessions.end import SessionStatus

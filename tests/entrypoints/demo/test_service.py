@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.fake_psp.database import PspUnavailable
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
 from domain.identifiers import SHOWN_OF_TOKENS, TokenId
 from domain.psps.hosted_page import HostedPageRequest
 from entrypoints.demo.service import HANG, Fault, FaultyPsp

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.samples import NOW
+from adapters.psp_suite.samples import NOW
 from domain.errors import ServiceUnavailable
 from domain.events.deliver_event import ENDPOINT_IS_OFF, Attempt, EndpointState
 from entrypoints.worker.reports import CardTestingLog, EndpointLog, WorkLog

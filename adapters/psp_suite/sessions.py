@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar, cast
 
 import pytest
 
-from adapters.psp.contract.samples import OTHER_GUEST_ID, a_page_request
-from adapters.psp.contract.under_test import (
+from adapters.psp_suite.samples import OTHER_GUEST_ID, a_page_request
+from adapters.psp_suite.under_test import (
     EXPIRY,
     MAIN,
     Ability,

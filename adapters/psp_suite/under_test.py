@@ -14,9 +14,9 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import ClassVar, Final
 
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT
 from adapters.psp.plugin import AnyPspPlugin
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Ids
@@ -284,7 +284,7 @@ class PspUnderTest(ABC):
     def read_page(self, page: HostedPage) -> str:
         """Return the text that the guest reads on an open page, as the PSP renders it.
 
-        `adapters.psp.contract.pages.text_of` extracts the text of an HTML page.
+        `adapters.psp_suite.pages.text_of` extracts the text of an HTML page.
         """
 
     def leave(self, page: HostedPage) -> None:  # noqa: B027 - most PSPs do not notice

@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from adapters.psp import stand_in
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
-from adapters.psp.contract.pages import text_of
-from adapters.psp.contract.under_test import START, PspUnderTest, Trouble
-from adapters.psp.stand_in import Response, StandInServer, html_response, json_response
+from adapters.psp_suite import stand_in
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
+from adapters.psp_suite.pages import text_of
+from adapters.psp_suite.stand_in import Response, StandInServer, html_response, json_response
+from adapters.psp_suite.under_test import START, PspUnderTest, Trouble
 from domain.psps.hosted_page import HostedPage
 
 _STATUSES: Final[Mapping[Trouble, int]] = {

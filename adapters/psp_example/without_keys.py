@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import msgspec
 
-from acme_psp.adapter import PAGE, AcmePage, AcmeProvider
 from adapters.psp.http import JsonApi, RetryPolicy
 from adapters.psp.settings import keys_of
+from adapters.psp_example.adapter import PAGE, AcmePage, AcmeProvider
 from domain.identifiers import MerchantAccount
 from domain.psps import hosted_page as pages
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable

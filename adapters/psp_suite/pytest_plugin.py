@@ -1,6 +1,6 @@
 """pytest's option `--psp`, which names the PSPs that the contract suite tests.
 
-`-p adapters.psp.contract.pytest_plugin` loads it.
+`-p adapters.psp_suite.pytest_plugin` loads it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.psp.contract.under_test import PspUnderTest
+    from adapters.psp_suite.under_test import PspUnderTest
 
 SUITE = Path(__file__).parent
 
@@ -89,7 +89,7 @@ def load(named: Sequence[str]) -> dict[str, type[PspUnderTest]]:
     if not named:
         raise pytest.UsageError(
             "the contract suite needs to know what to ask: --psp MODULE:CLASS names a subclass of "
-            "adapters.psp.contract.under_test.PspUnderTest"
+            "adapters.psp_suite.under_test.PspUnderTest"
         )
     classes = list(dict.fromkeys(map(_load_one, named)))
     names = [psp.plugin.name for psp in classes]
@@ -104,7 +104,7 @@ def _has_no_psp(item: pytest.Item) -> bool:
 
 
 def _load_one(named: str) -> type[PspUnderTest]:
-    from adapters.psp.contract.under_test import PspUnderTest
+    from adapters.psp_suite.under_test import PspUnderTest
 
     module_name, _, class_name = named.partition(":")
     if not module_name or not class_name:

@@ -12,7 +12,7 @@ from threading import RLock
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
-from adapters.psp.stand_in import Request, Response, html_response, json_response
+from adapters.psp_suite.stand_in import Request, Response, html_response, json_response
 
 Json: TypeAlias = dict[str, Any]  # as it goes over the wire
 
@@ -79,6 +79,8 @@ class FakeAcme:
                 if merchant.tokens.get(token) == guest:
                     merchant.deleted[token] = merchant.tokens.pop(token)
                     return Response(204)
+            case _:
+                pass
         return json_response({"error": "not found"}, 404)
 
     def _make_page(self, merchant: Merchant, request: Request) -> Json:

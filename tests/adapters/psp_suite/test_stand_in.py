@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from adapters.psp.stand_in import (
+from adapters.psp_suite.stand_in import (
     Request,
     Response,
     StandInServer,

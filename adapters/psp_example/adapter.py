@@ -183,7 +183,7 @@ def read(here: Surroundings) -> Mapping[MerchantAccount, Keys] | None:
 
 
 PLUGIN = PspPlugin(
-    interface=2,
+    interface=3,
     name=ProviderName("acme"),
     capabilities=Capabilities(max_consent_length=2000, reads_cards=True),
     account_settings=ACCOUNTS,

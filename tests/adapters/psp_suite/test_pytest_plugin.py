@@ -9,16 +9,16 @@ from typing import Final
 
 import pytest
 
-from adapters.psp.contract.pytest_plugin import load
+from adapters.psp_suite.pytest_plugin import load
 from tests.programs import ROOT
 
-SUITE: Final = ("--pyargs", "adapters.psp.contract")
+SUITE: Final = ("--pyargs", "adapters.psp_suite")
 UNDER_TEST: Final = "tests.adapters.fake_psp.under_test:FakePspUnderTest"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run pytest in a folder without settings, with no plugin but the suite's; others are slow."""
-    plugin = ("-p", "adapters.psp.contract.pytest_plugin")
+    plugin = ("-p", "adapters.psp_suite.pytest_plugin")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *arguments],
         cwd=folder,
@@ -47,7 +47,7 @@ def test_a_mistake_is_described_in_one_sentence(
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "unfinished.py").write_text(
-        "from adapters.psp.contract.under_test import PspUnderTest\n"
+        "from adapters.psp_suite.under_test import PspUnderTest\n"
         "class NotDone(PspUnderTest):\n"
         "    plugin = None\n"
     )
@@ -88,8 +88,7 @@ def test_other_runs_load_nothing_of_the_suite(tmp_path: Path) -> None:
         "import sys\n"
         "def test_other():\n"
         "    ours = {name for name in sys.modules if name.startswith(('adapters', 'domain'))}\n"
-        "    assert ours == {'adapters', 'adapters.psp', 'adapters.psp.contract',\n"
-        "                    'adapters.psp.contract.pytest_plugin'}\n"
+        "    assert ours == {'adapters', 'adapters.psp_suite', 'adapters.psp_suite.pytest_plugin'}\n"
     )
 
     ended = run(tmp_path, "test_other.py")

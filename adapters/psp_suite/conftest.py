@@ -13,10 +13,10 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.pytest_plugin import psps
-from adapters.psp.contract.samples import a_page_request
-from adapters.psp.contract.sessions import ADDRESS, Session, a_request, watched
-from adapters.psp.contract.under_test import EXPIRY, OTHER_SECRET, SECRET, PspUnderTest
+from adapters.psp_suite.pytest_plugin import psps
+from adapters.psp_suite.samples import a_page_request
+from adapters.psp_suite.sessions import ADDRESS, Session, a_request, watched
+from adapters.psp_suite.under_test import EXPIRY, OTHER_SECRET, SECRET, PspUnderTest
 from domain.psps.payment_provider import FailureDetails, PaymentProvider
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-\[\]]{1,100}")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
-from acme_psp import fake_acme
-from acme_psp.adapter import PLUGIN, AcmeProvider, Keys
-from acme_psp.fake_acme import FakeAcme, Merchant
-from acme_psp.without_keys import LIST_LAG, AcmeWithoutKeys
-from adapters.psp.contract.remote import RemotePspUnderTest
-from adapters.psp.contract.under_test import (
+from adapters.psp.webhooks import sign
+from adapters.psp_example import fake_acme
+from adapters.psp_example.adapter import PLUGIN, AcmeProvider, Keys
+from adapters.psp_example.fake_acme import FakeAcme, Merchant
+from adapters.psp_example.without_keys import LIST_LAG, AcmeWithoutKeys
+from adapters.psp_suite.remote import RemotePspUnderTest
+from adapters.psp_suite.stand_in import Response, StandInServer
+from adapters.psp_suite.under_test import (
     EXPIRY,
     MAIN,
     OTHER,
@@ -28,8 +30,6 @@ from adapters.psp.contract.under_test import (
     PrintedCard,
     WaysOut,
 )
-from adapters.psp.stand_in import Response, StandInServer
-from adapters.psp.webhooks import sign
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
@@ -42,9 +42,9 @@ class AcmeUnderTest(RemotePspUnderTest):
     """A fake Acme that listens, with a merchant for each of MAIN and OTHER."""
 
     plugin = PLUGIN
-    provider = AcmeProvider
-    keys = tuple(KEYS.values())
-    settings: ClassVar = {
+    provider: type[AcmeProvider] = AcmeProvider
+    keys: Sequence[str] = tuple(KEYS.values())
+    settings: ClassVar[Mapping[str, str]] = {
         "URL": "https://api.acme.example/v1",
         "API_KEY": KEYS[MAIN],
         "WEBHOOK_SECRETS": SECRET,
@@ -158,4 +158,4 @@ class AcmeWithoutKeysUnderTest(AcmeUnderTest):
         abilities=AcmeUnderTest.facts.abilities - {Ability.IDEMPOTENCY_KEYS},
         list_lag=LIST_LAG,
     )
-    provider = AcmeWithoutKeys
+    provider: type[AcmeProvider] = AcmeWithoutKeys

@@ -22,9 +22,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import CONSENT, GUEST_ID, OTHER_GUEST_ID, a_uuid
-from adapters.psp.contract.sessions import (
+from adapters.psp.findings import Diagnosis, Finding
+from adapters.psp.plugin import Surroundings
+from adapters.psp.settings import PspSettingsError
+from adapters.psp_suite.concurrency import at_once
+from adapters.psp_suite.samples import CONSENT, GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.sessions import (
     ADDRESS,
     MINUTE,
     SECOND,
@@ -34,7 +37,7 @@ from adapters.psp.contract.sessions import (
     methods_of,
     needs,
 )
-from adapters.psp.contract.under_test import (
+from adapters.psp_suite.under_test import (
     MAIN,
     OTHER,
     OTHER_SECRET,
@@ -47,9 +50,6 @@ from adapters.psp.contract.under_test import (
     PspUnderTest,
     Trouble,
 )
-from adapters.psp.findings import Diagnosis, Finding
-from adapters.psp.plugin import Surroundings
-from adapters.psp.settings import PspSettingsError
 from domain.billing import COUNTRY_CODES, AvsResult, BillingInfo
 from domain.centers.consent_text import MAX_TEXT_LENGTH
 from domain.identifiers import (
