@@ -39,6 +39,7 @@ class Step:
     choices: Random
     calls_left: int
     had_fault: bool = False
+    lacked_storage: bool = False
 
 
 class Faults:
@@ -107,6 +108,7 @@ class Faults:
             case Fault.KILLED:
                 step.process.die()
             case Fault.STORAGE_DOWN:
+                step.lacked_storage = True
                 raise ServiceUnavailable
             case Fault.SILENT:
                 raise ProviderUnavailable(fault)

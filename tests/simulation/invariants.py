@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -18,11 +18,14 @@ from domain.billing import AvsResult
 from domain.guests.guest import Guest
 from domain.psps.card import Card
 from domain.psps.hosted_page import Consent
+from domain.worker.jobs import End, Kind
+from entrypoints.worker.reports import Done
 from tests.simulation.endpoints import EVERYTHING, Endpoints
 from tests.simulation.psp import LASTING_TOKENS, token_of
 from tests.simulation.snapshot import (
     AccountRow,
     DeliveryRow,
+    DiscardRow,
     EndpointRow,
     SessionRow,
     Snapshot,
@@ -111,6 +114,49 @@ def require_current(snapshot: Snapshot) -> None:
             (page,) = snapshot.pages_of_card(account)
             is_current = page.card and version_of(page.card) == version_of(account)
             require(is_current, "I13", f"account {account.account_id} is not as the PSP has it")
+
+
+def require_done(
+    before: Snapshot, after: Snapshot, done: Done, *, now: datetime, away: Collection[str]
+) -> None:
+    """Raise Broken unless the reconciler did all that was due, and counted that.
+
+    The endpoints in `away` do not take events: each is tried once.
+    """
+    due, left = _due(before, now, away), _due(after, now, away)
+    require(not any(left.values()), "I4", f"the reconciler leaves what is due: {left}")
+    for kind in ("sessions", "events"):
+        jobs = done.jobs[kind]
+        require(jobs >= due[kind], "I4", f"the reconciler did {jobs} of {due[kind]} {kind}")
+    delivered = _delivered(after) - _delivered(before)
+    counted = done.ends[End.DELIVERED]
+    require(counted == delivered, "I10", f"{delivered} events are delivered, {counted} counted")
+    for endpoint_id in away:
+        tries = _tries(after, endpoint_id) - _tries(before, endpoint_id)
+        require(tries <= 1, "F43", f"endpoint {endpoint_id} is away, and was tried {tries} times")
+
+
+def _due(snapshot: Snapshot, now: datetime, away: Collection[str]) -> Mapping[Kind, int]:
+    """Return how many jobs are due, but for those at endpoints that are away."""
+    deliveries = [each for each in snapshot.all_deliveries if each.endpoint_id not in away]
+    kinds: Mapping[Kind, Iterable[SessionRow | DiscardRow | AccountRow | DeliveryRow]] = {
+        "sessions": snapshot.sessions.values(),
+        "discards": snapshot.discards,
+        "cards": snapshot.accounts.values(),
+        "events": deliveries,
+    }
+    return {
+        kind: sum(each.due_at is not None and each.due_at <= now for each in rows)
+        for kind, rows in kinds.items()
+    }
+
+
+def _delivered(snapshot: Snapshot) -> int:
+    return sum(each.status == "delivered" for each in snapshot.all_deliveries)
+
+
+def _tries(snapshot: Snapshot, endpoint_id: str) -> int:
+    return sum(each.attempts for each in snapshot.deliveries.get(endpoint_id, {}).values())
 
 
 def require_in_time(snapshot: Snapshot, now: datetime) -> None:

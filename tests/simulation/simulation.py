@@ -60,6 +60,7 @@ from tests.simulation.invariants import (
     configuration_of,
     require,
     require_current,
+    require_done,
     require_end,
     require_in_time,
     require_no_card_number,
@@ -606,8 +607,17 @@ class Simulation:
     def the_reconciler_runs(self, process: Process, _choices: Random) -> None:
         """Do what is due, remove old idempotency keys, and finish erasures."""
 
+        step = self._faults.steps[-1]
+
         def work() -> Done:
+            before = self._observer.read()
             done = process.reconcile()
+            require(not step.lacked_storage, "F8", "the reconciler hides that the storage is down")
+            if not step.had_fault:
+                troubles = self._known.endpoints.troubles
+                away = [each for each in troubles if troubles[each] is not EndpointTrouble.GONE]
+                stored, now = self._observer.read(), process.clock.now()
+                require_done(before, stored, done, now=now, away=away)
             process.forget_idempotency_keys()
             process.container.finish_erasures()()
             return done

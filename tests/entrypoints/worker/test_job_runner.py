@@ -317,6 +317,17 @@ def test_nothing_is_written_without_work(installation: Installation) -> None:
     assert "storage.write" not in calls
 
 
+def test_sessions_of_an_account_that_gets_nothing_for_now_stay_due(
+    installation: Installation,
+) -> None:
+    sessions = sessions_with_a_card(installation, 2)
+
+    for capacity, expected in ((0, False), (1, True)):
+        capacities = {AT_PSP: capacity}
+        a_runner(installation, capacities=lambda _, found=capacities: found).run_until_idle()
+        assert settled(installation, sessions) == [expected] * 2
+
+
 def test_removed_cards_do_not_wait_for_all_sessions(installation: Installation) -> None:
     installation.removed_card()
     sessions_with_a_card(installation, 3)
