@@ -482,7 +482,6 @@ class Container(DeclarativeContainer):
         read_guest=read_guest,
         search_guests=search_guests,
         erase_guest=erase_guest,
-        authenticate=authenticate,
         wake_reconciler=wake_reconciler,
     )
     sessions = ThreadSafeSingleton(
@@ -491,7 +490,6 @@ class Container(DeclarativeContainer):
         list_sessions=list_sessions,
         read_session=read_session,
         cancel_session=cancel_session,
-        authenticate=authenticate,
         links=links,
         wake_reconciler=wake_reconciler,
     )
@@ -503,16 +501,11 @@ class Container(DeclarativeContainer):
         remove_account=remove_account,
         choose_default_card=choose_default_card,
         list_expiring_cards=list_expiring_cards,
-        authenticate=authenticate,
         clock=clock,
         wake_reconciler=wake_reconciler,
     )
-    centers = ThreadSafeSingleton(
-        Centers, list_centers=list_centers, read_center=read_center, authenticate=authenticate
-    )
-    products = ThreadSafeSingleton(
-        Products, list_products=list_products, put_product=put_product, authenticate=authenticate
-    )
+    centers = ThreadSafeSingleton(Centers, list_centers=list_centers, read_center=read_center)
+    products = ThreadSafeSingleton(Products, list_products=list_products, put_product=put_product)
     hosted_payments = ThreadSafeSingleton(
         HostedPayments,
         open_hosted_page=open_hosted_page,
@@ -538,6 +531,7 @@ class Container(DeclarativeContainer):
         webhooks=webhooks,
         health=health,
         logos=logos,
+        authenticate=authenticate,
         links=links,
         events=Factory(examples),
         ids=ids,

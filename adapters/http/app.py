@@ -11,17 +11,18 @@ from msgspec import Struct
 
 from adapters.guest_pages import add_style
 from adapters.http.api_docs import ApiDocs, ApiDocsFiles
+from adapters.http.authentication import Authentication
 from adapters.http.cards import Cards
 from adapters.http.centers import Centers
+from adapters.http.dispatcher import Dispatcher
 from adapters.http.errors import add_error_handlers
 from adapters.http.guests import Guests
-from adapters.http.health import OPERATIONS as PROBES
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.logos import Logos
 from adapters.http.middleware import AccessLog, Observe, Paths, RequestIds, SecurityHeaders
-from adapters.http.openapi import OPERATIONS, OpenApi
-from adapters.http.operations import Resource
+from adapters.http.openapi import OpenApi
+from adapters.http.operations import operations_of
 from adapters.http.problem_page import STYLE
 from adapters.http.products import Products
 from adapters.http.sessions import Sessions
@@ -42,6 +43,7 @@ def create_app(
     webhooks: Webhooks,
     health: HealthChecks,
     logos: Logos,
+    authenticate: Authentication,
     links: HostedLinks,
     events: Mapping[EventType, Struct],
     ids: Ids,
@@ -53,14 +55,16 @@ def create_app(
             RequestIds(ids=ids),
             SecurityHeaders(is_https=links.base_url.startswith("https://")),
             # Probes come every few seconds. What they find wrong is logged where it is found.
-            AccessLog(unlogged={probe.path for probe in PROBES}, observe=observe),
+            AccessLog(
+                unlogged={probe.path for probe in operations_of(HealthChecks)}, observe=observe
+            ),
             Paths(),
         ]
     )
     add_error_handlers(app)
     hosted_payments.add_error_handlers(app)
     resources = (guests, sessions, cards, centers, products, hosted_payments, webhooks, health)
-    _add_routes(app, (*resources, OpenApi(links, events)))
+    _add_routes(app, (*resources, OpenApi(links, events)), authenticate)
     add_style(app, STYLE)
     app.add_route("/hosted-payments/logos/{center_id}/{name}", logos)
     app.add_route("/docs", ApiDocs())
@@ -69,17 +73,20 @@ def create_app(
 
 
 def _add_routes(
-    app: falcon.App[falcon.Request, falcon.Response], resources: Iterable[Resource]
+    app: falcon.App[falcon.Request, falcon.Response],
+    resources: Iterable[object],
+    authenticate: Authentication,
 ) -> None:
     # Two resources may share a path: cards are listed where a session is started.
-    operations = {operation.name: operation for operation in OPERATIONS}
     routes: defaultdict[str, SimpleNamespace] = defaultdict(SimpleNamespace)
     for resource in resources:
-        for name, responder in resource.responders().items():
-            operation = operations[name]
+        for operation in operations_of(type(resource)):
+            dispatcher = Dispatcher(
+                operation=operation, resource=resource, authenticate=authenticate
+            )
             route = routes[operation.path]
-            setattr(route, f"on_{operation.method}", responder)
+            setattr(route, f"on_{operation.method}", dispatcher.respond)
             if operation.also_head:
-                route.on_head = responder
+                route.on_head = dispatcher.respond
     for path, route in routes.items():
         app.add_route(path, route)

@@ -5,39 +5,26 @@ Adding one begins with a session, in `adapters/http/sessions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self
 
-import falcon
 import msgspec
 import structlog
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from adapters.first_reads import prepare
-from adapters.http.authentication import Authentication
 from adapters.http.centers import CENTER_ID, CENTERS
 from adapters.http.examples import ACCOUNT_IDS, DATES
 from adapters.http.guests import GUEST, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
-from adapters.http.operations import (
-    PAGING,
-    PAGING_PARAMETERS,
-    PAGING_REFUSALS,
-    STRICT_PAGING_REFUSALS,
-    Operation,
-    Responder,
-    Tag,
-    parameter,
-)
-from adapters.http.requests import Query
+from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.responses import (
     Done,
     PageInfo,
     TrueValue,
     Uuid,
     example,
-    json_body,
     time_example,
     uuid_example,
 )
@@ -50,7 +37,8 @@ from domain.cards.read_account import ReadAccount
 from domain.cards.read_consent import ReadConsent
 from domain.cards.remove_account import RemoveAccount
 from domain.outside import Clock
-from domain.pagination import Page
+from domain.pagination import Page, PageRequest
+from domain.permissions import Caller
 
 log = structlog.get_logger()
 
@@ -182,8 +170,23 @@ class ExpiringCards(Struct, frozen=True, kw_only=True):
         return cls(accounts=cards, page_info=PageInfo.of(page))
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
-    Operation(
+prepare(PaymentReference, StoredCard, StoredCardDetails, ExpiringCard, GuestConsent, CardConsent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cards:
+    """List, read and remove cards on file, choose a default, and list those that expire."""
+
+    list_accounts: ListAccounts
+    read_account: ReadAccount
+    read_consent: ReadConsent
+    remove_account: RemoveAccount
+    choose_default_card: ChooseDefaultCard
+    list_expiring_cards: ListExpiringCards
+    clock: Clock
+    wake_reconciler: Callable[[], None]
+
+    @Operation(
         method="get",
         path=ACCOUNTS,
         name="listCards",
@@ -193,18 +196,24 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(
             GUEST_WITH_CARD,
             parameter("center_id", "query", "Only cards of this center."),
-            *PAGING,
         ),
-        response=StoredCards,
         calls=ListAccounts,
+        ignores_unknown=True,
         links={
             "readCard": _FIRST_CARD,
             "chooseDefaultCard": _FIRST_CARD,
             "removeCard": _FIRST_CARD,
         },
-        refusals=(*PAGING_REFUSALS, errors.InvalidCenterId(), *GUEST_REFUSALS),
-    ),
-    Operation(
+        refusals=(errors.InvalidCenterId(), *GUEST_REFUSALS),
+    )
+    def list(
+        self, caller: Caller, guest_id: str, center_id: Sequence[str], page: PageRequest
+    ) -> StoredCards:
+        """List the guest's cards on file."""
+        found = self.list_accounts(caller, guest_id=guest_id, center_ids=center_id, page=page)
+        return StoredCards.of(found, self.clock.now())
+
+    @Operation(
         method="get",
         path=ACCOUNTS + "/{account_id}",
         name="readCard",
@@ -212,23 +221,33 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Read one card on file",
         description="A caller with `payments:use` also gets what is needed to charge the card.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
-        response=StoredCardDetails,
         calls=ReadAccount,
         links={"removeCard": _SAME_CARD},
         refusals=(errors.PaymentAccountNotFound(),),
-    ),
-    Operation(
+    )
+    def read(self, caller: Caller, guest_id: str, account_id: str) -> StoredCardDetails:
+        """Read a card on file, with its payment reference if the caller may charge it."""
+        found = self.read_account(caller, guest_id=guest_id, account_id=account_id)
+        card = StoredCardDetails.of(found.account, self.clock.now())
+        return card.with_reference(found.account) if found.may_charge else card
+
+    @Operation(
         method="get",
         path=ACCOUNTS + "/{account_id}/consent",
         name="readConsent",
         tag=Tag.CARDS,
         summary="Read what the guest agreed to when the card was stored",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
-        response=CardConsent,
         calls=ReadConsent,
         refusals=(errors.PaymentAccountNotFound(),),
-    ),
-    Operation(
+    )
+    def read_given_consent(self, caller: Caller, guest_id: str, account_id: str) -> CardConsent:
+        """Read what the guest agreed to for a card on file, before each renewal too."""
+        given = self.read_consent(caller, guest_id=guest_id, account_id=account_id)
+        current, *earlier = msgspec.convert(given, list[GuestConsent], from_attributes=True)
+        return CardConsent(**msgspec.structs.asdict(current), earlier=earlier)
+
+    @Operation(
         method="delete",
         path=ACCOUNTS + "/{account_id}",
         name="removeCard",
@@ -236,12 +255,24 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Remove a card on file",
         description="It is discarded at the payment service provider too.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
-        response=Done,
         calls=RemoveAccount,
         links={"readCard": _SAME_CARD, "listCards": SAME_GUEST},
         refusals=(errors.PaymentAccountNotFound(),),
-    ),
-    Operation(
+    )
+    def remove(self, caller: Caller, guest_id: str, account_id: str) -> Done:
+        """Remove a card on file, here and at the PSP."""
+        self.remove_account(caller, guest_id=guest_id, account_id=account_id)
+        # After a backup is restored, these lines tell which cards have been removed since.
+        log.info(
+            "card_removed",
+            account_id=account_id.lower(),
+            guest_id=guest_id.lower(),
+            caller=caller.name,
+        )
+        self.wake_reconciler()
+        return Done()
+
+    @Operation(
         method="put",
         path=ACCOUNTS + "/{account_id}/default",
         name="chooseDefaultCard",
@@ -249,11 +280,15 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Make a card the guest's default at its center",
         description="Without a body; one that is sent is ignored.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
-        response=Done,
         calls=ChooseDefaultCard,
         refusals=(errors.PaymentAccountNotFound(),),
-    ),
-    Operation(
+    )
+    def choose_default(self, caller: Caller, guest_id: str, account_id: str) -> Done:
+        """Make a card the guest's default at its center. A body is ignored."""
+        self.choose_default_card(caller, guest_id=guest_id, account_id=account_id)
+        return Done()
+
+    @Operation(
         method="get",
         path=CENTERS + "/{center_id}/accounts",
         name="listExpiringCards",
@@ -271,114 +306,18 @@ OPERATIONS: Final[Sequence[Operation]] = (
                 type="string",
                 format="date",
             ),
-            *PAGING,
         ),
-        response=ExpiringCards,
         calls=ListExpiringCards,
         refusals=(
-            *STRICT_PAGING_REFUSALS,
             errors.InvalidCenterId(),
             errors.InvalidField("expires_before", EXPECTED_DATE),
         ),
-    ),
-)
-
-
-prepare(PaymentReference, StoredCard, StoredCardDetails, ExpiringCard, GuestConsent, CardConsent)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cards:
-    """List, read and remove cards on file, choose a default, and list those that expire."""
-
-    list_accounts: ListAccounts
-    read_account: ReadAccount
-    read_consent: ReadConsent
-    remove_account: RemoveAccount
-    choose_default_card: ChooseDefaultCard
-    list_expiring_cards: ListExpiringCards
-    authenticate: Authentication
-    clock: Clock
-    wake_reconciler: Callable[[], None]
-
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
-        return {
-            "listCards": self.list,
-            "readCard": self.read,
-            "readConsent": self.read_given_consent,
-            "removeCard": self.remove,
-            "chooseDefaultCard": self.choose_default,
-            "listExpiringCards": self.list_expiring,
-        }
-
-    def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
-        """List the guest's cards on file."""
-        caller = self.authenticate(req)
-        caller.require(ListAccounts.needs)
-        query = Query(req)
-        page = self.list_accounts(
-            caller,
-            guest_id=guest_id,
-            center_ids=query.all("center_id"),
-            pages=query.all("page"),
-            sizes=query.all("size"),
-        )
-        json_body(resp, StoredCards.of(page, self.clock.now()))
-
-    def read(
-        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
-    ) -> None:
-        """Read a card on file, with its payment reference if the caller may charge it."""
-        caller = self.authenticate(req)
-        found = self.read_account(caller, guest_id=guest_id, account_id=account_id)
-        card = StoredCardDetails.of(found.account, self.clock.now())
-        json_body(resp, card.with_reference(found.account) if found.may_charge else card)
-
-    def read_given_consent(
-        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
-    ) -> None:
-        """Read what the guest agreed to for a card on file, before each renewal too."""
-        caller = self.authenticate(req)
-        given = self.read_consent(caller, guest_id=guest_id, account_id=account_id)
-        current, *earlier = msgspec.convert(given, list[GuestConsent], from_attributes=True)
-        json_body(resp, CardConsent(**msgspec.structs.asdict(current), earlier=earlier))
-
-    def remove(
-        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
-    ) -> None:
-        """Remove a card on file, here and at the PSP."""
-        caller = self.authenticate(req)
-        self.remove_account(caller, guest_id=guest_id, account_id=account_id)
-        # After a backup is restored, these lines tell which cards have been removed since.
-        log.info(
-            "card_removed",
-            account_id=account_id.lower(),
-            guest_id=guest_id.lower(),
-            caller=caller.name,
-        )
-        self.wake_reconciler()
-        json_body(resp, Done())
-
-    def choose_default(
-        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
-    ) -> None:
-        """Make a card the guest's default at its center. A body is ignored."""
-        caller = self.authenticate(req)
-        self.choose_default_card(caller, guest_id=guest_id, account_id=account_id)
-        json_body(resp, Done())
-
-    def list_expiring(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
+    )
+    def list_expiring(
+        self, caller: Caller, center_id: str, expires_before: Sequence[str], page: PageRequest
+    ) -> ExpiringCards:
         """List the center's cards on file that expire before a date, soonest first."""
-        caller = self.authenticate(req)
-        # The permission is checked before the query is read, so that its refusal comes first.
-        caller.require(ListExpiringCards.needs)
-        query = Query(req, ("expires_before", *PAGING_PARAMETERS))
-        page = self.list_expiring_cards(
-            caller,
-            center_id=center_id,
-            expires_before=query.all("expires_before"),
-            pages=query.all("page"),
-            sizes=query.all("size"),
+        found = self.list_expiring_cards(
+            caller, center_id=center_id, expires_before=expires_before, page=page
         )
-        json_body(resp, ExpiringCards.of(page, self.clock.now()))
+        return ExpiringCards.of(found, self.clock.now())

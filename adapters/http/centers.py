@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-import falcon
 from msgspec import Struct
 
-from adapters.http.authentication import Authentication
 from adapters.http.examples import CENTER_IDS
-from adapters.http.operations import (
-    PAGING,
-    PAGING_PARAMETERS,
-    STRICT_PAGING_REFUSALS,
-    Operation,
-    Responder,
-    Tag,
-    parameter,
-)
-from adapters.http.requests import Query
-from adapters.http.responses import PageInfo, Uuid, example, json_body, uuid_example
+from adapters.http.operations import Operation, Tag, parameter
+from adapters.http.responses import PageInfo, Uuid, example, uuid_example
 from domain import errors
 from domain.centers.list_centers import ConfiguredCenter, ListCenters, ReadCenter
-from domain.pagination import Page
+from domain.pagination import Page, PageRequest
+from domain.permissions import Caller
 
 CENTERS: Final = "/v1/centers"
 
@@ -88,53 +77,36 @@ class ListedCenters(Struct, frozen=True, kw_only=True):
         return cls(centers=centers, page_info=PageInfo.of(page))
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
-    Operation(
-        method="get",
-        path=CENTERS,
-        name="listCenters",
-        tag=Tag.CENTERS,
-        summary="List the centers that the token is for",
-        description="By name.",
-        parameters=PAGING,
-        response=ListedCenters,
-        calls=ListCenters,
-        refusals=STRICT_PAGING_REFUSALS,
-    ),
-    Operation(
-        method="get",
-        path=CENTERS + "/{center_id}",
-        name="readCenter",
-        tag=Tag.CENTERS,
-        summary="Read how a center takes cards",
-        parameters=(CENTER_ID,),
-        response=CenterInfo,
-        calls=ReadCenter,
-        refusals=(errors.UserNotAuthorized(), errors.InvalidCenterId()),
-    ),
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Centers:
     """List and read the caller's centers."""
 
     list_centers: ListCenters
     read_center: ReadCenter
-    authenticate: Authentication
 
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
-        return {"listCenters": self.list, "readCenter": self.read}
-
-    def list(self, req: falcon.Request, resp: falcon.Response) -> None:
+    @Operation(
+        method="get",
+        path=CENTERS,
+        name="listCenters",
+        tag=Tag.CENTERS,
+        summary="List the centers that the token is for",
+        description="By name.",
+        calls=ListCenters,
+    )
+    def list(self, caller: Caller, page: PageRequest) -> ListedCenters:
         """List the caller's centers, by name."""
-        caller = self.authenticate(req)
-        query = Query(req, PAGING_PARAMETERS)
-        page = self.list_centers(caller, pages=query.all("page"), sizes=query.all("size"))
-        json_body(resp, ListedCenters.of(page))
+        return ListedCenters.of(self.list_centers(caller, page=page))
 
-    def read(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
+    @Operation(
+        method="get",
+        path=CENTERS + "/{center_id}",
+        name="readCenter",
+        tag=Tag.CENTERS,
+        summary="Read how a center takes cards",
+        parameters=(CENTER_ID,),
+        calls=ReadCenter,
+        refusals=(errors.UserNotAuthorized(), errors.InvalidCenterId()),
+    )
+    def read(self, caller: Caller, center_id: str) -> CenterInfo:
         """Read one of the caller's centers."""
-        caller = self.authenticate(req)
-        json_body(resp, CenterInfo.of(self.read_center(caller, center_id=center_id)))
+        return CenterInfo.of(self.read_center(caller, center_id=center_id))

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Self
 
-import falcon
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from adapters.first_reads import prepare
-from adapters.http.authentication import Authentication
 from adapters.http.examples import GUEST_IDS, GUEST_WITH_CARD_IDS, sample
 from adapters.http.middleware import GUEST_SEARCH
-from adapters.http.operations import (
-    PAGING,
-    PAGING_PARAMETERS,
-    STRICT_PAGING_REFUSALS,
-    Operation,
-    Responder,
-    Tag,
-    parameter,
-)
-from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, read_body, text
+from adapters.http.operations import Operation, Tag, parameter
+from adapters.http.requests import RequestBody, field, text
 from adapters.http.responses import (
     Done,
     PageInfo,
     TrueValue,
     Uuid,
     example,
-    json_body,
     uuid_example,
 )
 from domain import errors
@@ -42,7 +31,8 @@ from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
 from domain.guests.search_guests import SearchGuests
 from domain.languages import MAX_TAG_LENGTH
-from domain.pagination import Page
+from domain.pagination import Page, PageRequest
+from domain.permissions import Caller
 
 GUEST: Final = "/api/v1/guests/{guest_id}"
 
@@ -133,81 +123,6 @@ class FoundGuests(Struct, frozen=True, kw_only=True):
         return cls(guests=guests, page_info=PageInfo.of(page))
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
-    Operation(
-        method="put",
-        path=GUEST,
-        name="putGuest",
-        tag=Tag.GUESTS,
-        summary="Create or update a guest under an id of yours",
-        description=(
-            "Creating needs `guests:add`, changing `guests:edit`; repeating a request changes "
-            "nothing."
-        ),
-        parameters=(GUEST_ID,),
-        body=GuestBody,
-        body_examples=lambda _: {
-            "ada": sample(
-                "Ada Sample, unchanged",
-                {"first_name": "Ada", "last_name": "Sample", "email": "ada@example.com"},
-            ),
-        },
-        response=GuestRecord,
-        calls=PutGuest,
-        links={"readGuest": SAME_GUEST, "addCard": SAME_GUEST},
-        refusals=(
-            *BODY_REFUSALS,
-            *GUEST_REFUSALS,
-            invalid_line("first_name", max_length=MAX_NAME_LENGTH),
-        ),
-    ),
-    Operation(
-        method="delete",
-        path=GUEST,
-        name="eraseGuest",
-        tag=Tag.GUESTS,
-        summary="Erase a guest, for good",
-        description=(
-            "Ends the guest's open sessions, removes the cards, and deletes names and addresses here "
-            "and at the PSPs. The id cannot be used again."
-        ),
-        # Without known guests: what "Try it out" of the page does here cannot be taken back.
-        parameters=(parameter("guest_id", "path", "The guest."),),
-        response=Done,
-        calls=EraseGuest,
-        refusals=GUEST_REFUSALS,
-    ),
-    Operation(
-        method="get",
-        path=GUEST,
-        name="readGuest",
-        tag=Tag.GUESTS,
-        summary="Read a guest",
-        parameters=(GUEST_ID,),
-        response=GuestRecord,
-        calls=ReadGuest,
-        refusals=GUEST_REFUSALS,
-    ),
-    Operation(
-        method="post",
-        path=GUEST_SEARCH,
-        name="searchGuests",
-        tag=Tag.GUESTS,
-        summary="Find guests by their e-mail address",
-        description=(
-            "The address is in the body, because addresses reach access logs. Several guests may have "
-            "one address. A search counts as a write."
-        ),
-        parameters=PAGING,
-        body=GuestSearch,
-        body_examples=lambda _: {"ada": sample("Ada Sample", {"email": "ada@example.com"})},
-        response=FoundGuests,
-        calls=SearchGuests,
-        refusals=(*BODY_REFUSALS, *STRICT_PAGING_REFUSALS, invalid_email()),
-    ),
-)
-
-
 prepare(GuestBody, GuestRecord, GuestSearch, FoundGuests)
 
 
@@ -219,24 +134,34 @@ class Guests:
     read_guest: ReadGuest
     search_guests: SearchGuests
     erase_guest: EraseGuest
-    authenticate: Authentication
     wake_reconciler: Callable[[], None]
 
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
-        return {
-            "putGuest": self.put,
-            "readGuest": self.read,
-            "eraseGuest": self.erase,
-            "searchGuests": self.search,
-        }
-
-    def put(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+    @Operation(
+        method="put",
+        path=GUEST,
+        name="putGuest",
+        tag=Tag.GUESTS,
+        summary="Create or update a guest under an id of yours",
+        description=(
+            "Creating needs `guests:add`, changing `guests:edit`; repeating a request changes "
+            "nothing."
+        ),
+        parameters=(GUEST_ID,),
+        body_examples=lambda _: {
+            "ada": sample(
+                "Ada Sample, unchanged",
+                {"first_name": "Ada", "last_name": "Sample", "email": "ada@example.com"},
+            ),
+        },
+        calls=PutGuest,
+        links={"readGuest": SAME_GUEST, "addCard": SAME_GUEST},
+        refusals=(
+            *GUEST_REFUSALS,
+            invalid_line("first_name", max_length=MAX_NAME_LENGTH),
+        ),
+    )
+    def put(self, caller: Caller, guest_id: str, body: GuestBody) -> GuestRecord:
         """Create or update the guest."""
-        caller = self.authenticate(req)
-        # The permission is checked before the body is read, so that its refusal comes first.
-        caller.require(PutGuest.needs)
-        body = read_body(req, GuestBody)
         guest = self.put_guest(
             caller,
             guest_id=guest_id,
@@ -245,25 +170,57 @@ class Guests:
             email=body.email,
             language=UNCHANGED if body.language is UNSET else body.language,
         )
-        json_body(resp, GuestRecord.of(guest))
+        return GuestRecord.of(guest)
 
-    def read(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
-        """Read the guest."""
-        caller = self.authenticate(req)
-        json_body(resp, GuestRecord.of(self.read_guest(caller, guest_id=guest_id)))
-
-    def erase(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+    @Operation(
+        method="delete",
+        path=GUEST,
+        name="eraseGuest",
+        tag=Tag.GUESTS,
+        summary="Erase a guest, for good",
+        description=(
+            "Ends the guest's open sessions, removes the cards, and deletes names and addresses here "
+            "and at the PSPs. The id cannot be used again."
+        ),
+        # Without known guests: what "Try it out" of the page does here cannot be taken back.
+        parameters=(parameter("guest_id", "path", "The guest."),),
+        calls=EraseGuest,
+        refusals=GUEST_REFUSALS,
+    )
+    def erase(self, caller: Caller, guest_id: str) -> Done:
         """Erase the guest."""
-        self.erase_guest(self.authenticate(req), guest_id=guest_id)
-        json_body(resp, Done())
+        self.erase_guest(caller, guest_id=guest_id)
         self.wake_reconciler()
+        return Done()
 
-    def search(self, req: falcon.Request, resp: falcon.Response) -> None:
+    @Operation(
+        method="get",
+        path=GUEST,
+        name="readGuest",
+        tag=Tag.GUESTS,
+        summary="Read a guest",
+        parameters=(GUEST_ID,),
+        calls=ReadGuest,
+        refusals=GUEST_REFUSALS,
+    )
+    def read(self, caller: Caller, guest_id: str) -> GuestRecord:
+        """Read the guest."""
+        return GuestRecord.of(self.read_guest(caller, guest_id=guest_id))
+
+    @Operation(
+        method="post",
+        path=GUEST_SEARCH,
+        name="searchGuests",
+        tag=Tag.GUESTS,
+        summary="Find guests by their e-mail address",
+        description=(
+            "The address is in the body, because addresses reach access logs. Several guests may have "
+            "one address. A search counts as a write."
+        ),
+        body_examples=lambda _: {"ada": sample("Ada Sample", {"email": "ada@example.com"})},
+        calls=SearchGuests,
+        refusals=(invalid_email(),),
+    )
+    def search(self, caller: Caller, body: GuestSearch, page: PageRequest) -> FoundGuests:
         """Find guests by their e-mail address."""
-        caller = self.authenticate(req)
-        caller.require(SearchGuests.needs)
-        body, query = read_body(req, GuestSearch), Query(req, PAGING_PARAMETERS)
-        page = self.search_guests(
-            caller, email=body.email, pages=query.all("page"), sizes=query.all("size")
-        )
-        json_body(resp, FoundGuests.of(page))
+        return FoundGuests.of(self.search_guests(caller, email=body.email, page=page))

@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-import falcon
 import structlog
 
-from adapters.http.operations import Operation, Responder, Tag
-from adapters.http.responses import Health, json_body
+from adapters.http.operations import Operation, Tag
+from adapters.http.responses import Health
 from domain.errors import ServiceUnavailable
 from domain.storage import Storage
-
-OPERATIONS: Final[Sequence[Operation]] = (
-    Operation(
-        method="get",
-        path="/healthz",
-        name="alive",
-        tag=Tag.SERVICE,
-        summary="Whether the process is alive",
-        response=Health,
-        also_head=True,
-    ),
-    Operation(
-        method="get",
-        path="/readyz",
-        name="ready",
-        tag=Tag.SERVICE,
-        summary="Whether the service can read and write its records",
-        response=Health,
-        also_head=True,
-    ),
-)
-
 
 CHECK_EVERY_SECONDS: Final = 60.0
 """How often a process that gets no `/readyz` requests checks for a worker."""
@@ -83,18 +60,30 @@ class HealthChecks:
     storage: Storage
     workers: WorkerWatch
 
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
-        return {"alive": self.alive, "ready": self.ready}
-
-    def alive(self, _: falcon.Request, resp: falcon.Response) -> None:
+    @Operation(
+        method="get",
+        path="/healthz",
+        name="alive",
+        tag=Tag.SERVICE,
+        summary="Whether the process is alive",
+        also_head=True,
+    )
+    def alive(self) -> Health:
         """Respond with 200: the process responds, whatever else is wrong."""
-        json_body(resp, Health(status="ok"))
+        return Health(status="ok")
 
-    def ready(self, _: falcon.Request, resp: falcon.Response) -> None:
+    @Operation(
+        method="get",
+        path="/readyz",
+        name="ready",
+        tag=Tag.SERVICE,
+        summary="Whether the service can read and write its records",
+        also_head=True,
+    )
+    def ready(self) -> Health:
         """Respond with 200 if records can be read and written; 503 while the storage is unavailable.
 
         A missing worker is named, but not an error.
         """
         self.storage.check()
-        json_body(resp, Health(status=READY_WITHOUT_WORKER if self.workers.is_missing() else READY))
+        return Health(status=READY_WITHOUT_WORKER if self.workers.is_missing() else READY)

@@ -7,7 +7,7 @@ the PSP's page cannot, and opens an old link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
@@ -20,7 +20,7 @@ import structlog
 from adapters.guest_pages import is_sent_from
 from adapters.http.continue_page import show_continue_page
 from adapters.http.errors import log_card_limit
-from adapters.http.operations import Operation, Responder, Tag, parameter
+from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.problem_page import UNREACHABLE, Problem, accepted_by, protect_page, show_problem
 from adapters.http.requests import MAX_BODY_BYTES, Query, read_bytes
 from domain.errors import ServiceUnavailable
@@ -82,43 +82,6 @@ _LINK: Final = Operation(
 )
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
-    _LINK,
-    replace(
-        _LINK,
-        method="post",
-        name="openHostedPageByClick",
-        summary="The button of the page with which a guest agrees, or opens an old link",
-        description="As above, whatever the age of the link. `agreed` in the form, of which only the "
-        "page knows the value, says to which text the guest agrees.",
-        pages={
-            **_LINK.pages,
-            200: "The page again: the text was changed meanwhile.",
-            413: "The form is longer than 16 KiB.",
-            403: "Sent by a page of another origin.",
-        },
-    ),
-    Operation(
-        method="get",
-        path="/hosted-payments/return",
-        name="returnFromHostedPage",
-        tag=Tag.SERVICE,
-        summary="Where the hosted page sends a guest who has finished",
-        parameters=(_LINK_TOKEN,),
-        pages=_WAY_BACK,
-    ),
-    Operation(
-        method="get",
-        path="/hosted-payments/cancel",
-        name="cancelHostedPage",
-        tag=Tag.SERVICE,
-        summary="Where the hosted page sends a guest who goes back without a card",
-        parameters=(_LINK_TOKEN,),
-        pages=_WAY_BACK,
-    ),
-)
-
-
 class ClickedElsewhere(Exception):
     """The button was sent by a page of another origin."""
 
@@ -154,15 +117,6 @@ class HostedPayments:
     links: HostedLinks
     wake_reconciler: Callable[[], None]
 
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
-        return {
-            "openHostedPage": self.open,
-            "openHostedPageByClick": self.open_by_click,
-            "returnFromHostedPage": self.come_back,
-            "cancelHostedPage": self.go_back,
-        }
-
     def add_error_handlers(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
         """Show a page to each guest who cannot be redirected."""
         for error, problem in _PROBLEMS.items():
@@ -171,6 +125,7 @@ class HostedPayments:
         app.add_error_handler(LinkPaused, self._show_pause)
         app.add_error_handler(ClickNeeded, self._show_button)
 
+    @_LINK
     def open(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the PSP's page, which is created now, unless a click is needed for it.
 
@@ -178,6 +133,20 @@ class HostedPayments:
         """
         self._open(req, resp, by_click=False, agreed=None)
 
+    @replace(
+        _LINK,
+        method="post",
+        name="openHostedPageByClick",
+        summary="The button of the page with which a guest agrees, or opens an old link",
+        description="As above, whatever the age of the link. `agreed` in the form, of which only the "
+        "page knows the value, says to which text the guest agrees.",
+        pages={
+            **_LINK.pages,
+            200: "The page again: the text was changed meanwhile.",
+            413: "The form is longer than 16 KiB.",
+            403: "Sent by a page of another origin.",
+        },
+    )
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the PSP's page, which is created now: the guest clicked the button.
 
@@ -200,6 +169,15 @@ class HostedPayments:
         self.wake_reconciler()
         _redirect(resp, address)
 
+    @Operation(
+        method="get",
+        path="/hosted-payments/return",
+        name="returnFromHostedPage",
+        tag=Tag.SERVICE,
+        summary="Where the hosted page sends a guest who has finished",
+        parameters=(_LINK_TOKEN,),
+        pages=_WAY_BACK,
+    )
     def come_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Settle the session if the PSP responds in time, and redirect to the shop."""
         query = Query(req)
@@ -209,6 +187,15 @@ class HostedPayments:
         self.wake_reconciler()
         _redirect(resp, address)
 
+    @Operation(
+        method="get",
+        path="/hosted-payments/cancel",
+        name="cancelHostedPage",
+        tag=Tag.SERVICE,
+        summary="Where the hosted page sends a guest who goes back without a card",
+        parameters=(_LINK_TOKEN,),
+        pages=_WAY_BACK,
+    )
     def go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Note it, and redirect to the shop. The link works until the session ends."""
         token_id = Query(req).only("token_id")

@@ -10,20 +10,18 @@ import falcon
 import msgspec
 from msgspec import Struct
 
-from adapters.http import (
-    cards,
-    centers,
-    guests,
-    health,
-    hosted_payments,
-    products,
-    sessions,
-    webhooks,
-)
+from adapters.http.cards import Cards
+from adapters.http.centers import Centers
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
+from adapters.http.guests import Guests
+from adapters.http.health import HealthChecks
+from adapters.http.hosted_payments import HostedPayments
 from adapters.http.middleware import REQUEST_ID, REQUEST_ID_PATTERN
-from adapters.http.operations import TAGS, Json, Operation, Responder, Tag, parameter
+from adapters.http.operations import TAGS, Json, Operation, Tag, operations_of, parameter
+from adapters.http.products import Products
 from adapters.http.responses import ErrorObject, Refused
+from adapters.http.sessions import Sessions
+from adapters.http.webhooks import Webhooks
 from domain import errors
 from domain.errors import Refusal
 from domain.events.event import MEANINGS, EventType
@@ -38,29 +36,6 @@ class OpenApiDocument(Struct, frozen=True):
     paths: dict[str, Any]  # JSON
 
 
-_OPENAPI: Final = Operation(
-    method="get",
-    path="/openapi.json",
-    name="openapi",
-    tag=Tag.SERVICE,
-    summary="This document",
-    response=OpenApiDocument,
-)
-
-OPERATIONS: Final[Sequence[Operation]] = (
-    *guests.OPERATIONS,
-    *sessions.OPERATIONS,
-    *cards.OPERATIONS,
-    *centers.OPERATIONS,
-    *products.OPERATIONS,
-    *hosted_payments.OPERATIONS,
-    *webhooks.OPERATIONS,
-    *health.OPERATIONS,
-    _OPENAPI,
-)
-"""Every operation of the interface, in the order of the document."""
-
-_BODIES: Final = {op.body.__name__: op.body for op in OPERATIONS if op.body is not None}
 _REFUSALS: Final = (InvalidRequest(), InternalError(), errors.ServiceUnavailable())
 """How every operation may refuse, authenticated or not."""
 _AUTHENTICATED_REFUSALS: Final = (
@@ -123,14 +98,28 @@ class OpenApi:
     def _encoded(self) -> bytes:
         return msgspec.json.encode(document(self._links.base_url, self._events))
 
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to the operation, by its name."""
-        return {"openapi": self.show}
-
-    def show(self, _: falcon.Request, resp: falcon.Response) -> None:
+    @Operation(
+        method="get",
+        path="/openapi.json",
+        name="openapi",
+        tag=Tag.SERVICE,
+        summary="This document",
+        response=OpenApiDocument,
+    )
+    def show(self, resp: falcon.Response) -> None:
         """Respond with the document."""
         resp.content_type = "application/json"
         resp.data = self._encoded
+
+
+_RESOURCES = (Guests, Sessions, Cards, Centers, Products, HostedPayments, Webhooks, HealthChecks)
+
+OPERATIONS: Final[Sequence[Operation]] = [
+    operation for resource in (*_RESOURCES, OpenApi) for operation in operations_of(resource)
+]
+"""Every operation of the interface, in the order of the document."""
+
+_BODIES: Final = {op.body.__name__: op.body for op in OPERATIONS if op.body is not None}
 
 
 def document(base_url: str, events: Mapping[EventType, Struct]) -> Json:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Protocol, TypeAlias
+from types import NoneType
+from typing import Final, Protocol, TypeAlias, get_type_hints
 
 from msgspec import Struct
 
 from adapters.http.errors import UnknownQueryParameter
 from adapters.http.examples import Example
-from adapters.http.requests import RequestBody
+from adapters.http.requests import BODY_REFUSALS, RequestBody
 from domain import errors
 from domain.errors import Refusal
 from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
@@ -19,8 +20,11 @@ from domain.permissions import Needs
 
 Json: TypeAlias = dict[str, object]
 
-Responder: TypeAlias = Callable[..., None]
-"""Takes a request, its response, and the parameters of the path by name."""
+Handler: TypeAlias = Callable[..., Struct | None]
+"""Takes what `Dispatcher` has of a request, by name, and returns the body of status 200.
+
+One that returns None has written the response itself.
+"""
 
 
 class Tag(StrEnum):
@@ -43,52 +47,6 @@ TAGS: Final[Mapping[Tag, str]] = {
     Tag.SERVICE: "For guests' browsers, payment service providers and operators.",
 }
 """What each group is about."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """One method of one path: its parameters, its responses, and how it refuses."""
-
-    method: str
-    """In lower case."""
-    path: str
-    name: str
-    tag: Tag
-    summary: str
-    description: str = ""
-    parameters: Sequence[Json] = ()
-    body: type[RequestBody] | None = None
-    body_examples: Callable[[str], Mapping[str, Example]] = lambda _: {}
-    """Returns examples of the body, for a service at this base URL."""
-    has_signed_body: bool = False
-    """Whether it takes a body in the provider's own format."""
-    response: type[Struct] | None = None
-    """The body of status 200."""
-    headers: Mapping[str, Json] = field(default_factory=dict)
-    """The headers of status 200 that it may have."""
-    also_head: bool = False
-    """Whether HEAD has the same responses, without a body. The document does not say so."""
-    refusals: Sequence[Refusal] = ()
-    """Its own refusals, besides those of every operation with a `response`."""
-    calls: type[UseCase] | None = None
-    """The use case, which says what a caller needs; None if there is no caller."""
-    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Operations that take parameters from the response, and which (OpenAPI Link Objects)."""
-    pages: Mapping[int, str] = field(default_factory=dict)
-    """Statuses that are a redirect or an HTML page, for a guest's browser, and their meaning."""
-
-
-class UseCase(Protocol):
-    """A use case of which each caller needs something, which it checks before all else."""
-
-    needs: Needs
-
-
-class Resource(Protocol):
-    """Responds to operations."""
-
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
 
 
 def parameter(
@@ -124,13 +82,95 @@ PAGING: Final = (
     ),
 )
 
-PAGING_PARAMETERS: Final = ("page", "size")
-
 PAGING_REFUSALS: Final = (
     errors.TooManyItems(),
     errors.PageParameterInvalid("page"),
     errors.PageParameterInvalid("size"),
 )
 
-STRICT_PAGING_REFUSALS: Final = (*PAGING_REFUSALS, UnknownQueryParameter("name"))
-"""Of lists that refuse other parameters than theirs."""
+
+class UseCase(Protocol):
+    """A use case of which each caller needs something, which it checks before all else."""
+
+    needs: Needs
+
+
+def _nothing_responds() -> None:
+    raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One method of one path: what it takes, how it responds, and how it refuses.
+
+    It decorates the method of a resource that responds, whose signature says the rest: the names of
+    what it takes, of all that `Dispatcher` has; the type of its `body`; and that of what it returns,
+    the body of status 200. A method that takes a `page` lists records.
+    """
+
+    method: str
+    """In lower case."""
+    path: str
+    name: str
+    tag: Tag
+    summary: str
+    description: str = ""
+    parameters: Sequence[Json] = ()
+    ignores_unknown: bool = False
+    """Whether a list ignores unknown query parameters, as clients of the interface expect."""
+    body: type[RequestBody] | None = None
+    body_examples: Callable[[str], Mapping[str, Example]] = lambda _: {}
+    """Returns examples of the body, for a service at this base URL."""
+    has_signed_body: bool = False
+    """Whether it takes a body in the provider's own format."""
+    response: type[Struct] | None = None
+    """The body of status 200."""
+    headers: Mapping[str, Json] = field(default_factory=dict)
+    """The headers of status 200 that it may have."""
+    also_head: bool = False
+    """Whether HEAD has the same responses, without a body. The document does not say so."""
+    refusals: Sequence[Refusal] = ()
+    """Its own refusals, besides those of every operation with a `response`."""
+    calls: type[UseCase] | None = None
+    """The use case, which says what a caller needs; None if there is no caller."""
+    logged: Collection[str] = ()
+    """The ids in the path that the access log has if a request is refused."""
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Operations that take parameters from the response, and which (OpenAPI Link Objects)."""
+    pages: Mapping[int, str] = field(default_factory=dict)
+    """Statuses that are a redirect or an HTML page, for a guest's browser, and their meaning."""
+    handler: Handler = _nothing_responds
+    takes: frozenset[str] = frozenset()
+    """The names of what the method takes."""
+
+    def __call__(self, handler: Handler) -> Operation:
+        """Return the operation to which this method responds."""
+        takes = get_type_hints(handler)
+        returned, body, is_list = takes.pop("return"), takes.get("body"), "page" in takes
+        operation = replace(
+            self,
+            handler=handler,
+            takes=frozenset(takes),
+            parameters=(*self.parameters, *(PAGING if is_list else ())),
+            body=body,
+            response=self.response if returned is NoneType else returned,
+        )
+        is_strict = operation.query and not self.ignores_unknown
+        refusals = (
+            *(BODY_REFUSALS if body else ()),
+            *(PAGING_REFUSALS if is_list else ()),
+            *((UnknownQueryParameter("name"),) if is_strict else ()),
+            *self.refusals,
+        )
+        return replace(operation, refusals=refusals)
+
+    @property
+    def query(self) -> Sequence[str]:
+        """The parameters of the query, if the method takes any of them; else it is not read."""
+        names = [str(each["name"]) for each in self.parameters if each["in"] == "query"]
+        return () if self.takes.isdisjoint(names) else names
+
+
+def operations_of(resource: type) -> Sequence[Operation]:
+    """Return the operations to which a resource responds, in the order of its methods."""
+    return [each for each in vars(resource).values() if isinstance(each, Operation)]

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
-import falcon
 from msgspec import Struct
 
 from adapters.first_reads import prepare
-from adapters.http.authentication import Authentication
 from adapters.http.centers import CENTER_ID, CENTERS
 from adapters.http.examples import CENTER_IDS, PRODUCT_IDS, sample
-from adapters.http.operations import (
-    PAGING,
-    PAGING_REFUSALS,
-    Operation,
-    Responder,
-    Tag,
-    parameter,
-)
-from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, read_body, text
-from adapters.http.responses import PageInfo, Uuid, example, json_body, uuid_example
+from adapters.http.operations import Operation, Tag, parameter
+from adapters.http.requests import RequestBody, field, text
+from adapters.http.responses import PageInfo, Uuid, example, uuid_example
 from domain import errors
 from domain.fields import invalid_line
-from domain.pagination import Page
+from domain.pagination import Page, PageRequest
+from domain.permissions import Caller
 from domain.products.list_products import ListProducts
 from domain.products.product import (
     MAX_CODE_LENGTH,
@@ -112,20 +103,33 @@ class ProductsForSale(Struct, frozen=True, kw_only=True):
         return cls(products=products, page_info=PageInfo.of(page))
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
-    Operation(
+prepare(ProductBody)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products:
+    """List the products of a center, create and update them."""
+
+    list_products: ListProducts
+    put_product: PutProduct
+
+    @Operation(
         method="get",
         path=CENTERS + "/{center_id}/products",
         name="listProducts",
         tag=Tag.PRODUCTS,
         summary="List the products of a center",
         description="In the order of their creation.",
-        parameters=(CENTER_ID, *PAGING),
-        response=ProductsForSale,
+        parameters=(CENTER_ID,),
         calls=ListProducts,
-        refusals=(*PAGING_REFUSALS, errors.InvalidCenterId()),
-    ),
-    Operation(
+        ignores_unknown=True,
+        refusals=(errors.InvalidCenterId(),),
+    )
+    def list(self, caller: Caller, center_id: str, page: PageRequest) -> ProductsForSale:
+        """List one page of them."""
+        return ProductsForSale.of(self.list_products(caller, center_id=center_id, page=page))
+
+    @Operation(
         method="put",
         path=CENTERS + "/{center_id}/products/{product_id}",
         name="putProduct",
@@ -133,7 +137,6 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Create or update a product under an id of yours",
         description="A new product comes last in the list; repeating a request changes nothing.",
         parameters=(_CENTER_OF_PRODUCT, _PRODUCT_ID),
-        body=ProductBody,
         body_examples=lambda _: {
             "massage": sample(
                 "Swedish massage, unchanged",
@@ -145,51 +148,17 @@ OPERATIONS: Final[Sequence[Operation]] = (
                 },
             ),
         },
-        response=ProductForSale,
         calls=PutProduct,
         refusals=(
-            *BODY_REFUSALS,
             errors.InvalidCenterId(),
             errors.InvalidProductId(),
             invalid_line("code", max_length=MAX_CODE_LENGTH),
         ),
-    ),
-)
-
-
-prepare(ProductBody)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Products:
-    """List the products of a center, create and update them."""
-
-    list_products: ListProducts
-    put_product: PutProduct
-    authenticate: Authentication
-
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
-        return {"listProducts": self.list, "putProduct": self.put}
-
-    def list(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
-        """List one page of them."""
-        caller = self.authenticate(req)
-        caller.require(ListProducts.needs)
-        query = Query(req)
-        page = self.list_products(
-            caller, center_id=center_id, pages=query.all("page"), sizes=query.all("size")
-        )
-        json_body(resp, ProductsForSale.of(page))
-
+    )
     def put(
-        self, req: falcon.Request, resp: falcon.Response, center_id: str, product_id: str
-    ) -> None:
+        self, caller: Caller, center_id: str, product_id: str, body: ProductBody
+    ) -> ProductForSale:
         """Create or update a product."""
-        caller = self.authenticate(req)
-        # The permission is checked before the body is read, so that its refusal comes first.
-        caller.require(PutProduct.needs)
-        body = read_body(req, ProductBody)
         price = body.price if isinstance(body.price, dict) else {}
         product = self.put_product(
             caller,
@@ -201,4 +170,4 @@ class Products:
             amount=price.get("amount"),
             currency=price.get("currency"),
         )
-        json_body(resp, ProductForSale.of(product))
+        return ProductForSale.of(product)

@@ -12,27 +12,17 @@ import msgspec
 from msgspec import Meta, Struct
 
 from adapters.first_reads import prepare
-from adapters.http.authentication import Authentication
 from adapters.http.cards import ACCOUNTS
 from adapters.http.examples import CLINIC_ID, SPA_ID, TOKEN_IDS, Example, sample
 from adapters.http.guests import GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
-from adapters.http.operations import (
-    PAGING,
-    PAGING_PARAMETERS,
-    STRICT_PAGING_REFUSALS,
-    Operation,
-    Responder,
-    Tag,
-    parameter,
-)
-from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, read_body
+from adapters.http.operations import Operation, Tag, parameter
+from adapters.http.requests import RequestBody, field
 from adapters.http.responses import (
     Done,
     PageInfo,
     Uri,
     Uuid,
     example,
-    json_body,
     time_example,
     uuid_example,
 )
@@ -43,7 +33,8 @@ from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINU
 from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import plain_uuid
 from domain.languages import EXPECTED_LOCALE, MAX_TAG_LENGTH
-from domain.pagination import Page
+from domain.pagination import Page, PageRequest
+from domain.permissions import Caller
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
 from domain.sessions.add_card import AddCard
 from domain.sessions.end import SessionStatus
@@ -298,8 +289,21 @@ def _add_card_examples(base_url: str) -> Mapping[str, Example]:
     }
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
-    Operation(
+prepare(AddCardBody, CardSessionState, ListedSession)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """Add cards: start, list, read and cancel sessions."""
+
+    add_card: AddCard
+    list_sessions: ListSessions
+    read_session: ReadSession
+    cancel_session: CancelSession
+    links: HostedLinks
+    wake_reconciler: Callable[[], None]
+
+    @Operation(
         method="post",
         path=ACCOUNTS,
         name="addCard",
@@ -323,15 +327,14 @@ OPERATIONS: Final[Sequence[Operation]] = (
                 pattern="^[!-~]+$",
             ),
         ),
-        body=AddCardBody,
         body_examples=_add_card_examples,
-        response=CardSessionStarted,
         headers={
             REPLAYED: {
                 "description": "`true` if an earlier request under this key has started the session.",
                 "schema": {"type": "string"},
             }
         },
+        logged=("guest_id",),
         calls=AddCard,
         links={
             "readSession": {**SAME_GUEST, "token_id": "$response.body#/token_id"},
@@ -343,7 +346,6 @@ OPERATIONS: Final[Sequence[Operation]] = (
             "listCards": SAME_GUEST,
         },
         refusals=(
-            *BODY_REFUSALS,
             errors.InvalidCenterId(),
             errors.RedirectUriRequired(),
             errors.RedirectUriInvalid(),
@@ -361,8 +363,30 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors.BillingInfoRequired("address"),
             errors.IncorrectBillingAddress(),
         ),
-    ),
-    Operation(
+    )
+    def add(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        caller: Caller,
+        guest_id: str,
+        body: AddCardBody,
+    ) -> CardSessionStarted:
+        """Start a card-addition session."""
+        req.context.asked_for["center_id"] = plain_uuid(body.center_id)
+        started = self.add_card(
+            caller,
+            AddCardRequest(
+                guest_id=guest_id,
+                idempotency_key=req.get_header("Idempotency-Key"),
+                **msgspec.structs.asdict(body),
+            ),
+        )
+        if started.is_replayed:
+            resp.set_header(REPLAYED, "true")
+        return CardSessionStarted.of(started.session, self.links)
+
+    @Operation(
         method="get",
         path=ACCOUNTS + "/sessions",
         name="listSessions",
@@ -385,29 +409,45 @@ OPERATIONS: Final[Sequence[Operation]] = (
                 type="string",
                 maxLength=MAX_REFERENCE_LENGTH,
             ),
-            *PAGING,
         ),
-        response=ListedSessions,
         calls=ListSessions,
         refusals=(
-            *STRICT_PAGING_REFUSALS,
             errors.InvalidField("status", "one of open, completed, failed, expired"),
             *GUEST_REFUSALS,
         ),
-    ),
-    Operation(
+    )
+    def list(
+        self,
+        caller: Caller,
+        guest_id: str,
+        status: Sequence[str],
+        reference: Sequence[str],
+        page: PageRequest,
+    ) -> ListedSessions:
+        """List the guest's sessions, newest first."""
+        found = self.list_sessions(
+            caller, guest_id=guest_id, statuses=status, references=reference, page=page
+        )
+        return ListedSessions.of(found)
+
+    @Operation(
         method="get",
         path=ACCOUNTS + "/sessions/{token_id}",
         name="readSession",
         tag=Tag.SESSIONS,
         summary="Read the state of a card-addition session",
         parameters=(GUEST_WITH_CARD, _TOKEN_ID),
-        response=CardSessionState,
         calls=ReadSession,
         links={"readCard": _ITS_CARD, "removeCard": _ITS_CARD},
         refusals=(errors.SessionNotFound(),),
-    ),
-    Operation(
+    )
+    def read(self, caller: Caller, guest_id: str, token_id: str) -> CardSessionState:
+        """Read a session's status, and its account or failure once it has ended."""
+        session, shows_link = self.read_session(caller, guest_id=guest_id, token_id=token_id)
+        link = self.links.hosted_payment_uri(session) if shows_link else None
+        return CardSessionState.of(session, link)
+
+    @Operation(
         method="delete",
         path=ACCOUNTS + "/sessions/{token_id}",
         name="cancelSession",
@@ -418,88 +458,12 @@ OPERATIONS: Final[Sequence[Operation]] = (
             "session that has ended does not change."
         ),
         parameters=(GUEST_WITH_CARD, _TOKEN_ID),
-        response=CardSessionState,
         calls=CancelSession,
         links={"readSession": {**SAME_GUEST, "token_id": "$request.path.token_id"}},
         refusals=(errors.SessionNotFound(),),
-    ),
-)
-
-
-prepare(AddCardBody, CardSessionState, ListedSession)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sessions:
-    """Add cards: start, list, read and cancel sessions."""
-
-    add_card: AddCard
-    list_sessions: ListSessions
-    read_session: ReadSession
-    cancel_session: CancelSession
-    authenticate: Authentication
-    links: HostedLinks
-    wake_reconciler: Callable[[], None]
-
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
-        return {
-            "addCard": self.add,
-            "listSessions": self.list,
-            "readSession": self.read,
-            "cancelSession": self.cancel,
-        }
-
-    def add(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
-        """Start a card-addition session."""
-        req.context.asked_for = {"guest_id": plain_uuid(guest_id)}
-        caller = self.authenticate(req)
-        # The permission is checked before the body is read, so that its refusal comes first.
-        caller.require(AddCard.needs)
-        body = read_body(req, AddCardBody)
-        req.context.asked_for["center_id"] = plain_uuid(body.center_id)
-        started = self.add_card(
-            caller,
-            AddCardRequest(
-                guest_id=guest_id,
-                idempotency_key=req.get_header("Idempotency-Key"),
-                **msgspec.structs.asdict(body),
-            ),
-        )
-        if started.is_replayed:
-            resp.set_header(REPLAYED, "true")
-        json_body(resp, CardSessionStarted.of(started.session, self.links))
-
-    def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
-        """List the guest's sessions, newest first."""
-        caller = self.authenticate(req)
-        # The permission is checked before the query is read, so that its refusal comes first.
-        caller.require(ListSessions.needs)
-        query = Query(req, ("status", "reference", *PAGING_PARAMETERS))
-        page = self.list_sessions(
-            caller,
-            guest_id=guest_id,
-            statuses=query.all("status"),
-            references=query.all("reference"),
-            pages=query.all("page"),
-            sizes=query.all("size"),
-        )
-        json_body(resp, ListedSessions.of(page))
-
-    def read(
-        self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
-    ) -> None:
-        """Read a session's status, and its account or failure once it has ended."""
-        caller = self.authenticate(req)
-        session, shows_link = self.read_session(caller, guest_id=guest_id, token_id=token_id)
-        link = self.links.hosted_payment_uri(session) if shows_link else None
-        json_body(resp, CardSessionState.of(session, link))
-
-    def cancel(
-        self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
-    ) -> None:
+    )
+    def cancel(self, caller: Caller, guest_id: str, token_id: str) -> CardSessionState:
         """Cancel a session, and return its state."""
-        caller = self.authenticate(req)
         session = self.cancel_session(caller, guest_id=guest_id, token_id=token_id)
         self.wake_reconciler()
-        json_body(resp, CardSessionState.of(session))
+        return CardSessionState.of(session)

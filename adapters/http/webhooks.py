@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,9 +11,9 @@ import falcon
 import structlog
 
 from adapters.http.errors import InvalidWebhook, NotFound, RequestBodyTooLarge
-from adapters.http.operations import Operation, Responder, Tag, parameter
+from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.requests import read_bytes
-from adapters.http.responses import Health, json_body
+from adapters.http.responses import Health
 from domain.card_numbers import holds_card_number
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.psps.hosted_page import WebhookDelivery
@@ -34,30 +34,7 @@ _WEBHOOK: Final = Operation(
         parameter("provider", "path", "The provider's name.", type="string", examples=["fake"]),
     ),
     has_signed_body=True,
-    response=Health,
     refusals=(InvalidWebhook(), NotFound(), RequestBodyTooLarge()),
-)
-
-
-OPERATIONS: Final[Sequence[Operation]] = (
-    _WEBHOOK,
-    replace(
-        _WEBHOOK,
-        path="/webhooks/{provider}/{account}",
-        name="receiveWebhookOfAccount",
-        summary="Where a payment service provider sends the events of one merchant account",
-        description="As above, verified with the secrets of that account.",
-        parameters=(
-            *_WEBHOOK.parameters,
-            parameter(
-                "account",
-                "path",
-                "The merchant account's name.",
-                type="string",
-                examples=["harbor"],
-            ),
-        ),
-    ),
 )
 
 
@@ -76,14 +53,33 @@ class Webhooks:
     receive_webhook: ReceiveWebhook
     wake_reconciler: Callable[[], None]
 
-    def responders(self) -> Mapping[str, Responder]:
-        """Return what responds to each operation, by its name."""
-        return {"receiveWebhook": self.receive, "receiveWebhookOfAccount": self.receive}
-
-    def receive(
-        self, req: falcon.Request, resp: falcon.Response, provider: str, account: str | None = None
-    ) -> None:
+    @_WEBHOOK
+    def receive(self, req: falcon.Request, provider: str) -> Health:
         """Verify the raw bytes of an event and store it; 200 means that it is stored."""
+        return self._receive(req, provider, None)
+
+    @replace(
+        _WEBHOOK,
+        path="/webhooks/{provider}/{account}",
+        name="receiveWebhookOfAccount",
+        summary="Where a payment service provider sends the events of one merchant account",
+        description="As above, verified with the secrets of that account.",
+        parameters=(
+            *_WEBHOOK.parameters,
+            parameter(
+                "account",
+                "path",
+                "The merchant account's name.",
+                type="string",
+                examples=["harbor"],
+            ),
+        ),
+    )
+    def receive_of_account(self, req: falcon.Request, provider: str, account: str) -> Health:
+        """Do the same with an event of one merchant account."""
+        return self._receive(req, provider, account)
+
+    def _receive(self, req: falcon.Request, provider: str, account: str | None) -> Health:
         delivery = WebhookDelivery(
             headers={name.lower(): value for name, value in req.headers.items()},
             body=read_bytes(req, MAX_WEBHOOK_BYTES),
@@ -106,7 +102,7 @@ class Webhooks:
             )
             raise NotFound from missing
         self.wake_reconciler()
-        json_body(resp, Health(status="received"))
+        return Health(status="received")
 
 
 def _shown(account: str) -> str:

@@ -20,9 +20,8 @@ class ListAccounts:
     """Use case: return a page of a guest's active payment accounts, oldest first.
 
     Only accounts of centers that the caller may see are returned and counted; a center id narrows
-    them to one center. `center_ids`, `pages` and `sizes` are the values of the query, unparsed.
-    Raises UserNotAuthorized, TooManyItems, PageParameterInvalid, InvalidCenterId,
-    GuestIdNotUsable or GuestNotFound.
+    them to one center. `center_ids` has the values of the query, unparsed. Raises
+    UserNotAuthorized, InvalidCenterId, GuestIdNotUsable or GuestNotFound.
     """
 
     needs = MAY_VIEW_CARDS
@@ -35,11 +34,9 @@ class ListAccounts:
         *,
         guest_id: str,
         center_ids: Sequence[str],
-        pages: Sequence[str],
-        sizes: Sequence[str],
+        page: PageRequest,
     ) -> Page[Account]:
         caller.require(self.needs)
-        page = PageRequest.parse(pages=pages, sizes=sizes)
         only = _parse_only_center(center_ids)
         if only is not None:
             caller.require_center(only)

@@ -26,9 +26,8 @@ class ListExpiringCards:
     """Use case: return a page of a center's active payment accounts that expire before a date.
 
     A card expires on the last day of its month. The soonest comes first. Cards that have expired
-    already are among them, unless they were removed. `expires_before`, `pages` and `sizes` are the
-    values of the query, unparsed. Raises UserNotAuthorized, TooManyItems, PageParameterInvalid,
-    InvalidCenterId or InvalidField.
+    already are among them, unless they were removed. `expires_before` has the values of the query,
+    unparsed. Raises UserNotAuthorized, InvalidCenterId or InvalidField.
     """
 
     needs = MAY_VIEW_CARDS
@@ -41,18 +40,16 @@ class ListExpiringCards:
         *,
         center_id: str,
         expires_before: Sequence[str],
-        pages: Sequence[str],
-        sizes: Sequence[str],
+        page: PageRequest,
     ) -> Page[Account]:
         caller.require(self.needs)
-        request = PageRequest.parse(pages=pages, sizes=sizes)
         center = parse_center_id(center_id)
         caller.require_center(center)
         before = _parse_date(expires_before)
         with self.storage.read() as unit:
             if unit.centers.get(center) is None:
                 raise InvalidCenterId
-            return unit.accounts.page_expiring(center, before=before, request=request)
+            return unit.accounts.page_expiring(center, before=before, request=page)
 
 
 def _parse_date(given: Sequence[str]) -> date:

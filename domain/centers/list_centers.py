@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from domain.centers.center import Center, parse_center_id
@@ -28,8 +28,7 @@ class ConfiguredCenter:
 class ListCenters:
     """Use case: return a page of the caller's centers, by name.
 
-    Any caller may list its centers. `pages` and `sizes` are the values of the query, unparsed.
-    Raises TooManyItems or PageParameterInvalid.
+    Any caller may list its centers.
     """
 
     needs = ANY_CALLER
@@ -37,15 +36,12 @@ class ListCenters:
     storage: Storage
     psps: Mapping[ProviderName, LoadedPsp]
 
-    def __call__(
-        self, caller: Caller, *, pages: Sequence[str], sizes: Sequence[str]
-    ) -> Page[ConfiguredCenter]:
+    def __call__(self, caller: Caller, *, page: PageRequest) -> Page[ConfiguredCenter]:
         caller.require(self.needs)
-        request = PageRequest.parse(pages=pages, sizes=sizes)
         with self.storage.read() as unit:
-            page = unit.centers.page(caller.centers, request)
-            items = tuple(_configured(unit, self.psps, center) for center in page.items)
-        return Page(items=items, total=page.total, request=request)
+            found = unit.centers.page(caller.centers, page)
+            items = tuple(_configured(unit, self.psps, center) for center in found.items)
+        return Page(items=items, total=found.total, request=page)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

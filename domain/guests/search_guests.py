@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.guests.guest import Guest, parse_email
@@ -16,19 +15,15 @@ class SearchGuests:
     """Use case: return a page of the guests with an e-mail address, in the order of their ids.
 
     Upper and lower case of A to Z are the same. Guests belong to no center, so a caller that is
-    limited to centers may find none. `pages` and `sizes` are the values of the query, unparsed.
-    Raises UserNotAuthorized, TooManyItems, PageParameterInvalid or InvalidField, in this order.
+    limited to centers may find none. Raises UserNotAuthorized or InvalidField, in this order.
     """
 
     needs = MAY_VIEW_GUESTS
 
     storage: Storage
 
-    def __call__(
-        self, caller: Caller, *, email: object, pages: Sequence[str], sizes: Sequence[str]
-    ) -> Page[Guest]:
+    def __call__(self, caller: Caller, *, email: object, page: PageRequest) -> Page[Guest]:
         caller.require(self.needs)
-        request = PageRequest.parse(pages=pages, sizes=sizes)
         known_email = parse_email(email)
         with self.storage.read() as unit:
-            return unit.guests.with_email(known_email, request)
+            return unit.guests.with_email(known_email, page)

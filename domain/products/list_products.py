@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.centers.center import parse_center_id
@@ -17,19 +16,15 @@ from domain.storage import Storage
 class ListProducts:
     """Use case: return a page of a center's products, in the order of their creation.
 
-    `pages` and `sizes` are the values of the query, unparsed. Raises UserNotAuthorized,
-    TooManyItems, PageParameterInvalid or InvalidCenterId.
+    Raises UserNotAuthorized or InvalidCenterId.
     """
 
     needs = MAY_VIEW_PRODUCTS
 
     storage: Storage
 
-    def __call__(
-        self, caller: Caller, *, center_id: str, pages: Sequence[str], sizes: Sequence[str]
-    ) -> Page[Product]:
+    def __call__(self, caller: Caller, *, center_id: str, page: PageRequest) -> Page[Product]:
         caller.require(self.needs)
-        page = PageRequest.parse(pages=pages, sizes=sizes)
         center = parse_center_id(center_id)
         caller.require_center(center)
         with self.storage.read() as unit:

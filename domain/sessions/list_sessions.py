@@ -20,10 +20,9 @@ class ListSessions:
     """Use case: return a page of a guest's sessions, newest first.
 
     The token of an open session leads to its hosted page, so it is for callers that may add cards.
-    Only sessions of centers that the caller may see are returned and counted. `statuses`,
-    `references`, `pages` and `sizes` are the values of the query, unparsed; none means all. Raises
-    UserNotAuthorized, TooManyItems, PageParameterInvalid, InvalidField, GuestIdNotUsable or
-    GuestNotFound, in this order.
+    Only sessions of centers that the caller may see are returned and counted. `statuses` and
+    `references` are the values of the query, unparsed; none means all. Raises UserNotAuthorized,
+    InvalidField, GuestIdNotUsable or GuestNotFound, in this order.
     """
 
     needs = MAY_ADD_CARDS
@@ -37,11 +36,9 @@ class ListSessions:
         guest_id: str,
         statuses: Sequence[str] = (),
         references: Sequence[str] = (),
-        pages: Sequence[str],
-        sizes: Sequence[str],
+        page: PageRequest,
     ) -> Page[CardSession]:
         caller.require(self.needs)
-        request = PageRequest.parse(pages=pages, sizes=sizes)
         status = _parse_status(statuses)
         reference = _parse_one_reference(references)
         guest = parse_guest_id(guest_id)
@@ -49,7 +46,7 @@ class ListSessions:
             if unit.guests.get(guest) is None:
                 raise GuestNotFound
             return unit.sessions.page(
-                guest, caller.centers, request, status=status, reference=reference
+                guest, caller.centers, page, status=status, reference=reference
             )
 
 

@@ -38,6 +38,7 @@ from domain.hosted_payments.link import (
     LinkUnknown,
 )
 from domain.identifiers import CallerName, CenterId, GuestId, TokenId
+from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
 from domain.psps.hosted_page import WebhookDelivery
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
@@ -953,7 +954,7 @@ class Simulation:
             f"{caller.name} lists the cards of {guest.first_name}",
             process,
             lambda: process.use_cases.list_accounts(
-                caller, guest_id=guest.id, center_ids=(), pages=(), sizes=("100",)
+                caller, guest_id=guest.id, center_ids=(), page=PageRequest(size=100)
             ),
             lambda page: f"{page.total} cards",
         )

@@ -4,12 +4,11 @@ import json
 
 from falcon import testing
 
-from adapters.http.guests import OPERATIONS
+from adapters.http.guests import Guests
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from tests.adapters.http.api import Api, refused, refused_bare
 from tests.builders import CENTER_ID
 
-(PUT_GUEST, *_) = OPERATIONS
 GUEST = f"/api/v1/guests/{OTHER_GUEST_ID}"
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@guests.example"}
 
@@ -59,7 +58,7 @@ def test_a_guest_is_refused_in_the_envelope(api: Api) -> None:
     code, message = refused(nameless)
 
     assert code == 400
-    assert message in {refusal.message for refusal in PUT_GUEST.refusals}
+    assert message in {refusal.message for refusal in Guests.put.refusals}
     assert refused(api.get(GUEST)) == (404, "Guest not found")
     assert refused(api.put("/api/v1/guests/x", ADA)) == (400, "Guest not found")
 

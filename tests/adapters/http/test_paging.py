@@ -57,10 +57,12 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     installation.close()
 
 
-def get(api: Api, row: Row, query: str) -> testing.Result:
+def get(
+    api: Api, row: Row, query: str, *, guest_id: str = GUEST_ID, center_id: str = CENTER_ID
+) -> testing.Result:
     method, path = LISTS[row.name]
     return api.send(
-        *(method, path.format(guest_id=GUEST_ID, center_id=CENTER_ID)),
+        *(method, path.format(guest_id=guest_id, center_id=center_id)),
         body=None if row.body is None else json.dumps(row.body),
         query=row.query + query,
         headers={"Content-Type": "application/json"},
@@ -117,6 +119,12 @@ def test_numbers_in_other_spellings_are_refused(api: Api, row: Row, name: str) -
     message = f"{name} must be a whole number of at least 1, in decimal digits"
     for value in ("0", "+5", "%2B5", "", "ten", "%D9%A3", "1%00", "%FF", f"1&{name}=1"):
         assert refused_bare(get(api, row, f"{name}={value}")) == (422, message)
+
+
+@EACH_LIST
+@pytest.mark.parametrize("query", ["page=0", "size=101"])
+def test_a_page_is_checked_before_whose_records_it_has(api: Api, row: Row, query: str) -> None:
+    assert get(api, row, query, guest_id="x", center_id="x").status_code == 422
 
 
 @EACH_LIST

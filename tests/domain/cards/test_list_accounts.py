@@ -7,10 +7,12 @@ import pytest
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.cards.account import Account
 from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidCenterId, UserNotAuthorized
-from domain.pagination import Page
+from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
 from tests.builders import CENTER_ID, OTHER_CENTER_ID
 from tests.installation import OTHER_GOOD_CARD, Installation
+
+FIRST_PAGE = PageRequest()
 
 
 def listed(
@@ -19,15 +21,13 @@ def listed(
     *,
     guest_id: str = GUEST_ID,
     center_ids: Sequence[str] = (),
-    pages: Sequence[str] = (),
-    sizes: Sequence[str] = (),
+    page: PageRequest = FIRST_PAGE,
 ) -> Page[Account]:
     return installation.use_cases.list_accounts(
         caller or installation.caller,
         guest_id=guest_id,
         center_ids=center_ids,
-        pages=pages,
-        sizes=sizes,
+        page=page,
     )
 
 
@@ -35,7 +35,7 @@ def test_a_guests_cards_are_listed_in_the_order_they_were_added(installation: In
     installation.stored_card()
     second = installation.stored_card(OTHER_GOOD_CARD)
 
-    page = listed(installation, pages=["2"], sizes=["1"])
+    page = listed(installation, page=PageRequest(page=2, size=1))
     assert (page.items, page.total) == ((second,), 2)
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from adapters.psp_suite.samples import a_uuid
@@ -9,14 +7,14 @@ from domain.cards.account import Account
 from domain.errors import (
     InvalidCenterId,
     InvalidField,
-    PageParameterInvalid,
-    TooManyItems,
     UserNotAuthorized,
 )
-from domain.pagination import Page
+from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_account
 from tests.installation import Installation
+
+FIRST_PAGE = PageRequest()
 
 
 def listed(
@@ -24,15 +22,13 @@ def listed(
     *expires_before: str,
     caller: Caller | None = None,
     center_id: str = CENTER_ID,
-    pages: Sequence[str] = (),
-    sizes: Sequence[str] = (),
+    page: PageRequest = FIRST_PAGE,
 ) -> Page[Account]:
     return installation.use_cases.list_expiring_cards(
         caller or installation.caller,
         center_id=center_id,
         expires_before=expires_before,
-        pages=pages,
-        sizes=sizes,
+        page=page,
     )
 
 
@@ -55,7 +51,7 @@ def test_cards_whose_last_day_is_before_the_date_are_listed_soonest_first(
         an_account(3, expiry_month=3, expiry_year=2027),
     )
 
-    page = listed(installation, expires_before, sizes=["2"])
+    page = listed(installation, expires_before, page=PageRequest(size=2))
 
     assert ([each.fingerprint for each in page.items], page.total) == (soonest, total)
 
@@ -87,10 +83,3 @@ def test_only_a_center_of_the_callers_is_listed(installation: Installation) -> N
     for dates, center_id in ((), "x"), (("2027-01-01",), a_uuid(9)):
         with pytest.raises(InvalidCenterId):
             listed(installation, *dates, center_id=center_id)
-
-
-def test_paging_is_checked_before_the_center(installation: Installation) -> None:
-    with pytest.raises(TooManyItems):
-        listed(installation, center_id="x", sizes=["101"])
-    with pytest.raises(PageParameterInvalid):
-        listed(installation, center_id="x", pages=["0"])

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from adapters.psp_suite.samples import a_uuid
-from domain.errors import InvalidCenterId, PageParameterInvalid, TooManyItems, UserNotAuthorized
-from domain.pagination import Page
+from domain.errors import InvalidCenterId, UserNotAuthorized
+from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
 from domain.products.product import Product
 from tests.builders import CENTER_ID, a_product
 from tests.installation import Installation
+
+FIRST_PAGE = PageRequest()
 
 
 def listed(
@@ -18,11 +18,10 @@ def listed(
     caller: Caller | None = None,
     *,
     center_id: str = CENTER_ID,
-    pages: Sequence[str] = (),
-    sizes: Sequence[str] = (),
+    page: PageRequest = FIRST_PAGE,
 ) -> Page[Product]:
     return installation.use_cases.list_products(
-        caller or installation.caller, center_id=center_id, pages=pages, sizes=sizes
+        caller or installation.caller, center_id=center_id, page=page
     )
 
 
@@ -33,15 +32,11 @@ def test_products_are_listed_in_pages(installation: Installation) -> None:
         unit.commit()
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
 
-    page = listed(installation, limited, pages=["2"], sizes=["2"])
+    page = listed(installation, limited, page=PageRequest(page=2, size=2))
     assert (page.items, page.total) == (tuple(products[2:]), 3)
 
 
-def test_a_page_or_a_center_that_cannot_be_meant_is_refused(installation: Installation) -> None:
-    with pytest.raises(TooManyItems):
-        listed(installation, center_id="x", sizes=["101"])
-    with pytest.raises(PageParameterInvalid):
-        listed(installation, center_id="x", pages=["0"])
+def test_a_center_that_cannot_be_meant_is_refused(installation: Installation) -> None:
     for center_id in ("x", a_uuid(9)):
         with pytest.raises(InvalidCenterId):
             listed(installation, center_id=center_id)

@@ -5,6 +5,7 @@ import pytest
 from adapters.psp_suite.samples import a_uuid
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId, UserNotAuthorized
 from domain.identifiers import CenterId
+from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
 from domain.products.product import Product
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
@@ -35,7 +36,7 @@ def put(
 
 def products_of(installation: Installation, center_id: CenterId = CENTER_ID) -> tuple[Product, ...]:
     return installation.use_cases.list_products(
-        installation.caller, center_id=center_id, pages=(), sizes=()
+        installation.caller, center_id=center_id, page=PageRequest()
     ).items
 
 

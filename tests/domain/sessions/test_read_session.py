@@ -12,7 +12,7 @@ from domain.errors import (
     SessionNotFound,
     UserNotAuthorized,
 )
-from domain.pagination import Page
+from domain.pagination import Page, PageRequest
 from domain.permissions import Caller, Permission
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
@@ -94,15 +94,15 @@ def test_sessions_of_a_guest_are_listed_newest_first(installation: Installation)
     installation.add_card(guest_id=OTHER_GUEST_ID)
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
 
-    def listed(caller: Caller, page: str, size: str) -> Page[CardSession]:
+    def listed(caller: Caller, page: int, size: int) -> Page[CardSession]:
         return installation.use_cases.list_sessions(
-            caller, guest_id=GUEST_ID, pages=[page], sizes=[size]
+            caller, guest_id=GUEST_ID, page=PageRequest(page=page, size=size)
         )
 
-    assert listed(installation.caller, "1", "10").items == tuple(reversed(sessions))
-    second = listed(installation.caller, "2", "2")
+    assert listed(installation.caller, 1, 10).items == tuple(reversed(sessions))
+    second = listed(installation.caller, 2, 2)
     assert (second.items, second.total) == ((sessions[0],), 3)
-    own = listed(limited, "1", "10")
+    own = listed(limited, 1, 10)
     assert (own.items, own.total) == ((sessions[2], sessions[0]), 2)
 
 
@@ -112,7 +112,7 @@ def test_sessions_of_one_status_are_listed(installation: Installation) -> None:
 
     def listed(*statuses: str) -> Page[CardSession]:
         return installation.use_cases.list_sessions(
-            installation.caller, guest_id=GUEST_ID, statuses=statuses, pages=(), sizes=()
+            installation.caller, guest_id=GUEST_ID, statuses=statuses, page=PageRequest()
         )
 
     assert (listed("open").items, listed("open").total) == ((opened,), 1)
@@ -135,8 +135,7 @@ def test_sessions_are_found_by_the_reference_of_the_client(installation: Install
             guest_id=GUEST_ID,
             statuses=statuses,
             references=references,
-            pages=(),
-            sizes=(),
+            page=PageRequest(),
         )
 
     assert found("order-1").items == (second, first)
@@ -152,10 +151,10 @@ def test_sessions_of_an_unknown_guest_are_refused(installation: Installation) ->
     for guest_id, refusal in (("x", GuestIdNotUsable), (a_uuid(999), GuestNotFound)):
         with pytest.raises(refusal):
             installation.use_cases.list_sessions(
-                installation.caller, guest_id=guest_id, pages=(), sizes=()
+                installation.caller, guest_id=guest_id, page=PageRequest()
             )
     # The token of an open session leads to its page.
     with pytest.raises(UserNotAuthorized):
         installation.use_cases.list_sessions(
-            installation.a_caller(Permission.GUESTS_VIEW), guest_id=GUEST_ID, pages=(), sizes=()
+            installation.a_caller(Permission.GUESTS_VIEW), guest_id=GUEST_ID, page=PageRequest()
         )

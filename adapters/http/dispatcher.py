@@ -1,0 +1,47 @@
+"""What all operations have in common when they respond, in the order of the interface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import falcon
+
+from adapters.http.authentication import Authentication
+from adapters.http.operations import Operation
+from adapters.http.requests import Query, read_body
+from adapters.http.responses import json_body
+from domain.identifiers import plain_uuid
+from domain.pagination import PageRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatcher:
+    """Has a method of a resource respond to an operation.
+
+    Of these the method gets those that it takes: `req` and `resp`; the parameters of the path; the
+    `caller`, who has what the use case needs; the `body`; the values of each parameter of the query;
+    and the `page`.
+    """
+
+    operation: Operation
+    resource: object
+    authenticate: Authentication
+
+    def respond(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        """Respond to a request. Raises every refusal of the operation."""
+        operation = self.operation
+        given: dict[str, object] = {"req": req, "resp": resp, **path}
+        req.context.asked_for = {name: plain_uuid(path[name]) for name in operation.logged}
+        if operation.calls is not None:
+            caller = given["caller"] = self.authenticate(req)
+            caller.require(operation.calls.needs)
+        if operation.body is not None:
+            given["body"] = read_body(req, operation.body)
+        if operation.query:
+            query = Query(req, None if operation.ignores_unknown else operation.query)
+            given.update((name, query.all(name)) for name in operation.query)
+            if "page" in operation.takes:
+                given["page"] = PageRequest.parse(pages=query.all("page"), sizes=query.all("size"))
+        body = operation.handler(self.resource, **{name: given[name] for name in operation.takes})
+        if body is not None:
+            json_body(resp, body)
