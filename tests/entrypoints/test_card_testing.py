@@ -26,13 +26,13 @@ class Criminal:
 
     def __init__(self, installation: Installation) -> None:
         self._psp = installation.psp
-        self._browser = Browser(installation.psp, installation.client())
+        self._client = installation.client()
         self.declined = 0
 
     def open(self, session: CardSession) -> str | None:
         """Open a link; return the reference of the page that it leads to, None if it is paused."""
         query = {"token_id": session.token_id, "redirect_uri": session.redirect_uri}
-        opened = self._browser.client.simulate_get("/hosted-payments", params=query)
+        opened = self._client.simulate_get("/hosted-payments", params=query)
         if opened.status_code == 303:
             return opened.headers["location"].rpartition("/")[2]
         assert opened.status_code == 429
@@ -42,14 +42,14 @@ class Criminal:
     def try_card(self, reference: str) -> bool:
         """Try a card on a page; return whether the bank was asked."""
         before = self._psp.page(reference).refused_cards
-        self._browser.pay(reference, DECLINED_CARD)
+        Browser(self._psp, reference, self._client).pay(DECLINED_CARD)
         declined = self._psp.page(reference).refused_cards - before
         self.declined += declined
         return declined > 0
 
     def come_back(self, session: CardSession) -> None:
         """Leave the page by the return address."""
-        back = self._browser.client.simulate_get(
+        back = self._client.simulate_get(
             "/hosted-payments/return", params={"token_id": session.token_id}
         )
         assert back.status_code == 303

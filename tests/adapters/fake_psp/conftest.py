@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import falcon
@@ -15,11 +17,11 @@ from sqlite_utils import Database
 from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.pages import add_routes
 from adapters.fake_psp.provider import FakeProvider
-from adapters.fake_psp.psp import FakePsp
+from adapters.fake_psp.psp import FakePsp, PspPage
 from adapters.psp_suite.clock import START, SettableClock
 from adapters.psp_suite.ids import SeededIds
-from domain.billing import BillingInfo
-from domain.identifiers import GuestId, GuestReference, MerchantAccount, TokenId
+from adapters.psp_suite.samples import a_page_request, a_uuid
+from domain.identifiers import MerchantAccount, TokenId
 from domain.psps.hosted_page import HostedPageRequest
 from tests.builders import a_shipped_consent
 
@@ -43,40 +45,29 @@ ADDRESS = {
 }
 
 
+# Any: `changes` are fields of the request, of any type.
 def hosted_page_request(
-    *,
-    session: int = 1,
-    attempt: int = 1,
-    merchant_account: MerchantAccount = MAIN,
-    guest_reference: GuestReference | None = None,
-    guest_name: str = "Anna Lovelace",
-    center_name: str = "Harbor Spa",
-    billing_info: BillingInfo | None = None,
-    avs: bool = False,
-    redirect_origin: str = "https://shop.example",
-    language: str = "en",
-    lives_for: timedelta = timedelta(minutes=30),
+    session: int = 1, *, language: str = "en", **changes: Any
 ) -> HostedPageRequest:
     """Make the request for a page. `session` numbers the sessions of a test."""
-    token_id = TokenId(f"00000000-0000-4000-8000-{session:012}")
-    return HostedPageRequest(
+    token_id = TokenId(a_uuid(session))
+    request = a_page_request(
         token_id=token_id,
-        attempt=attempt,
-        merchant_account=merchant_account,
-        guest_id=GuestId("11111111-1111-4111-8111-111111111111"),
-        guest_reference=guest_reference,
-        guest_name=guest_name,
+        merchant_account=MAIN,
+        guest_name="Anna Lovelace",
         guest_email="anna@example.com",
-        center_name=center_name,
-        billing_info=billing_info,
-        avs=avs,
+        avs=False,
         return_uri=f"{BASE_URL}/hosted-payments/return?token_id={token_id}",
         cancel_uri=f"{BASE_URL}/hosted-payments/cancel?token_id={token_id}",
-        redirect_origin=redirect_origin,
-        consent=a_shipped_consent(center_name, language),
+        consent=a_shipped_consent(changes.get("center_name", "Harbor Spa"), language),
         begun_at=START,
-        live_until=START + lives_for,
+        live_until=START + timedelta(minutes=30),
     )
+    return replace(request, **changes)
+
+
+REQUEST = hosted_page_request()
+CARD = {"number": GOOD, "expiry": "08 / 30", "cvc": "123"}
 
 
 def card_entry(number: str = GOOD, *, zipcode: str = "98101") -> CardEntry:
@@ -94,61 +85,60 @@ def lock(psp: FakePsp, database: Path) -> Database:
 
 
 class Browser:
-    """A guest's browser without JavaScript."""
+    """A guest's browser without JavaScript, at a page."""
 
-    def __init__(self, psp: FakePsp, client: TestClient | None = None) -> None:
-        """Open the pages alone, or with the client of a whole application."""
+    def __init__(self, psp: FakePsp, reference: str, client: TestClient | None = None) -> None:
+        """Open the page alone, or with the client of a whole application."""
         app = falcon.App[falcon.Request, falcon.Response]()
         add_routes(app, psp)
         self.client = client or TestClient(app)
+        self.psp = psp
+        self.reference = reference
+        self.address = f"/fake-psp/pages/{reference}"
 
-    def open(self, reference: str, *, challenge: bool = False) -> Result:
+    def at(self, **changes: Any) -> Browser:
+        """Return a browser at another page, of a request changed by `changes`."""
+        page = self.psp.start_page(hosted_page_request(**changes))
+        return Browser(self.psp, page.reference, self.client)
+
+    @property
+    def page(self) -> PspPage:
+        """What the PSP knows of the page."""
+        return self.psp.page(self.reference)
+
+    def open(self, *, challenge: bool = False) -> Result:
         """Open the card form, or the challenge."""
-        return self.client.simulate_get(_path(reference, challenge=challenge))
+        return self.client.simulate_get(self._path(challenge=challenge))
 
-    def pay(self, reference: str, number: str = GOOD, **typed: str) -> Result:
+    def pay(self, number: str = GOOD, **typed: str) -> Result:
         """Type a card into the form and send it; `typed` replaces what is typed otherwise."""
-        fields = {"number": number, "expiry": "08 / 30", "cvc": "123", **typed}
-        return self.send(reference, fields)
+        return self.send({**CARD, "number": number, **typed})
 
-    def answer(self, reference: str, answer: str) -> Result:
+    def answer(self, answer: str) -> Result:
         """Press a button of the challenge."""
-        return self.send(reference, {"answer": answer}, challenge=True)
+        return self.send({"answer": answer}, challenge=True)
 
-    def send(
-        self,
-        reference: str,
-        fields: dict[str, str],
-        *,
-        challenge: bool = False,
-    ) -> Result:
+    def send(self, fields: dict[str, str], *, challenge: bool = False) -> Result:
         """Send a form with what the page hides in it."""
-        fields = self.hidden(reference, challenge=challenge) | fields
-        return self.send_body(reference, urlencode(fields, errors="surrogatepass"), challenge)
+        fields = self.hidden(challenge=challenge) | fields
+        return self.send_body(urlencode(fields, errors="surrogatepass"), challenge)
 
-    def hidden(self, reference: str, *, challenge: bool = False) -> dict[str, str]:
+    def hidden(self, *, challenge: bool = False) -> dict[str, str]:
         """Return what the form of a page hides."""
-        shown = self.open(reference, challenge=challenge)
+        shown = self.open(challenge=challenge)
         return dict(re.findall(r'type="hidden" name="(\w+)" value="([0-9a-f]+)"', shown.text))
 
     def send_body(
-        self,
-        reference: str,
-        body: str | bytes,
-        challenge: bool = False,
-        headers: dict[str, str] | None = None,
+        self, body: str | bytes, challenge: bool = False, headers: dict[str, str] | None = None
     ) -> Result:
         """Send raw bytes in place of a form."""
         defaults = {"Content-Type": "application/x-www-form-urlencoded", "Origin": BASE_URL}
         return self.client.simulate_post(
-            _path(reference, challenge=challenge),
-            body=body,
-            headers={**defaults, **(headers or {})},
+            self._path(challenge=challenge), body=body, headers={**defaults, **(headers or {})}
         )
 
-
-def _path(reference: str, *, challenge: bool) -> str:
-    return f"/fake-psp/pages/{reference}" + ("/challenge" if challenge else "")
+    def _path(self, *, challenge: bool) -> str:
+        return self.address + ("/challenge" if challenge else "")
 
 
 @pytest.fixture
@@ -173,4 +163,5 @@ def provider(psp: FakePsp, clock: SettableClock) -> FakeProvider:
 
 @pytest.fixture
 def browser(psp: FakePsp) -> Browser:
-    return Browser(psp)
+    """Return a browser at the page of REQUEST."""
+    return Browser(psp, psp.start_page(REQUEST).reference)

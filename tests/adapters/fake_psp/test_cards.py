@@ -12,9 +12,7 @@ from adapters.fake_psp.cards import (
 )
 from adapters.psp_suite.clock import START
 from domain.billing import COUNTRY_CODES
-from tests.adapters.fake_psp.conftest import ADDRESS, GOOD, UNPUBLISHED
-
-CARD = {"number": GOOD, "expiry": "08 / 30", "cvc": "123"}
+from tests.adapters.fake_psp.conftest import ADDRESS, CARD, GOOD, UNPUBLISHED
 
 
 def read(*, avs: bool = False, **typed: str) -> CardEntry:
@@ -96,16 +94,10 @@ def test_a_text_that_is_too_long_is_not_shown_again() -> None:
 
 
 def test_every_wrong_field_is_named_in_the_order_of_the_page() -> None:
+    needed = ["number", "expiry", "cvc", "address", "zipcode", "country_code"]
     with pytest.raises(EntryRefused) as refused:
         read_entry({}, avs=True, now=START)
-    assert list(refused.value.errors) == [
-        "number",
-        "expiry",
-        "cvc",
-        "address",
-        "zipcode",
-        "country_code",
-    ]
+    assert list(refused.value.errors) == needed
 
 
 def test_a_billing_address_counts_only_when_it_is_verified() -> None:

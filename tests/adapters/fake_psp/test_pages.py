@@ -19,36 +19,30 @@ from domain.billing import BillingInfo
 from tests.adapters.fake_psp.conftest import (
     ADDRESS,
     BASE_URL,
+    CARD,
     CHALLENGE,
     DECLINED,
     GOOD,
     MAIN,
     MASTERCARD,
     OUT_OF_ORDER,
+    REQUEST,
     UNPUBLISHED,
     Browser,
     card_entry,
-    hosted_page_request,
     lock,
 )
 from tests.installation import Installation
 
 ENGLISH = catalog("en")
-RETURN_URI = hosted_page_request().return_uri
-CANCEL_URI = hosted_page_request().cancel_uri
+RETURN_URI = REQUEST.return_uri
+CANCEL_URI = REQUEST.cancel_uri
 
 
 @pytest.fixture
-def reference(psp: FakePsp) -> str:
-    return psp.start_page(hosted_page_request()).reference
-
-
-@pytest.fixture
-def verified(psp: FakePsp) -> str:
-    """A page with address verification."""
-    return psp.start_page(
-        hosted_page_request(session=2, avs=True, billing_info=BillingInfo(**ADDRESS))
-    ).reference
+def verified(browser: Browser) -> Browser:
+    """A browser at a page with address verification."""
+    return browser.at(session=2, avs=True, billing_info=BillingInfo(**ADDRESS))
 
 
 def errors(result: Result) -> dict[str, str]:
@@ -59,10 +53,10 @@ def errors(result: Result) -> dict[str, str]:
     return {field: unescape(text) for field, text in shown if field in wrong}
 
 
-def form(psp: FakePsp, reference: str) -> str:
+def form(browser: Browser, **typed: str) -> str:
     """Return the body of a form with a good card and the token of a page."""
-    token = psp.form_token(reference)
-    return urlencode({"form_token": token, "number": GOOD, "expiry": "08 / 30", "cvc": "123"})
+    token = browser.psp.form_token(browser.reference)
+    return urlencode({"form_token": token, **CARD, **typed})
 
 
 def is_way_back_shown(result: Result, uri: str = CANCEL_URI) -> bool:
@@ -72,8 +66,8 @@ def is_way_back_shown(result: Result, uri: str = CANCEL_URI) -> bool:
 # The form.
 
 
-def test_the_form_names_the_center_but_not_the_guest(browser: Browser, reference: str) -> None:
-    shown = browser.open(reference)
+def test_the_form_names_the_center_but_not_the_guest(browser: Browser) -> None:
+    shown = browser.open()
     assert shown.status_code == 200
     assert "<h1><bdi>Harbor Spa</bdi></h1>" in shown.text
     assert "A••• L•••, a•••@example.com" in shown.text
@@ -82,7 +76,7 @@ def test_the_form_names_the_center_but_not_the_guest(browser: Browser, reference
     assert (
         "Nothing is charged now. <bdi>Harbor Spa</bdi> never sees your card number." in shown.text
     )
-    consent = hosted_page_request().consent.text
+    consent = REQUEST.consent.text
     assert consent.replace("Harbor Spa", "<bdi>Harbor Spa</bdi>") in shown.text
     assert is_way_back_shown(shown)
     assert errors(shown) == {}
@@ -90,47 +84,42 @@ def test_the_form_names_the_center_but_not_the_guest(browser: Browser, reference
         assert " ".join(re.findall("....", number)) in shown.text
 
 
-def test_the_name_in_what_a_guest_agrees_to_is_no_markup(psp: FakePsp, browser: Browser) -> None:
-    page = psp.start_page(hosted_page_request(session=3, center_name="<b>Spa!", language="ar"))
-    assert "تأذنون لـ <bdi>&lt;b&gt;Spa!</bdi> بحفظها" in browser.open(page.reference).text
+def test_the_name_in_what_a_guest_agrees_to_is_no_markup(browser: Browser) -> None:
+    text = browser.at(session=3, center_name="<b>Spa!", language="ar").open().text
+    assert "تأذنون لـ <bdi>&lt;b&gt;Spa!</bdi> بحفظها" in text
 
 
-def test_what_is_typed_is_sent_to_no_spell_checker(browser: Browser, reference: str) -> None:
-    text = browser.open(reference).text
+def test_what_is_typed_is_sent_to_no_spell_checker(browser: Browser) -> None:
+    text = browser.open().text
     assert re.findall(r'<form [^>]*spellcheck="(\w+)"', text) == ["false"]
     assert re.findall(r'enterkeyhint="(\w+)"', text) == ["next", "next", "done"]
 
 
 def test_the_address_is_asked_for_only_when_it_is_verified(
-    browser: Browser, reference: str, verified: str
+    browser: Browser, verified: Browser
 ) -> None:
-    assert 'name="zipcode"' not in browser.open(reference).text
-    shown = browser.open(verified)
+    assert 'name="zipcode"' not in browser.open().text
+    shown = verified.open()
     for field in ("address", "city", "state", "zipcode"):
         assert f'name="{field}" value="{ADDRESS[field]}"' in shown.text
     assert '<option value="US" selected>United States</option>' in shown.text
 
 
-def test_markup_in_names_is_escaped(psp: FakePsp, browser: Browser) -> None:
-    request = hosted_page_request(
-        center_name="<script>Spa</script>",
-        guest_name="<b> &",
-        avs=True,
-        billing_info=BillingInfo(address='"><script>'),
-    )
-    shown = browser.open(psp.start_page(request).reference)
+def test_markup_in_names_is_escaped(browser: Browser) -> None:
+    names = {"center_name": "<script>Spa</script>", "guest_name": "<b> &"}
+    address = BillingInfo(address='"><script>')
+    shown = browser.at(session=3, avs=True, billing_info=address, **names).open()
     assert shown.text.count("<script") == 1
     assert "&lt;script&gt;Spa&lt;/script&gt;" in shown.text
 
 
-def test_a_guest_may_have_a_blank_name(psp: FakePsp, browser: Browser) -> None:
-    reference = psp.start_page(hosted_page_request(guest_name=" ")).reference
-    assert browser.open(reference).status_code == 200
+def test_a_guest_may_have_a_blank_name(browser: Browser) -> None:
+    assert browser.at(session=3, guest_name=" ").open().status_code == 200
 
 
 # Shows S9.
-def test_no_page_asks_for_anything_from_elsewhere(browser: Browser, reference: str) -> None:
-    text = browser.open(reference).text
+def test_no_page_asks_for_anything_from_elsewhere(browser: Browser) -> None:
+    text = browser.open().text
     addresses = re.findall(r'(?:src|action|<link [^>]*href)="([^"]*)"', text)
     assert len(addresses) >= 6
     assert all(address.startswith("/fake-psp/") for address in addresses)
@@ -148,11 +137,11 @@ def test_only_static_files_are_served(browser: Browser, name: str) -> None:
 # The result of a card.
 
 
-def test_a_good_card_leads_back(psp: FakePsp, browser: Browser, reference: str) -> None:
-    sent = browser.pay(reference)
+def test_a_good_card_leads_back(browser: Browser) -> None:
+    sent = browser.pay()
     assert sent.status_code == 303
     assert sent.headers["location"] == RETURN_URI
-    assert psp.page(reference).state is PageState.COMPLETED
+    assert browser.page.state is PageState.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -160,90 +149,82 @@ def test_a_good_card_leads_back(psp: FakePsp, browser: Browser, reference: str) 
     [(DECLINED, "declined this card"), (UNPUBLISHED, "only the test card numbers")],
 )
 def test_a_refused_card_can_be_followed_by_another(
-    psp: FakePsp, browser: Browser, reference: str, number: str, message: str
+    browser: Browser, number: str, message: str
 ) -> None:
-    sent = browser.pay(reference, number)
-    assert sent.headers["location"] == f"/fake-psp/pages/{reference}"
-    assert message in errors(browser.open(reference))["number"]
-    assert psp.tokens(MAIN) == frozenset()
-    assert browser.pay(reference).status_code == 303
+    sent = browser.pay(number)
+    assert sent.headers["location"] == browser.address
+    assert message in errors(browser.open())["number"]
+    assert browser.psp.tokens(MAIN) == frozenset()
+    assert browser.pay().status_code == 303
 
 
-def test_a_reload_after_a_refusal_tries_no_card(
-    psp: FakePsp, browser: Browser, reference: str
-) -> None:
+def test_a_reload_after_a_refusal_tries_no_card(browser: Browser) -> None:
     # A browser that was sent on by 303 loads the form again, not the request with the card.
-    assert browser.pay(reference, DECLINED).status_code == 303
-    assert browser.open(reference).status_code == browser.open(reference).status_code == 200
-    assert psp.page(reference).attempts == 1
+    assert browser.pay(DECLINED).status_code == 303
+    assert browser.open().status_code == browser.open().status_code == 200
+    assert browser.page.attempts == 1
 
 
-def test_a_psp_out_of_order_says_to_try_later(
-    psp: FakePsp, browser: Browser, reference: str
-) -> None:
-    before = psp.page(reference)
-    sent = browser.pay(reference, OUT_OF_ORDER)
+def test_a_psp_out_of_order_says_to_try_later(browser: Browser) -> None:
+    before = browser.page
+    sent = browser.pay(OUT_OF_ORDER)
     assert sent.status_code == 503
     assert "Please try again later" in sent.text
     assert "retry-after" in sent.headers
     assert is_way_back_shown(sent)
-    assert psp.page(reference) == before
+    assert browser.page == before
 
 
-def test_a_wrong_postal_code_is_corrected_on_the_page(browser: Browser, verified: str) -> None:
-    assert browser.pay(verified, **{**ADDRESS, "zipcode": "00000"}).status_code == 303
-    assert list(errors(browser.open(verified))) == ["zipcode"]
-    assert browser.pay(verified, **ADDRESS).status_code == 303
+def test_a_wrong_postal_code_is_corrected_on_the_page(verified: Browser) -> None:
+    assert verified.pay(**{**ADDRESS, "zipcode": "00000"}).status_code == 303
+    assert list(errors(verified.open())) == ["zipcode"]
+    assert verified.pay(**ADDRESS).status_code == 303
 
 
-def test_a_challenge_is_confirmed_on_a_page_of_its_own(
-    psp: FakePsp, browser: Browser, reference: str
-) -> None:
-    early = browser.open(reference, challenge=True)
-    assert early.headers["location"] == f"/fake-psp/pages/{reference}"
-    sent = browser.pay(reference, CHALLENGE)
+def test_a_challenge_is_confirmed_on_a_page_of_its_own(browser: Browser) -> None:
+    early = browser.open(challenge=True)
+    assert early.headers["location"] == browser.address
+    sent = browser.pay(CHALLENGE)
     assert sent.status_code == 303
-    assert sent.headers["location"] == f"/fake-psp/pages/{reference}/challenge"
-    shown = browser.open(reference, challenge=True)
+    assert sent.headers["location"] == f"{browser.address}/challenge"
+    shown = browser.open(challenge=True)
     assert shown.status_code == 200
     assert 'card ending in <strong dir="ltr">3220</strong>' in shown.text
     assert is_way_back_shown(shown)
-    assert browser.open(reference).headers["location"] == sent.headers["location"]
-    answered = browser.answer(reference, "confirm")
+    assert browser.open().headers["location"] == sent.headers["location"]
+    answered = browser.answer("confirm")
     assert (answered.status_code, answered.headers["location"]) == (303, RETURN_URI)
-    assert psp.page(reference).state is PageState.COMPLETED
+    assert browser.page.state is PageState.COMPLETED
 
 
-def test_a_failed_challenge_leads_back_to_the_form_with_a_message(
-    psp: FakePsp, browser: Browser, reference: str
-) -> None:
-    browser.pay(reference, CHALLENGE)
-    unclear = browser.answer(reference, "perhaps")
-    assert unclear.headers["location"] == f"/fake-psp/pages/{reference}/challenge"
-    answered = browser.answer(reference, "fail")
+def test_a_failed_challenge_leads_back_to_the_form_with_a_message(browser: Browser) -> None:
+    browser.pay(CHALLENGE)
+    unclear = browser.answer("perhaps")
+    assert unclear.headers["location"] == f"{browser.address}/challenge"
+    answered = browser.answer("fail")
     assert answered.status_code == 303
-    assert answered.headers["location"] == f"/fake-psp/pages/{reference}"
-    assert "could not confirm" in errors(browser.open(reference))["number"]
-    assert psp.tokens(MAIN) == frozenset()
+    assert answered.headers["location"] == browser.address
+    assert "could not confirm" in errors(browser.open())["number"]
+    assert browser.psp.tokens(MAIN) == frozenset()
 
 
 @pytest.mark.parametrize("answer", ["confirm", "fail"])
 def test_a_challenge_of_a_card_that_another_tab_has_replaced_keeps_none(
-    psp: FakePsp, browser: Browser, reference: str, answer: str
+    browser: Browser, answer: str
 ) -> None:
-    browser.pay(reference, CHALLENGE, expiry="09 / 31")
-    first = browser.hidden(reference, challenge=True) | {"answer": answer}
-    psp.try_card(reference, card_entry(CHALLENGE))
-    sent = browser.send_body(reference, urlencode(first), challenge=True)
-    assert sent.headers["location"] == f"/fake-psp/pages/{reference}/challenge"
-    assert psp.page(reference).state is PageState.CHALLENGED
-    browser.answer(reference, "confirm")
+    browser.pay(CHALLENGE, expiry="09 / 31")
+    first = browser.hidden(challenge=True) | {"answer": answer}
+    browser.psp.try_card(browser.reference, card_entry(CHALLENGE))
+    sent = browser.send_body(urlencode(first), challenge=True)
+    assert sent.headers["location"] == f"{browser.address}/challenge"
+    assert browser.page.state is PageState.CHALLENGED
+    browser.answer("confirm")
 
-    told = browser.send_body(reference, urlencode(first), challenge=True)
+    told = browser.send_body(urlencode(first), challenge=True)
 
     assert told.status_code == 409
     assert ENGLISH.text("form_problem.other_kept.title") in told.text
-    card = psp.page(reference).card
+    card = browser.page.card
     assert card is not None
     assert card.expiry_year == 2030
 
@@ -251,10 +232,8 @@ def test_a_challenge_of_a_card_that_another_tab_has_replaced_keeps_none(
 # Wrong input.
 
 
-def test_a_summary_links_to_every_wrong_field(
-    psp: FakePsp, browser: Browser, verified: str
-) -> None:
-    sent = browser.pay(verified, "4242424242424241", expiry="10/26", cvc="12")
+def test_a_summary_links_to_every_wrong_field(verified: Browser) -> None:
+    sent = verified.pay("4242424242424241", expiry="10/26", cvc="12")
     assert sent.status_code == 422
     assert errors(sent) == {
         "number": ENGLISH.text("form.fault.number.slip"),
@@ -269,17 +248,15 @@ def test_a_summary_links_to_every_wrong_field(
     assert re.findall(r'id="(\w+)"[^>]* aria-invalid="true"', sent.text) == links
     assert re.findall(r'id="(\w+)"[^>]* autofocus', sent.text) == ["summary"]
     # It does not count as a try.
-    assert psp.page(verified).attempts == 0
+    assert verified.page.attempts == 0
 
 
 @pytest.mark.parametrize("cvc", ["98761", "987"], ids=["refused at once", "refused as a card"])
-def test_all_that_was_typed_but_number_or_cvc_is_kept(
-    browser: Browser, verified: str, cvc: str
-) -> None:
+def test_all_that_was_typed_but_number_or_cvc_is_kept(verified: Browser, cvc: str) -> None:
     address = {**ADDRESS, "city": '"Ålesund" & co', "state": ""}
-    sent = browser.pay(verified, UNPUBLISHED, cvc=cvc, **address)
+    sent = verified.pay(UNPUBLISHED, cvc=cvc, **address)
     if sent.status_code == 303:
-        sent = browser.open(verified)
+        sent = verified.open()
     assert 'name="expiry" value="08 / 30"' in sent.text
     assert 'name="city" value="&#34;Ålesund&#34; &amp; co"' in sent.text
     assert 'name="state" value=""' in sent.text
@@ -291,33 +268,18 @@ def test_all_that_was_typed_but_number_or_cvc_is_kept(
 FIELDS = ["number", "expiry", "cvc", *ADDRESS]
 
 
-@pytest.mark.parametrize(
-    "odd",
-    ["\x00", "\x1b[2J", "a\r\nb", "\ud800", "9" * 500],
-    ids=["NUL", "terminal code", "line break", "surrogate", "too long"],
-)
-def test_what_cannot_be_shown_or_kept_is_refused_beside_its_field(
-    browser: Browser, verified: str, odd: str
-) -> None:
-    sent = browser.pay(verified, **dict.fromkeys(FIELDS, odd))
-    assert sent.status_code == 422
-    assert list(errors(sent)) == FIELDS
-
-
-def test_markup_that_is_typed_is_escaped(browser: Browser, verified: str) -> None:
-    sent = browser.pay(verified, **dict.fromkeys(FIELDS, "<script>"))
+def test_markup_that_is_typed_is_escaped(verified: Browser) -> None:
+    sent = verified.pay(**dict.fromkeys(FIELDS, "<script>"))
     assert sent.status_code == 422
     assert "<script>" not in sent.text
     assert "&lt;script&gt;" in sent.text
 
 
-def test_bytes_that_are_no_text_are_refused(browser: Browser, psp: FakePsp, verified: str) -> None:
-    card = form(psp, verified)
+def test_bytes_that_are_no_text_are_refused(verified: Browser) -> None:
+    card = form(verified)
     for bad in ("%FF", "\udcff", "%ED%A0%80"):
         body = f"{card}&address={bad}".encode(errors="surrogateescape")
-        assert errors(browser.send_body(verified, body))["address"] == ENGLISH.text(
-            "form.fault.unclean"
-        )
+        assert errors(verified.send_body(body))["address"] == ENGLISH.text("form.fault.unclean")
 
 
 def test_odd_references_are_unknown(browser: Browser) -> None:
@@ -330,33 +292,33 @@ def test_odd_references_are_unknown(browser: Browser) -> None:
 # Limits.
 
 
-def test_the_fifth_refusal_ends_the_page(psp: FakePsp, browser: Browser, reference: str) -> None:
+def test_the_fifth_refusal_ends_the_page(browser: Browser) -> None:
     for _ in range(MAX_CARD_ATTEMPTS - 1):
-        assert browser.pay(reference, DECLINED).status_code == 303
+        assert browser.pay(DECLINED).status_code == 303
     for refused in (
-        browser.pay(reference, DECLINED),
-        browser.send_body(reference, form(psp, reference)),
-        browser.open(reference),
+        browser.pay(DECLINED),
+        browser.send_body(form(browser)),
+        browser.open(),
     ):
         assert refused.status_code == 410
         assert "Too many cards were refused" in refused.text
         assert is_way_back_shown(refused)
-    assert psp.tokens(MAIN) == frozenset()
-    assert psp.page(reference).attempts == MAX_CARD_ATTEMPTS
+    assert browser.psp.tokens(MAIN) == frozenset()
+    assert browser.page.attempts == MAX_CARD_ATTEMPTS
 
 
-def test_a_form_that_is_too_long_is_refused(psp: FakePsp, browser: Browser, reference: str) -> None:
-    token = f"form_token={psp.form_token(reference)}&x="
+def test_a_form_that_is_too_long_is_refused(browser: Browser) -> None:
+    token = f"form_token={browser.psp.form_token(browser.reference)}&x="
     within = token + "x" * (MAX_FORM_BYTES - len(token))
-    assert browser.send_body(reference, within).status_code == 422
-    beyond = browser.send_body(reference, within + "x")
+    assert browser.send_body(within).status_code == 422
+    beyond = browser.send_body(within + "x")
     assert beyond.status_code == 413
     assert "too long" in beyond.text
 
 
 @pytest.mark.parametrize("content_type", ["application/json", ""])
-def test_only_a_form_is_read(browser: Browser, reference: str, content_type: str) -> None:
-    sent = browser.send_body(reference, "{}", headers={"Content-Type": content_type})
+def test_only_a_form_is_read(browser: Browser, content_type: str) -> None:
+    sent = browser.send_body("{}", headers={"Content-Type": content_type})
     assert sent.status_code == 415
     assert "cannot be read" in sent.text
 
@@ -375,83 +337,67 @@ def test_only_a_form_is_read(browser: Browser, reference: str, content_type: str
         {"Sec-Fetch-Site": "none"},
     ],
 )
-def test_a_form_from_elsewhere_is_refused(
-    psp: FakePsp, browser: Browser, reference: str, headers: dict[str, str]
-) -> None:
-    sent = send_form(browser, psp, reference, headers)
-    assert sent.status_code == 403
-    assert psp.page(reference).attempts == 0
+def test_a_form_from_elsewhere_is_refused(browser: Browser, headers: dict[str, str]) -> None:
+    assert send_form(browser, headers).status_code == 403
+    assert browser.page.attempts == 0
 
 
 @pytest.mark.parametrize(
     "headers", [{}, {"Origin": "null"}, {"Origin": "null", "Sec-Fetch-Site": "same-origin"}]
 )
 def test_a_form_with_its_token_is_accepted_from_a_browser_that_names_no_origin(
-    psp: FakePsp, browser: Browser, reference: str, headers: dict[str, str]
+    browser: Browser, headers: dict[str, str]
 ) -> None:
-    assert send_form(browser, psp, reference, headers).status_code == 303
+    assert send_form(browser, headers).status_code == 303
 
 
-def send_form(browser: Browser, psp: FakePsp, reference: str, headers: dict[str, str]) -> Result:
+def send_form(browser: Browser, headers: dict[str, str]) -> Result:
     """Send a card with these headers alone."""
+    form_type = {"Content-Type": "application/x-www-form-urlencoded"}
     return browser.client.simulate_post(
-        f"/fake-psp/pages/{reference}",
-        body=form(psp, reference),
-        headers={"Content-Type": "application/x-www-form-urlencoded", **headers},
+        browser.address, body=form(browser), headers=form_type | headers
     )
 
 
 # Shows S10.
 @pytest.mark.parametrize("token", ["", "0" * 64, "\ud800"])
-def test_a_form_without_its_token_is_refused(
-    psp: FakePsp, browser: Browser, reference: str, token: str
-) -> None:
-    fields = {"number": GOOD, "expiry": "08 / 30", "cvc": "123"}
-    if token:
-        fields["form_token"] = token
-    sent = browser.send_body(reference, urlencode(fields, errors="surrogatepass"))
+def test_a_form_without_its_token_is_refused(browser: Browser, token: str) -> None:
+    fields = CARD | ({"form_token": token} if token else {})
+    sent = browser.send_body(urlencode(fields, errors="surrogatepass"))
     assert sent.status_code == 403
-    assert psp.page(reference).attempts == 0
+    assert browser.page.attempts == 0
 
 
 # Shows S10.
-def test_the_token_of_another_page_is_refused(
-    psp: FakePsp, browser: Browser, reference: str, verified: str
-) -> None:
-    assert browser.send_body(reference, form(psp, verified)).status_code == 403
+def test_the_token_of_another_page_is_refused(browser: Browser, verified: Browser) -> None:
+    assert browser.send_body(form(verified)).status_code == 403
 
 
-def test_a_challenge_is_answered_only_from_its_own_page(
-    psp: FakePsp, browser: Browser, reference: str
-) -> None:
-    browser.pay(reference, CHALLENGE)
-    sent = browser.send_body(reference, "answer=confirm", challenge=True)
+def test_a_challenge_is_answered_only_from_its_own_page(browser: Browser) -> None:
+    browser.pay(CHALLENGE)
+    sent = browser.send_body("answer=confirm", challenge=True)
     assert sent.status_code == 403
-    assert psp.page(reference).state is PageState.CHALLENGED
+    assert browser.page.state is PageState.CHALLENGED
 
 
 # Ends.
 
 
-def send_everything(psp: FakePsp, browser: Browser, reference: str) -> list[Result]:
+def send_everything(browser: Browser) -> list[Result]:
     """Open both addresses of a page, and send both forms."""
     return [
-        browser.open(reference),
-        browser.open(reference, challenge=True),
-        browser.send_body(reference, form(psp, reference)),
-        browser.send_body(
-            reference, f"{form(psp, reference)}&attempt=1&answer=confirm", challenge=True
-        ),
+        browser.open(),
+        browser.open(challenge=True),
+        browser.send_body(form(browser)),
+        browser.send_body(f"{form(browser)}&attempt=1&answer=confirm", challenge=True),
     ]
 
 
-def test_a_completed_page_leads_back_whatever_is_sent(
-    psp: FakePsp, browser: Browser, reference: str
-) -> None:
-    browser.pay(reference)
-    for result in send_everything(psp, browser, reference):
+def test_a_completed_page_leads_back_whatever_is_sent(browser: Browser) -> None:
+    browser.pay()
+    for result in send_everything(browser):
         assert (result.status_code, result.headers["location"]) == (303, RETURN_URI)
-    assert len(psp.tokens(MAIN)) == 1
+    assert len(browser.psp.tokens(MAIN)) == 1
 
 
 # Shows F35.
@@ -461,60 +407,57 @@ def test_a_completed_page_leads_back_whatever_is_sent(
     ids=["another card", "another date", "nothing"],
 )
 def test_a_completed_page_says_that_it_keeps_no_other_card(
-    psp: FakePsp, browser: Browser, reference: str, typed: dict[str, str]
+    browser: Browser, typed: dict[str, str]
 ) -> None:
-    token = psp.form_token(reference)
-    browser.pay(reference)
-    fields = {"form_token": token, "number": GOOD, "expiry": "08 / 30", "cvc": "123", **typed}
+    other = form(browser, **typed)
+    browser.pay()
 
-    sent = browser.send_body(reference, urlencode(fields))
+    sent = browser.send_body(other)
 
     assert sent.status_code == 409
     assert "Another card was added here before" in sent.text
     assert "<bdi>Visa\xa0••••\xa04242</bdi>" in sent.text
     assert f'href="{RETURN_URI}"' in sent.text
-    assert len(psp.tokens(MAIN)) == 1
+    assert len(browser.psp.tokens(MAIN)) == 1
 
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "outlived"])
 def test_a_page_that_is_over_says_so_whatever_is_sent(
-    psp: FakePsp, browser: Browser, reference: str, clock: SettableClock, is_closed: bool
+    browser: Browser, clock: SettableClock, is_closed: bool
 ) -> None:
     if is_closed:
-        psp.close_page(reference)
+        browser.psp.close_page(browser.reference)
     else:
         clock.advance(timedelta(minutes=30))
-    for result in send_everything(psp, browser, reference):
+    for result in send_everything(browser):
         assert result.status_code == 410
         assert "This page has ended" in result.text
         assert is_way_back_shown(result)
-    assert psp.tokens(MAIN) == frozenset()
+    assert browser.psp.tokens(MAIN) == frozenset()
 
 
 def test_a_database_that_cannot_be_written_says_to_try_again(
-    psp: FakePsp, browser: Browser, reference: str, database: Path
+    browser: Browser, database: Path
 ) -> None:
-    before = psp.page(reference)
-    other = lock(psp, database)
-    sent = browser.pay(reference)
+    before = browser.page
+    other = lock(browser.psp, database)
+    sent = browser.pay()
     other.close()
     assert sent.status_code == 503
     assert "Nothing was saved" in sent.text
-    assert psp.page(reference) == before
-    assert browser.pay(reference).status_code == 303
+    assert browser.page == before
+    assert browser.pay().status_code == 303
 
 
 # Headers.
 
 
 # Shows S9.
-def test_the_headers_shut_everything_else_out(
-    psp: FakePsp, browser: Browser, reference: str
-) -> None:
-    pages = [browser.open(reference), browser.pay(reference, cvc="")]
-    leaving = [browser.pay(reference, DECLINED), browser.pay(reference, CHALLENGE)]
-    pages.append(browser.open(reference, challenge=True))
-    leaving.append(browser.answer(reference, "confirm"))
+def test_the_headers_shut_everything_else_out(browser: Browser) -> None:
+    pages = [browser.open(), browser.pay(cvc="")]
+    leaving = [browser.pay(DECLINED), browser.pay(CHALLENGE)]
+    pages.append(browser.open(challenge=True))
+    leaving.append(browser.answer("confirm"))
     # Without a referrer, browsers send a form with the origin "null".
     assert {page.headers["referrer-policy"] for page in pages} == {"same-origin"}
     assert {page.headers["referrer-policy"] for page in leaving} == {"no-referrer"}
@@ -529,11 +472,11 @@ def test_the_headers_shut_everything_else_out(
 
 
 # Shows S9.
-def test_pages_without_a_form_send_no_referrer(browser: Browser, reference: str) -> None:
+def test_pages_without_a_form_send_no_referrer(browser: Browser) -> None:
     for page in (
-        browser.open("page_unknown"),
-        browser.send_body(reference, ""),
-        browser.pay(reference, OUT_OF_ORDER),
+        browser.client.simulate_get("/fake-psp/pages/page_unknown"),
+        browser.send_body(""),
+        browser.pay(OUT_OF_ORDER),
     ):
         assert page.headers["referrer-policy"] == "no-referrer"
         assert page.headers["cache-control"] == "no-store"
@@ -546,13 +489,13 @@ def test_a_site_on_https_insists_on_it(tmp_path: Path) -> None:
         tmp_path, base_url="https://pay.example", CARDONFILE_ALLOW_FAKE_PSP="1"
     )
     reference = installed.page_reference(installed.opened_session())
-    browser = Browser(installed.psp, client=installed.client())
-    shown = browser.open(reference)
+    browser = Browser(installed.psp, reference, installed.client())
+    shown = browser.open()
     for result in (shown, browser.client.simulate_get("/fake-psp/static/page.js")):
         assert result.headers["strict-transport-security"] == "max-age=31536000"
         assert result.headers["x-content-type-options"] == "nosniff"
     own, other = (
-        browser.send_body(reference, form(installed.psp, reference), headers={"Origin": origin})
+        browser.send_body(form(browser), headers={"Origin": origin})
         for origin in ("https://pay.example", BASE_URL)
     )
     installed.close()
@@ -562,39 +505,33 @@ def test_a_site_on_https_insists_on_it(tmp_path: Path) -> None:
 # Card data.
 
 
-def walk_every_path(psp: FakePsp, browser: Browser, cvc: str) -> None:
+def walk_every_path(browser: Browser, cvc: str) -> None:
     """Send cards through every path, with every error, and leave one challenge open."""
     numbers = (UNPUBLISHED, "4111111111111112", OUT_OF_ORDER, CHALLENGE, GOOD)
-    for session, number in enumerate(numbers, start=1):
-        request = hosted_page_request(session=session, avs=session % 2 == 0)
-        reference = psp.start_page(request).reference
+    for session, number in enumerate(numbers, start=2):
+        page = browser.at(session=session, avs=session % 2 == 0)
         for expiry in ("", "08 / 30"):
-            browser.pay(reference, number, cvc=cvc, expiry=expiry, **ADDRESS)
-        browser.send_body(reference, urlencode({"number": number, "cvc": cvc}))
-        browser.send_body(
-            reference,
-            urlencode({"form_token": psp.form_token(reference), "number": [number], "x": "\x00"}),
-        )
-        browser.pay(reference, number, cvc=cvc, **{**ADDRESS, "zipcode": "00000"})
-        browser.pay(reference, number + "\ud800", cvc=cvc + "\x00")
-    challenged = psp.start_page(hosted_page_request(session=100)).reference
-    browser.pay(challenged, CHALLENGE, cvc=cvc)
-    other = lock(psp, psp._database._path)
-    browser.pay(challenged, GOOD, cvc=cvc)
+            page.pay(number, cvc=cvc, expiry=expiry, **ADDRESS)
+        page.send_body(urlencode({"number": number, "cvc": cvc}))
+        page.send_body(form(page, number=number, x="\x00"))
+        page.pay(number, cvc=cvc, **{**ADDRESS, "zipcode": "00000"})
+        page.pay(number + "\ud800", cvc=cvc + "\x00")
+    browser.pay(CHALLENGE, cvc=cvc)
+    other = lock(browser.psp, browser.psp._database._path)
+    browser.pay(GOOD, cvc=cvc)
     other.close()
-    assert psp.page(challenged).state is PageState.CHALLENGED
+    assert browser.page.state is PageState.CHALLENGED
 
 
 # Shows S11.
 def test_no_card_number_is_in_the_database_or_the_log(
-    psp: FakePsp,
     browser: Browser,
     database: Path,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level("DEBUG")
-    walk_every_path(psp, browser, cvc="737")
+    walk_every_path(browser, cvc="737")
     written = {file.name: file.read_bytes() for file in database.parent.iterdir()}
     assert set(written) == {"fake-psp.db", "fake-psp.db-wal", "fake-psp.db-shm"}
     logged = (caplog.text + "".join(capfd.readouterr())).encode()
@@ -615,7 +552,7 @@ def test_nothing_that_is_kept_depends_on_the_cvc(
         )
         caplog.clear()
         caplog.set_level("DEBUG")
-        walk_every_path(psp, Browser(psp), cvc)
+        walk_every_path(Browser(psp, psp.start_page(REQUEST).reference), cvc)
         with psp._database.write() as db:
             records = [row[0] for row in db.execute("SELECT page FROM pages").fetchall()]
             records += [row[0] for row in db.execute("SELECT body FROM events").fetchall()]

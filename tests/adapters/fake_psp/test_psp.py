@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import stat
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS, MAX_LISTED, CardRefusal, FakePsp, PageState
 from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.ids import SeededIds
 from domain.billing import AvsResult
 from domain.identifiers import GuestReference, MerchantAccount
@@ -23,6 +22,7 @@ from tests.adapters.fake_psp.conftest import (
     GOOD,
     MAIN,
     MASTERCARD,
+    REQUEST,
     card_entry,
     hosted_page_request,
 )
@@ -44,13 +44,12 @@ def test_a_wrong_postal_code_fails_only_where_the_address_is_verified(psp: FakeP
 
 @pytest.mark.parametrize("number", [MASTERCARD, DECLINED])
 def test_another_card_takes_the_place_of_a_challenged_one(psp: FakePsp, number: str) -> None:
-    reference = psp.start_page(hosted_page_request()).reference
+    reference = psp.start_page(REQUEST).reference
     psp.try_card(reference, card_entry(CHALLENGE))
     page = psp.try_card(reference, card_entry(number))
     assert psp.answer_challenge(reference, confirmed=True) == page
-    assert (page.card.last_four if page.card else None) == (
-        "4444" if number == MASTERCARD else None
-    )
+    kept = page.card.last_four if page.card else None
+    assert kept == ("4444" if number == MASTERCARD else None)
 
 
 def test_a_list_of_cards_goes_on_where_it_ended(psp: FakePsp) -> None:
@@ -67,19 +66,12 @@ def test_a_list_of_cards_goes_on_where_it_ended(psp: FakePsp) -> None:
 def test_a_page_takes_one_card_under_concurrent_tries(psp: FakePsp, database: Path) -> None:
     # A second FakePsp on the same file stands for a second process.
     other = FakePsp(database, base_url=BASE_URL, clock=psp.clock, ids=SeededIds(2))
-    reference = psp.start_page(hosted_page_request()).reference
-    at_once = threading.Barrier(4)
+    reference = psp.start_page(REQUEST).reference
 
-    def try_at_once(each: FakePsp) -> str:
-        at_once.wait()
-        page = each.try_card(reference, card_entry())
-        assert page.card is not None
-        return page.card.token
+    pages = at_once(4, lambda number: [psp, other][number % 2].try_card(reference, card_entry()))
 
-    with ThreadPoolExecutor(4) as pool:
-        tokens = set(pool.map(try_at_once, [psp, other, psp, other]))
-    assert len(tokens) == 1
-    assert psp.tokens(MAIN) == tokens
+    assert {page.card.token for page in pages if page.card} == psp.tokens(MAIN)
+    assert len(psp.tokens(MAIN)) == 1
 
 
 def test_no_try_follows_the_last(psp: FakePsp) -> None:
@@ -113,7 +105,7 @@ def test_a_fingerprint_says_nothing_at_another_merchant_account(psp: FakePsp) ->
 def test_a_page_that_was_seen_closed_stays_closed_when_the_clock_goes_back(
     psp: FakePsp, clock: SettableClock
 ) -> None:
-    reference = psp.start_page(hosted_page_request()).reference
+    reference = psp.start_page(REQUEST).reference
     clock.advance(timedelta(minutes=30))
     assert psp.page(reference).state is PageState.CLOSED
     clock.advance(timedelta(minutes=-20))
@@ -121,7 +113,7 @@ def test_a_page_that_was_seen_closed_stays_closed_when_the_clock_goes_back(
 
 
 def test_a_token_of_another_guest_is_not_discarded(psp: FakePsp) -> None:
-    page = psp.try_card(psp.start_page(hosted_page_request()).reference, card_entry())
+    page = psp.try_card(psp.start_page(REQUEST).reference, card_entry())
     assert page.card is not None
     psp.discard(MAIN, GuestReference("guest_other"), page.card.token)
     assert psp.tokens(MAIN) == {page.card.token}
@@ -129,14 +121,14 @@ def test_a_token_of_another_guest_is_not_discarded(psp: FakePsp) -> None:
 
 # Shows F13.
 def test_reading_leaves_no_transaction_open(psp: FakePsp) -> None:
-    psp.page(psp.start_page(hosted_page_request()).reference)
+    psp.page(psp.start_page(REQUEST).reference)
     assert not psp._database._connection().conn.in_transaction
 
 
 def test_all_that_it_keeps_outlives_the_process(
     psp: FakePsp, database: Path, clock: SettableClock
 ) -> None:
-    page = psp.try_card(psp.start_page(hosted_page_request()).reference, card_entry())
+    page = psp.try_card(psp.start_page(REQUEST).reference, card_entry())
     reopened = FakePsp(database, base_url=BASE_URL, clock=clock, ids=SeededIds(2))
     assert reopened.page(page.reference) == page
     assert reopened.webhook_secret == psp.webhook_secret
@@ -155,14 +147,13 @@ def test_processes_that_start_together_agree_on_the_keys(
         ids = SeededIds(seed)
         return FakePsp(database, base_url=BASE_URL, clock=clock, ids=ids).webhook_secret
 
-    with ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(found, range(8)))) == 1
+    assert len(set(at_once(8, found))) == 1
 
 
 def test_the_database_is_for_its_owner_alone(database: Path, clock: SettableClock) -> None:
     database.touch(mode=0o644)
     psp = FakePsp(database, base_url=BASE_URL, clock=clock, ids=SeededIds())
-    psp.start_page(hosted_page_request())
+    psp.start_page(REQUEST)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in database.parent.iterdir()}
     assert modes == dict.fromkeys(("fake-psp.db", "fake-psp.db-wal", "fake-psp.db-shm"), 0o600)
 

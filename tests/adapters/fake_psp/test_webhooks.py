@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,174 +16,124 @@ from adapters.fake_psp.psp import FakePsp
 from adapters.fake_psp.webhooks import GIVE_UP_AFTER, RETRY_AFTER, RETRY_EVERY, WebhookSender
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.ids import SeededIds
-from domain.psps.hosted_page import WebhookDelivery
+from domain.psps.hosted_page import WebhookDelivery, WebhookNotice
 from tests.adapters.fake_psp.conftest import (
     BASE_URL,
     CHALLENGE,
     DECLINED,
+    MAIN,
+    REQUEST,
     card_entry,
     hosted_page_request,
 )
-from tests.waiting import LIMIT_SECONDS, wait_until
+from tests.event_receiver import EventReceiver, Received
+from tests.waiting import wait_until
 
 
-class Receiver(ThreadingHTTPServer):
-    """An HTTP server that keeps what it receives, and responds with `statuses`, then with 200."""
+class Site(EventReceiver):
+    """Receives what a PSP sends about its pages. It responds with `statuses`, then with 200."""
 
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Receive)
-        self.received: queue.Queue[WebhookDelivery] = queue.Queue()
+    def __init__(self, psp: FakePsp) -> None:
+        super().__init__()
         self.statuses: list[int] = []
-        self.url = f"http://127.0.0.1:{self.server_port}/webhooks/fake"
-
-    def take(self) -> WebhookDelivery:
-        return self.received.get(timeout=LIMIT_SECONDS)
-
-
-class _Receive(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        assert isinstance(self.server, Receiver)
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        if self.path == "/webhooks/fake":
-            self.server.received.put(WebhookDelivery(headers=headers, body=body))
-        status = self.server.statuses.pop(0) if self.server.statuses else 200
-        self.send_response(status)
-        if status in (301, 302, 307, 308):
-            self.send_header("Location", "/webhooks/fake")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        self.psp, self.clock = psp, psp.clock
+        self.sender = WebhookSender(psp, url=self.url)
 
     @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
+    def respond(self, _request: Received) -> int:
+        return self.statuses.pop(0) if self.statuses else 200
+
+    def deliver_due(self) -> int:
+        return self.sender.deliver_due(self.clock.now())
+
+    def notices(self, number: int = -1) -> Sequence[WebhookNotice]:
+        """Return what a delivery says: the last one, unless another is numbered."""
+        sent = self.received[number]
+        provider = FakeProvider(self.psp, webhook_secret=self.psp.webhook_secret, clock=self.clock)
+        return provider.read_webhook(WebhookDelivery(headers=sent.headers, body=sent.body))
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    # With the default interval, `shutdown` takes half a second.
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture
-def sender(psp: FakePsp, receiver: Receiver) -> WebhookSender:
-    return WebhookSender(psp, url=receiver.url)
+def site(psp: FakePsp) -> Iterator[Site]:
+    with Site(psp) as site:
+        yield site
+        site.sender.stop()
 
 
 def complete_a_page(psp: FakePsp, session: int = 1) -> str:
-    reference = psp.start_page(hosted_page_request(session=session)).reference
+    reference = psp.start_page(hosted_page_request(session)).reference
     psp.try_card(reference, card_entry())
     return reference
 
 
-def test_a_completed_page_is_reported_once(
-    psp: FakePsp,
-    sender: WebhookSender,
-    receiver: Receiver,
-    provider: FakeProvider,
-    clock: SettableClock,
-) -> None:
-    reference = complete_a_page(psp)
-    assert sender.deliver_due(clock.now()) == 1
-    (notice,) = provider.read_webhook(receiver.take())
-    assert notice.page_reference == reference
-    assert notice.token_id == hosted_page_request().token_id
+def test_a_completed_page_is_reported_once(site: Site, clock: SettableClock) -> None:
+    reference = complete_a_page(site.psp)
+    assert site.deliver_due() == 1
+    (notice,) = site.notices()
+    assert (notice.page_reference, notice.token_id) == (reference, REQUEST.token_id)
+    # The address names no merchant account, so the event does.
+    assert notice.merchant_account == MAIN
     assert notice.content.startswith("page.completed ")
     clock.advance(GIVE_UP_AFTER)
-    assert sender.deliver_due(clock.now()) == 0
-    assert receiver.received.empty()
+    assert (site.deliver_due(), len(site.received)) == (0, 1)
 
 
-def test_a_closed_page_is_reported(
-    psp: FakePsp,
-    sender: WebhookSender,
-    receiver: Receiver,
-    provider: FakeProvider,
-    clock: SettableClock,
-) -> None:
-    page = psp.start_page(hosted_page_request())
-    psp.close_page(page.reference)
-    psp.close_page(page.reference)
-    assert sender.deliver_due(clock.now()) == 1
-    (notice,) = provider.read_webhook(receiver.take())
-    assert notice.content.startswith("page.closed ")
+def test_a_closed_page_is_reported_once(site: Site) -> None:
+    page = site.psp.start_page(REQUEST)
+    for _ in range(2):
+        site.psp.close_page(page.reference)
+    assert site.deliver_due() == 1
+    assert [notice.content.split()[0] for notice in site.notices()] == ["page.closed"]
 
 
-def test_a_page_that_is_not_over_is_not_reported(
-    psp: FakePsp, sender: WebhookSender, clock: SettableClock
-) -> None:
-    reference = psp.start_page(hosted_page_request()).reference
-    psp.try_card(reference, card_entry(DECLINED))
-    psp.try_card(reference, card_entry(CHALLENGE))
-    psp.answer_challenge(reference, confirmed=False)
-    assert sender.deliver_due(clock.now()) == 0
+def test_a_page_that_is_not_over_is_not_reported(site: Site) -> None:
+    reference = site.psp.start_page(REQUEST).reference
+    site.psp.try_card(reference, card_entry(DECLINED))
+    site.psp.try_card(reference, card_entry(CHALLENGE))
+    site.psp.answer_challenge(reference, confirmed=False)
+    assert site.deliver_due() == 0
 
 
 @pytest.mark.parametrize("status", [302, 500])
 def test_a_rejected_event_is_sent_again_signed_anew(
-    psp: FakePsp,
-    sender: WebhookSender,
-    receiver: Receiver,
-    provider: FakeProvider,
-    clock: SettableClock,
-    status: int,
+    site: Site, clock: SettableClock, status: int
 ) -> None:
-    receiver.statuses = [status]
-    complete_a_page(psp)
-    assert sender.deliver_due(clock.now()) == 0
-    first = receiver.take()
-    assert receiver.received.empty()
+    site.statuses = [status]
+    complete_a_page(site.psp)
+    assert site.deliver_due() == 0
     clock.advance(timedelta(hours=1))
-    assert sender.deliver_due(clock.now()) == 1
-    second = receiver.take()
+    assert site.deliver_due() == 1
+    first, second = site.received
     assert second.body == first.body
     assert second.headers["fake-psp-signature"] != first.headers["fake-psp-signature"]
-    assert provider.read_webhook(second)
+    assert site.notices()
 
 
 # Shows F31.
-def test_retries_come_ever_less_often(
-    psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
-) -> None:
-    receiver.statuses = [500] * 1000
-    complete_a_page(psp)
-    for wait in (*RETRY_AFTER, RETRY_EVERY, RETRY_EVERY):
-        sender.deliver_due(clock.now())
-        receiver.take()
+def test_retries_come_ever_less_often(site: Site, clock: SettableClock) -> None:
+    site.statuses = [500] * 1000
+    complete_a_page(site.psp)
+    for tries, wait in enumerate((*RETRY_AFTER, RETRY_EVERY, RETRY_EVERY), 1):
+        site.deliver_due()
         clock.advance(wait - timedelta(milliseconds=1))
-        sender.deliver_due(clock.now())
-        assert receiver.received.empty()
+        site.deliver_due()
+        assert len(site.received) == tries
         clock.advance(timedelta(milliseconds=1))
     clock.advance(GIVE_UP_AFTER)
-    sender.deliver_due(clock.now())
-    receiver.take()
+    site.deliver_due()
     clock.advance(RETRY_EVERY)
-    sender.deliver_due(clock.now())
-    assert receiver.received.empty()
+    site.deliver_due()
+    assert len(site.received) == tries + 1
 
 
 # Shows F32.
-def test_a_bad_event_does_not_hold_up_the_others(
-    psp: FakePsp,
-    sender: WebhookSender,
-    receiver: Receiver,
-    clock: SettableClock,
-) -> None:
-    receiver.statuses = [500]
+def test_a_bad_event_does_not_hold_up_the_others(site: Site, clock: SettableClock) -> None:
+    site.statuses = [500]
     for session in (1, 2, 3):
-        complete_a_page(psp, session)
-    assert sender.deliver_due(clock.now()) == 2
-    assert receiver.received.qsize() == 3
+        complete_a_page(site.psp, session)
+    assert (site.deliver_due(), len(site.received)) == (2, 3)
     clock.advance(RETRY_AFTER[0])
-    assert sender.deliver_due(clock.now()) == 1
+    assert site.deliver_due() == 1
 
 
 def test_an_unreachable_or_broken_server_is_tried_again(psp: FakePsp, clock: SettableClock) -> None:
@@ -223,53 +171,42 @@ def test_an_event_that_is_being_sent_is_not_sent_by_another_process(
     assert event.tries == 2
 
 
-def test_the_thread_sends_at_once_what_is_written(
-    psp: FakePsp, sender: WebhookSender, receiver: Receiver
-) -> None:
-    sender.start()
-    sender.start()
-    try:
-        complete_a_page(psp, 1)
-        receiver.take()
-        complete_a_page(psp, 2)
-        receiver.take()
-    finally:
-        sender.stop()
-    sender.stop()
+def test_the_thread_sends_at_once_what_is_written(site: Site) -> None:
+    site.sender.start()
+    site.sender.start()
+    complete_a_page(site.psp, 1)
+    wait_until(lambda: len(site.received) == 1)
+    complete_a_page(site.psp, 2)
+    wait_until(lambda: len(site.received) == 2)
+    site.sender.stop()
+    site.sender.stop()
     assert all(thread.name != "fake-psp-webhooks" for thread in threading.enumerate())
+
+    complete_a_page(site.psp, 3)
+    assert site.deliver_due() == 0
+    # Started again, it sends what was left.
+    site.sender.start()
+    wait_until(lambda: len(site.received) == 3)
+    site.sender.stop()
 
 
 def test_a_file_that_cannot_be_used_is_in_the_log_once_with_its_name(
-    sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []
 
     def fail(_: object) -> int:
         tries.append(1)
         # The next look comes at once.
-        sender._psp.events_written.set()
+        site.psp.events_written.set()
         raise PspUnavailable("/srv/cards-fake-psp.db: disk I/O error")
 
-    monkeypatch.setattr(sender, "deliver_due", fail)
+    monkeypatch.setattr(site.sender, "deliver_due", fail)
     with capture_logs() as logs:
-        sender.start()
+        site.sender.start()
         wait_until(lambda: len(tries) > 3)
-        sender.stop()
+        site.sender.stop()
 
     (line,) = logs
     assert line["event"] == "fake_psp_database_unavailable"
     assert line["cause"] == "/srv/cards-fake-psp.db: disk I/O error"
-
-
-def test_a_sender_that_is_started_again_sends_what_was_left(
-    psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
-) -> None:
-    sender.start()
-    sender.stop()
-    complete_a_page(psp)
-    assert sender.deliver_due(clock.now()) == 0
-    sender.start()
-    try:
-        receiver.take()
-    finally:
-        sender.stop()

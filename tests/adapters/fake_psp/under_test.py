@@ -127,7 +127,7 @@ class FakePspUnderTest(PspUnderTest):
 
     @override
     def read_page(self, page: HostedPage) -> str:
-        return text_of(Browser(self._psp).open(page.reference).text)
+        return text_of(Browser(self._psp, page.reference).open().text)
 
     @override
     def ways_out(self, page: HostedPage) -> WaysOut:
@@ -141,7 +141,7 @@ class FakePspUnderTest(PspUnderTest):
     @override
     def guest_details(self, page: HostedPage) -> GuestDetails:
         asked = self._psp.page(page.reference).request
-        html = Browser(self._psp).open(page.reference).text
+        html = Browser(self._psp, page.reference).open().text
         (language,) = re.findall('<html lang="(.*?)"', html)
         return GuestDetails(
             name=asked.guest_name or None, email=asked.guest_email, language=language
