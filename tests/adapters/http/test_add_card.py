@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.billing import MAX_LENGTHS
 from domain.cards.source import Source
+from domain.languages import EXPECTED_LOCALE
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
 from tests.installation import BASE_URL, REDIRECT_URI, Installation
@@ -22,7 +23,7 @@ NOBODY = a_uuid(999)
 
 
 def test_the_response_has_the_link_of_the_session(api: Api) -> None:
-    result = api.post({**GOOD_BODY, "source": 5, "billing_info": None})
+    result = api.post({**GOOD_BODY, "source": 5, "billing_info": None, "locale": ""})
 
     assert result.status_code == 200
     assert list(result.json) == ["success", "error", "hosted_payment_uri", "token_id"]
@@ -74,6 +75,9 @@ def test_the_link_never_follows_the_host_header(api: Api) -> None:
         ({"billing_info": {"city": "x" * 101}}, "billing_info.city is invalid"),
         ({"link_minutes": True}, "link_minutes must be a whole number from 15 to 30"),
         ({"link_minutes": 30.0}, "link_minutes must be a whole number from 15 to 30"),
+        ({"locale": "de_DE"}, f"locale must be {EXPECTED_LOCALE}"),
+        ({"locale": "AUTO"}, f"locale must be {EXPECTED_LOCALE}"),
+        ({"locale": 7}, f"locale must be {EXPECTED_LOCALE}"),
     ],
 )
 def test_a_wrong_field_is_refused_without_storing_anything(
