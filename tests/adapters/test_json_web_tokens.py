@@ -40,15 +40,7 @@ from tests.identity_provider import (
     rsa_key,
 )
 from tests.installation import Installation
-from tests.listening import (
-    Act,
-    Handler,
-    break_off,
-    drip_body,
-    drip_head,
-    fall_silent,
-    responding,
-)
+from tests.listening import Act, Handler, break_off, drip_body, drip_head, fall_silent, responding
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 SOON = 60
@@ -223,11 +215,7 @@ class TestCaller:
         ],
     )
     def test_has_the_permissions_of_the_claim(
-        self,
-        provider: IdentityProvider,
-        seconds: Seconds,
-        claim: str,
-        claims: dict[str, object],
+        self, provider: IdentityProvider, seconds: Seconds, claim: str, claims: dict[str, object]
     ) -> None:
         identity = tokens_of(provider, seconds, permissions_claim=claim)
         caller = identity.authenticate(provider.token(claims))

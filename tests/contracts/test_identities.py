@@ -129,18 +129,7 @@ def test_a_token_of_which_one_character_differs_lets_nobody_in(way: Way) -> None
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        ".",
-        "..",
-        "a.b.c",
-        "cof_",
-        "cof_.cof_.x",
-        "\0",
-        "e30.e30.e30",
-        "a" * 16_000,
-        "é.ü.ß",
-    ],
+    ["", ".", "..", "a.b.c", "cof_", "cof_.cof_.x", "\0", "e30.e30.e30", "a" * 16_000, "é.ü.ß"],
 )
 def test_what_is_no_token_is_refused_without_showing_it(way: Way, text: str) -> None:
     why = way.identity.authenticate(text)

@@ -130,9 +130,7 @@ def test_the_database_of_a_newer_release_is_not_touched(empty: Migrated) -> None
     assert empty.execute(empty.columns) == before
 
 
-def test_the_database_of_a_build_between_releases_is_not_touched(
-    empty: Migrated,
-) -> None:
+def test_the_database_of_a_build_between_releases_is_not_touched(empty: Migrated) -> None:
     empty.migrate()
     empty.execute(f"INSERT INTO {empty.applied}")
     empty.execute(f"DELETE FROM {empty.applied.split()[0]} WHERE name = '{empty.every[-1]}'")

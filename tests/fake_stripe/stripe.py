@@ -265,11 +265,7 @@ class FakeStripe:
         Stripe does not document what happens to them.
         """
         with self.lock:
-            merchant.customers[reference] = {
-                "id": reference,
-                "object": "customer",
-                "deleted": True,
-            }
+            merchant.customers[reference] = {"id": reference, "object": "customer", "deleted": True}
 
     def create_session(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
         """Create a Checkout Session in setup mode, with its SetupIntent."""

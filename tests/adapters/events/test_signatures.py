@@ -80,9 +80,7 @@ def test_another_id_or_time_is_noticed(receiver: ListeningServer) -> None:
     assert not is_verified(request, SECRETS.current, webhook_id="another")
 
 
-def test_each_attempt_signs_the_same_event_anew(
-    receiver: ListeningServer,
-) -> None:
+def test_each_attempt_signs_the_same_event_anew(receiver: ListeningServer) -> None:
     now = datetime.now(UTC)
     first, second = sent(receiver, now=now), sent(receiver, now=now + timedelta(minutes=4))
 

@@ -3,13 +3,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.fake_psp import countries
-from adapters.fake_psp.cards import (
-    UNCLEAN,
-    CardEntry,
-    EntryRefused,
-    read_entry,
-    repeatable,
-)
+from adapters.fake_psp.cards import UNCLEAN, CardEntry, EntryRefused, read_entry, repeatable
 from adapters.psp_suite.clock import START
 from domain.billing import COUNTRY_CODES
 from tests.adapters.fake_psp.conftest import ADDRESS, CARD, GOOD, UNPUBLISHED

@@ -295,11 +295,7 @@ def test_odd_references_are_unknown(browser: Browser) -> None:
 def test_the_fifth_refusal_ends_the_page(browser: Browser) -> None:
     for _ in range(MAX_CARD_ATTEMPTS - 1):
         assert browser.pay(DECLINED).status_code == 303
-    for refused in (
-        browser.pay(DECLINED),
-        browser.send_body(form(browser)),
-        browser.open(),
-    ):
+    for refused in (browser.pay(DECLINED), browser.send_body(form(browser)), browser.open()):
         assert refused.status_code == 410
         assert "Too many cards were refused" in refused.text
         assert is_way_back_shown(refused)

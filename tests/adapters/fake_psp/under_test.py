@@ -74,10 +74,7 @@ class FakePspUnderTest(PspUnderTest):
             GuestCard.WRONG_ADDRESS: PrintedCard(WRONG_ADDRESS, "visa"),
         },
         after_refusal=CardRefused(),
-        refusal_codes={
-            GuestCard.REFUSED: "declined",
-            GuestCard.CHALLENGED: "challenge_failed",
-        },
+        refusal_codes={GuestCard.REFUSED: "declined", GuestCard.CHALLENGED: "challenge_failed"},
         calls=dict.fromkeys(Method, 1),
         telling_events=("page.completed", "page.closed"),
         card_events=("card.updated", "card.removed"),

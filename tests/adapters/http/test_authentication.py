@@ -63,9 +63,7 @@ def test_no_token_is_kept_beyond_its_beginning(api: Api) -> None:
 
 
 # Shows S3.
-def test_the_log_says_by_its_prefix_why_a_token_was_refused(
-    installation: Installation,
-) -> None:
+def test_the_log_says_by_its_prefix_why_a_token_was_refused(installation: Installation) -> None:
     container, client = installation.container, installation.client()
     revoked, expired = (installation.token_for(installation.caller) for _ in range(2))
     container.revoke_token()(revoked)

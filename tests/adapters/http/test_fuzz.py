@@ -22,12 +22,7 @@ from domain.sessions.end import SessionStatus
 from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api
 from tests.builders import CENTER_ID, a_product
 from tests.fuzzing import TIMES
-from tests.installation import (
-    DECLINED_CARD,
-    GOOD_CARD,
-    OTHER_GOOD_CARD,
-    Installation,
-)
+from tests.installation import DECLINED_CARD, GOOD_CARD, OTHER_GOOD_CARD, Installation
 
 # Imported by the tests: it takes a second, which each process that shares the suite would spend.
 if TYPE_CHECKING:
@@ -96,11 +91,7 @@ def checks() -> list[CheckFunction]:
 
 @pytest.mark.parametrize(("operation", "mode"), CASES)
 def test_no_request_gets_a_response_outside_the_document(
-    operation: Operation,
-    mode: str,
-    fuzzed: Api,
-    schema: OpenApiSchema,
-    checks: list[CheckFunction],
+    operation: Operation, mode: str, fuzzed: Api, schema: OpenApiSchema, checks: list[CheckFunction]
 ) -> None:
     from schemathesis.generation import GenerationMode
 

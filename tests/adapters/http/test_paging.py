@@ -81,8 +81,7 @@ def test_every_list_has_a_row() -> None:
 
 @EACH_LIST
 @pytest.mark.parametrize(
-    ("query", "page", "size"),
-    [("", 1, 10), ("size=100", 1, 100), ("size=7&page=01", 1, 7)],
+    ("query", "page", "size"), [("", 1, 10), ("size=100", 1, 100), ("size=7&page=01", 1, 7)]
 )
 def test_a_page_has_as_many_items_as_requested(
     api: Api, row: Row, query: str, page: int, size: int

@@ -175,9 +175,7 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
 @pytest.mark.parametrize(("first", "second"), WAITING.values(), ids=WAITING)
 @pytest.mark.usefixtures("short_lock_timeout")
 def test_a_unit_that_waits_too_long_for_a_lock_is_unavailable(
-    url: str,
-    first: Callable[[WriteUnit], object],
-    second: Callable[[WriteUnit], object],
+    url: str, first: Callable[[WriteUnit], object], second: Callable[[WriteUnit], object]
 ) -> None:
     calls: list[WriteUnit] = []
 

@@ -227,10 +227,7 @@ class TestOutage:
 
     @pytest.mark.parametrize("use", USES.values(), ids=USES)
     def test_an_address_that_leads_nowhere_is_unavailable(
-        self,
-        url: str,
-        use: Callable[[PostgresqlStorage], object],
-        monkeypatch: pytest.MonkeyPatch,
+        self, url: str, use: Callable[[PostgresqlStorage], object], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
         for address in (f"postgresql://nobody@{NOBODY_LISTENS}/nowhere", f"{url}_not"):

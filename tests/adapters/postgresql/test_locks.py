@@ -122,9 +122,7 @@ def test_what_a_taker_took_is_due_again_when_it_dies(filled: PostgresqlStorage) 
             filled.transact(die)
 
 
-def test_a_key_that_is_being_claimed_is_passed_over(
-    filled: PostgresqlStorage,
-) -> None:
+def test_a_key_that_is_being_claimed_is_passed_over(filled: PostgresqlStorage) -> None:
     later = NOW.replace(year=2027)
 
     def forget(unit: WriteUnit) -> None:
@@ -142,9 +140,7 @@ def test_a_key_that_is_being_claimed_is_passed_over(
         assert get(CALLER, OTHER_TOKEN, since=since) is None
 
 
-def test_only_imports_into_the_same_table_wait_for_an_import(
-    filled: PostgresqlStorage,
-) -> None:
+def test_only_imports_into_the_same_table_wait_for_an_import(filled: PostgresqlStorage) -> None:
     def others(unit: WriteUnit) -> int:
         unit.guests.put_many([a_guest(id=OTHER_GUEST_ID)])
         unit.sessions.add(a_session(token_id=TokenId(a_uuid(23))))

@@ -151,8 +151,7 @@ class TestCircuitBreaker:
         self.hang(HANGS_BEFORE_PAUSE - 1)
         with pytest.raises(ProviderUnavailable, match="503"):
             self.call(
-                takes=5,
-                fault=ProviderUnavailable("503", retry_after=timedelta(seconds=asked)),
+                takes=5, fault=ProviderUnavailable("503", retry_after=timedelta(seconds=asked))
             )
         self.seconds += seconds - 1
         self.assert_open()
@@ -251,11 +250,7 @@ class TestOutages:
     def test_its_line_holds_the_known_details_of_the_failure(
         self, failure: type[ProviderUnavailable | ProviderRefused]
     ) -> None:
-        with (
-            capture_logs() as lines,
-            suppress(failure),
-            OutageLog().around_call(AT_FAKE, "start"),
-        ):
+        with capture_logs() as lines, suppress(failure), OutageLog().around_call(AT_FAKE, "start"):
             raise failure("zoe@", details=FailureDetails(status=402, code="odd"))
 
         (line,) = lines
@@ -294,9 +289,7 @@ def test_a_card_of_another_guest_is_not_believed(installation: Installation) -> 
     assert installation.accounts() == ()
 
 
-def test_a_refused_card_counts_without_a_code_that_is_no_word(
-    installation: Installation,
-) -> None:
+def test_a_refused_card_counts_without_a_code_that_is_no_word(installation: Installation) -> None:
     session = installation.session_with_card(DECLINED_CARD)
     told = installation.provider.outcome
     installation.provider.outcome = lambda *asked: replace(  # type: ignore[method-assign]  # its PSP never says this

@@ -83,9 +83,7 @@ def test_a_request_of_a_browser_is_no_call(server: StandInServer) -> None:
     assert server.calls == ["POST /v1/pages"]
 
 
-def test_trouble_meets_the_given_calls_only(
-    server: StandInServer,
-) -> None:
+def test_trouble_meets_the_given_calls_only(server: StandInServer) -> None:
     server.have(respond_with(Response(429)), "^POST ", from_call=2, times=1)
 
     statuses = [

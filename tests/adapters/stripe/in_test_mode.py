@@ -20,13 +20,7 @@ from typing_extensions import override
 
 from adapters.psp.http import RetryPolicy
 from adapters.psp_suite.clock import SettableClock
-from adapters.psp_suite.under_test import (
-    MAIN,
-    OTHER,
-    OTHER_SECRET,
-    SECRET,
-    Ability,
-)
+from adapters.psp_suite.under_test import MAIN, OTHER, OTHER_SECRET, SECRET, Ability
 from adapters.stripe.calls import API_VERSION
 from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.provider import StripeProvider

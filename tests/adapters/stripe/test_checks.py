@@ -75,10 +75,7 @@ def test_a_webhook_endpoint_with_its_events_is_fine(
     ids=["none", "another", "disabled", "event", "events of cards"],
 )
 def test_a_webhook_endpoint_without_its_events_is_a_problem(
-    server: FakeStripeServer,
-    provider: StripeProvider,
-    endpoints: list[dict[str, Any]],
-    said: str,
+    server: FakeStripeServer, provider: StripeProvider, endpoints: list[dict[str, Any]], said: str
 ) -> None:
     server.stripe.main.webhook_endpoints = endpoints
 

@@ -11,11 +11,7 @@ from stripe.params.checkout import SessionCreateParams
 
 from adapters.psp_suite.clock import START
 from adapters.stripe.page_texts import LOCALES, consent_as_sent
-from adapters.stripe.payloads import (
-    CheckoutSession,
-    outcome_of,
-    page_of,
-)
+from adapters.stripe.payloads import CheckoutSession, outcome_of, page_of
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
 from domain.psps.hosted_page import (

@@ -44,13 +44,7 @@ from domain.psps.hosted_page import (
     WebhookDelivery,
 )
 from domain.psps.payment_provider import PaymentProvider
-from tests.adapters.stripe.conftest import (
-    CHALLENGED,
-    DECLINED,
-    GOOD,
-    OTHER_KEY,
-    WRONG_ADDRESS,
-)
+from tests.adapters.stripe.conftest import CHALLENGED, DECLINED, GOOD, OTHER_KEY, WRONG_ADDRESS
 from tests.fake_stripe import server
 from tests.fake_stripe.described import require_event
 from tests.fake_stripe.parameters import Refused

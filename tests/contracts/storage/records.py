@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -11,8 +11,9 @@ from adapters.psp_suite.samples import TOKEN_ID, a_uuid
 from domain.centers.center_settings import CenterSettings
 from domain.identifiers import TokenId
 from domain.pagination import PageRequest
+from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork, WriteUnit
-from tests.builders import CENTER_ID, an_account
+from tests.builders import CENTER_ID, a_session, an_account
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
@@ -52,6 +53,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
     "AccessToken": lambda unit, each: unit.access_tokens.add(each),
     "AuditEntry": lambda unit, each: unit.audit_trail.add(each),
+    "Erasure": lambda unit, each: unit.erasures.add(each),
 }
 
 
@@ -96,3 +98,24 @@ def _if_stored(settings: CenterSettings) -> CenterSettings | None:
 
 def kind(record: object) -> str:
     return type(record).__name__
+
+
+def add(unit: WriteUnit, *records: object) -> None:
+    """Add records of any types."""
+    for each in records:
+        ADD[kind(each)](unit, each)
+
+
+def store(storage: Storage, *records: object) -> None:
+    """Store records of any types, in one commit."""
+    with committed(storage) as unit:
+        add(unit, *records)
+
+
+# Any: `changes` are fields of a session, of any type.
+def numbered_sessions(*changes: Mapping[str, Any]) -> list[CardSession]:
+    """Return sessions with these changes, under ids in this order."""
+    return [
+        a_session(**{"token_id": TokenId(a_uuid(500 + number)), **each})
+        for number, each in enumerate(changes)
+    ]

@@ -6,14 +6,13 @@ from datetime import timedelta
 from adapters.psp_suite.samples import NOW
 from domain.storage import Storage
 from tests.builders import an_access_token
-from tests.contracts.storage.records import MINUTE
+from tests.contracts.storage.records import MINUTE, add
 
 
 def test_all_access_tokens_are_listed_oldest_first(storage: Storage) -> None:
     late = an_access_token(token_hash="a", issued_at=NOW + MINUTE)
     with storage.write() as unit:
-        for token in (late, an_access_token(), an_access_token(token_hash="0")):
-            unit.access_tokens.add(token)
+        add(unit, late, an_access_token(), an_access_token(token_hash="0"))
         listed = unit.access_tokens.all()
     assert list(listed) == [an_access_token(), an_access_token(token_hash="0"), late]
 
@@ -25,8 +24,7 @@ def test_active_tokens_that_expire_are_found_soonest_first(storage: Storage) -> 
     }
     revoked = an_access_token(token_hash="revoked", expires_at=NOW + MINUTE, revoked_at=NOW)
     with storage.write() as unit:
-        for token in (*tokens.values(), revoked):
-            unit.access_tokens.add(token)
+        add(unit, *tokens.values(), revoked)
         found = unit.access_tokens.expiring(NOW, until=NOW + 2 * MINUTE)
     assert list(found) == [tokens["next"], tokens["last"]]
 
@@ -34,8 +32,7 @@ def test_active_tokens_that_expire_are_found_soonest_first(storage: Storage) -> 
 def test_a_token_keeps_the_time_when_it_was_revoked_first(storage: Storage) -> None:
     token, other = an_access_token(), an_access_token(token_hash="other")
     with storage.write() as unit:
-        for each in (token, other):
-            unit.access_tokens.add(each)
+        add(unit, token, other)
         for time in (NOW + MINUTE, NOW, NOW + 2 * MINUTE):
             unit.access_tokens.revoke(token.token_hash, time)
         assert unit.access_tokens.get(token.token_hash) == replace(token, revoked_at=NOW + MINUTE)
@@ -45,8 +42,7 @@ def test_a_token_keeps_the_time_when_it_was_revoked_first(storage: Storage) -> N
 def test_the_last_use_of_a_token_only_moves_on(storage: Storage) -> None:
     token, other = an_access_token(), an_access_token(token_hash="other")
     with storage.write() as unit:
-        for each in (token, other):
-            unit.access_tokens.add(each)
+        add(unit, token, other)
         for time in (NOW, NOW + MINUTE, NOW - MINUTE):
             unit.access_tokens.note_use(token.token_hash, time)
         assert unit.access_tokens.get(token.token_hash) == replace(token, used_at=NOW + MINUTE)

@@ -4,7 +4,7 @@ from adapters.psp_suite.samples import NOW
 from domain.audit.entry import Actor
 from domain.storage import Storage
 from tests.builders import an_audit_entry
-from tests.contracts.storage.records import MINUTE, committed
+from tests.contracts.storage.records import MINUTE, add, store
 from tests.databases import change_by_hand
 
 
@@ -15,8 +15,7 @@ def test_the_latest_entries_come_first(storage: Storage) -> None:
         an_audit_entry(1, happened_at=NOW + MINUTE, about="guests", actor=Actor("user:web-shop")),
     )
     with storage.write() as unit:
-        for entry in (third, first, second):
-            unit.audit_trail.add(entry)
+        add(unit, third, first, second)
         assert unit.audit_trail.latest() == (third, second, first)
         assert unit.audit_trail.latest(since=NOW + MINUTE) == (third,)
         assert unit.audit_trail.latest(about=first.about) == (second, first)
@@ -28,9 +27,7 @@ def test_the_latest_entries_come_first(storage: Storage) -> None:
 
 
 def test_an_action_of_another_release_hides_no_other(storage: Storage) -> None:
-    with committed(storage) as unit:
-        for number in (1, 2):
-            unit.audit_trail.add(an_audit_entry(number))
+    store(storage, *(an_audit_entry(number) for number in (1, 2)))
     change_by_hand(
         storage,
         "UPDATE audit_entries SET action = 'sold' WHERE entry_id = :entry_id",

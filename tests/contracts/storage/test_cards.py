@@ -20,7 +20,7 @@ from domain.identifiers import (
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage, WriteUnit
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, an_account
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed, store
 
 
 def accounts_of(
@@ -65,9 +65,7 @@ def test_a_session_stores_one_account_even_after_its_removal(storage: Storage) -
 def test_a_difference_in_one_field_makes_another_card(
     storage: Storage, difference: dict[str, object]
 ) -> None:
-    with committed(storage) as unit:
-        unit.accounts.add(an_account(1))
-        unit.accounts.add(an_account(2, **({"fingerprint": "fingerprint-1"} | difference)))
+    store(storage, an_account(1), an_account(2, **({"fingerprint": "fingerprint-1"} | difference)))
 
 
 def test_a_card_may_be_stored_again_after_its_removal(storage: Storage) -> None:
@@ -102,8 +100,7 @@ def test_one_active_card_of_a_guest_at_a_center_is_the_default(storage: Storage)
 def test_one_card_added_many_times_at_once_is_stored_once(storage: Storage) -> None:
     def add(number: int) -> bool:
         try:
-            with committed(storage) as unit:
-                unit.accounts.add(an_account(number, fingerprint="the same"))
+            store(storage, an_account(number, fingerprint="the same"))
         except AlreadyStored:
             return False
         return True
@@ -113,9 +110,7 @@ def test_one_card_added_many_times_at_once_is_stored_once(storage: Storage) -> N
 
 
 def test_a_token_is_held_while_its_account_is_active(storage: Storage) -> None:
-    with committed(storage) as unit:
-        unit.accounts.add(an_account(1))
-        unit.accounts.add(an_account(2, removed_at=NOW))
+    store(storage, an_account(1), an_account(2, removed_at=NOW))
     with storage.read() as unit:
         held = unit.accounts.is_held
         assert held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))
@@ -206,9 +201,7 @@ def test_accounts_are_searched_newest_or_soonest_to_expire_first(
 
 # Shows S2.
 def test_accounts_of_other_centers_are_neither_shown_nor_counted(storage: Storage) -> None:
-    with committed(storage) as unit:
-        unit.accounts.add(an_account(1))
-        unit.accounts.add(an_account(2, center_id=OTHER_CENTER_ID))
+    store(storage, an_account(1), an_account(2, center_id=OTHER_CENTER_ID))
     both = frozenset({CENTER_ID, OTHER_CENTER_ID})
     assert accounts_of(storage, frozenset({CENTER_ID})) == ([a_uuid(101)], 1)
     assert accounts_of(storage, both) == ([a_uuid(101), a_uuid(102)], 2)
@@ -235,9 +228,7 @@ def test_accounts_with_a_due_notice_are_found_soonest_first(storage: Storage) ->
 
 def test_each_account_is_told_by_one_of_many_tellers_at_once(storage: Storage) -> None:
     numbers = range(40)
-    with committed(storage) as unit:
-        for number in numbers:
-            unit.accounts.add(an_account(number, expiry_notice_at=NOW))
+    store(storage, *(an_account(number, expiry_notice_at=NOW) for number in numbers))
 
     def tell_all(_: int) -> list[AccountId]:
         told: list[AccountId] = []

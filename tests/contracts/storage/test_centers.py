@@ -16,7 +16,7 @@ from tests.builders import (
     a_consent_text,
     center_settings,
 )
-from tests.contracts.storage.records import committed
+from tests.contracts.storage.records import committed, store
 
 FIRST, SECOND = a_center(name="A"), a_center(id=OTHER_CENTER_ID, name="B")
 THIRD = a_center(id=CenterId(a_uuid(404)), name="C")
@@ -39,8 +39,7 @@ def test_pages_hold_the_centers_asked_for_only(storage: Storage) -> None:
 
 def test_centers_of_one_name_are_on_one_page_each(storage: Storage) -> None:
     numbers = (31, 33, 32)
-    with committed(storage) as unit:
-        unit.centers.put_many(a_center(id=CenterId(a_uuid(number))) for number in numbers)
+    store(storage, *(a_center(id=CenterId(a_uuid(number))) for number in numbers))
     with storage.read() as reading:
         pages = [reading.centers.page(None, PageRequest(page=n, size=1)) for n in (1, 2, 3)]
     assert [each.id for page in pages for each in page.items] == [*map(a_uuid, sorted(numbers))]

@@ -12,7 +12,7 @@ from domain.psps.hosted_page import Consent, PageAttempt
 from domain.sessions.session import CardSession
 from domain.storage import Storage
 from tests.builders import a_consent, a_session, an_account
-from tests.contracts.storage.records import DAY, MINUTE, committed
+from tests.contracts.storage.records import DAY, MINUTE, committed, store
 from tests.databases import transaction_of
 
 # `changes` is Any: fields of any type, whose names replace() checks.
@@ -44,9 +44,7 @@ def test_the_newest_consent_of_an_account_comes_first(storage: Storage) -> None:
         a_consent(token_id=TokenId(a_uuid(number)), agreed_at=NOW + DAY * days)
         for number, days in ((301, 2), (302, 0), (303, 1))
     )
-    with committed(storage) as unit:
-        for each in (second, renewal, first, a_consent(2)):
-            unit.consents.add(each)
+    store(storage, second, renewal, first, a_consent(2))
 
     assert consents(storage) == [renewal, second, first]
 
@@ -55,13 +53,10 @@ def test_equal_texts_are_stored_once(storage: Storage) -> None:
     others = {"version": "2027-01"}, {"language": "de"}, {"text": "You may not."}
 
     def add(number: int) -> None:
-        with committed(storage) as unit:
-            unit.consents.add(a_consent(number))
+        store(storage, a_consent(number))
 
     at_once(8, add)
-    with committed(storage) as unit:
-        for number, change in enumerate(others, 20):
-            unit.consents.add(a_consent(number, **change))
+    store(storage, *(a_consent(number, **change) for number, change in enumerate(others, 20)))
     with storage.read() as reading:
         assert transaction_of(reading).one("SELECT count(*) FROM consents") == (11,)
         assert transaction_of(reading).one("SELECT count(*) FROM consent_texts") == (4,)

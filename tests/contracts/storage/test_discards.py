@@ -7,14 +7,13 @@ from adapters.psp_suite.samples import MERCHANT_ACCOUNT, NOW
 from domain.identifiers import CardToken, MerchantAccount, ProviderName
 from domain.storage import Storage, WriteUnit
 from tests.builders import PROVIDER, a_discard, an_account
-from tests.contracts.storage.records import DAY
+from tests.contracts.storage.records import DAY, add
 
 
 def test_a_second_discard_of_a_token_changes_nothing(storage: Storage) -> None:
     begun = a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY)
     with storage.write() as unit:
-        unit.discards.add(begun)
-        unit.discards.add(a_discard())
+        add(unit, begun, a_discard())
         assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")) == begun
 
 
@@ -25,8 +24,7 @@ def test_a_removal_leaves_other_tokens(storage: Storage) -> None:
         a_discard(provider=ProviderName("other")),
     ]
     with storage.write() as unit:
-        for discard in [a_discard(), *others]:
-            unit.discards.add(discard)
+        add(unit, *[a_discard(), *others])
         unit.discards.remove(a_discard(begun_at=NOW))
         left = [
             unit.discards.get(each.provider, each.merchant_account, each.token)

@@ -7,13 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from adapters.psp_suite.samples import (
-    GUEST_ID,
-    NOW,
-    OTHER_GUEST_ID,
-    TOKEN_ID,
-    a_uuid,
-)
+from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
 from domain.erasure.erasure import Erasure
 from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount
 from domain.sessions.end import SessionStatus
@@ -28,18 +22,11 @@ from tests.builders import (
     an_attempt,
     an_evidence,
 )
-from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID
+from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, add, store
 from tests.databases import change_by_hand, transaction_of
 
 OTHER_ACCOUNT = MerchantAccount("other")
 ERASURE = Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW)
-
-
-def store(storage: Storage, *erasures: Erasure) -> None:
-    with storage.write() as unit:
-        for erasure in erasures:
-            unit.erasures.add(erasure)
-        unit.commit()
 
 
 def erasure_of(number: int, due_at: datetime | None) -> Erasure:
@@ -109,10 +96,7 @@ def test_a_guest_is_removed_alone(storage: Storage) -> None:
 
 def test_every_session_of_a_guest_is_found(storage: Storage) -> None:
     mine = a_session()
-    with storage.write() as unit:
-        unit.sessions.add(mine)
-        unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, guest_id=OTHER_GUEST_ID))
-        unit.commit()
+    store(storage, mine, a_session(token_id=OTHER_TOKEN_ID, guest_id=OTHER_GUEST_ID))
     with storage.read() as unit:
         assert unit.sessions.of_guest(GUEST_ID) == (mine,)
 
@@ -125,8 +109,7 @@ class TestUnreadableSession:
     @pytest.fixture(autouse=True)
     def _stored(self, storage: Storage) -> None:
         with storage.write() as unit:
-            unit.sessions.add(self.SESSION)
-            unit.sessions.add(replace(self.SESSION, token_id=OTHER_TOKEN_ID))
+            add(unit, self.SESSION, replace(self.SESSION, token_id=OTHER_TOKEN_ID))
             unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
             unit.evidence.add(OTHER_TOKEN_ID, an_evidence(), at_most=5)
             unit.commit()
@@ -200,10 +183,7 @@ def test_active_accounts_that_cannot_be_decoded_are_removed(storage: Storage) ->
         an_account(3, removed_at=NOW - MINUTE),
         an_account(4, guest_id=OTHER_GUEST_ID),
     )
-    with storage.write() as unit:
-        for account in (readable, unreadable, removed, theirs):
-            unit.accounts.add(account)
-        unit.commit()
+    store(storage, readable, unreadable, removed, theirs)
     change_by_hand(
         storage,
         f"UPDATE payment_accounts SET source = 99 WHERE account_id <> '{readable.account_id}'",
@@ -227,8 +207,7 @@ def test_removed_accounts_are_blanked(storage: Storage) -> None:
         an_account(3, removed_at=NOW, guest_id=OTHER_GUEST_ID),
     )
     with storage.write() as unit:
-        for account in (blanked, *kept):
-            unit.accounts.add(account)
+        add(unit, blanked, *kept)
         unit.accounts.blank(GUEST_ID)
         unit.commit()
     with storage.read() as unit:
@@ -264,12 +243,9 @@ def test_every_reference_of_a_guest_is_known(storage: Storage) -> None:
     assert session.attempt is not None
     assert session.attempt.page is not None
     without_page = a_session(token_id=OTHER_TOKEN_ID)
-    with storage.write() as unit:
-        unit.accounts.add(account)
-        unit.accounts.add(an_account(2, guest_reference=GuestReference("")))
-        unit.sessions.add(session)
-        unit.sessions.add(without_page)
-        unit.commit()
+    store(
+        storage, account, an_account(2, guest_reference=GuestReference("")), session, without_page
+    )
     with storage.read() as unit:
         assert set(unit.guest_references.of(GUEST_ID)) == {
             (account.psp_account, account.guest_reference),
@@ -295,10 +271,7 @@ def test_the_discards_of_one_guest_at_a_psp_are_found(storage: Storage) -> None:
         a_discard(token=CardToken("theirs"), guest_reference=GuestReference("another")),
         a_discard(token=CardToken("elsewhere"), merchant_account=OTHER_ACCOUNT),
     ]
-    with storage.write() as unit:
-        for discard in (*mine, *others):
-            unit.discards.add(discard)
-        unit.commit()
+    store(storage, *mine, *others)
     first = mine[0]
     with storage.read() as unit:
         found = unit.discards.of_guest(*first.psp_account, first.guest_reference)

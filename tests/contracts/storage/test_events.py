@@ -13,7 +13,15 @@ from domain.events.event import DeliveryCounts, DueDelivery, EventDeliveries, Ev
 from domain.identifiers import EndpointId, EventId
 from domain.storage import AlreadyStored, Storage
 from tests.builders import an_event_delivery, an_event_endpoint
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKEN_ID, committed
+from tests.contracts.storage.records import (
+    DAY,
+    MICROSECOND,
+    MINUTE,
+    OTHER_TOKEN_ID,
+    add,
+    committed,
+    store,
+)
 
 
 def test_one_url_has_one_endpoint_until_it_is_removed(storage: Storage) -> None:
@@ -31,8 +39,7 @@ def test_one_url_has_one_endpoint_until_it_is_removed(storage: Storage) -> None:
 
 
 def test_an_event_has_one_delivery_to_an_endpoint(storage: Storage) -> None:
-    with committed(storage) as unit:
-        unit.event_deliveries.add(an_event_delivery())
+    store(storage, an_event_delivery())
     with storage.write() as unit:
         with pytest.raises(AlreadyStored):
             unit.event_deliveries.add(an_event_delivery(due_at=None))
@@ -56,8 +63,7 @@ DELIVERED: Final = an_event_delivery(event=EVENTS[3]).delivered("200", NOW)
 def deliveries(storage: Storage) -> Iterator[EventDeliveries]:
     """The deliveries of four events, in a write unit."""
     with storage.write() as unit:
-        for delivery in (*FAILED, PENDING, DELIVERED):
-            unit.event_deliveries.add(delivery)
+        add(unit, *FAILED, PENDING, DELIVERED)
         yield unit.event_deliveries
 
 
@@ -91,7 +97,7 @@ def test_deliveries_are_counted_by_endpoint(deliveries: EventDeliveries) -> None
     deliveries.update(FAILED[0].delivered("200", NOW - MINUTE))
     deliveries.update(FAILED[1].replayed(NOW))
     assert deliveries.counts() == {
-        first: DeliveryCounts(pending=1, pending_since=FAILED[1].event.occurred_at, failed=1),
+        first: DeliveryCounts(pending=1, pending_since=FAILED[1].event.occurred_at, failed=1)
     }
     assert deliveries.last_successes() == {first: NOW, second: NOW + MINUTE}
 

@@ -10,7 +10,7 @@ from domain.identifiers import AccountId
 from domain.sessions.end import SessionStatus
 from domain.storage import Storage
 from tests.builders import a_consent, a_discard, a_refused_card, a_session, an_account, an_evidence
-from tests.contracts.storage.records import OTHER_TOKEN_ID, committed
+from tests.contracts.storage.records import OTHER_TOKEN_ID, add, committed, store
 
 BEFORE = NOW - timedelta(days=400)
 OLD = BEFORE - timedelta(seconds=1)
@@ -35,8 +35,7 @@ def test_a_session_that_is_young_open_or_due_stays(storage: Storage) -> None:
     young = a_session(status=SessionStatus.EXPIRED, ended_at=BEFORE, due_at=None)
     due = a_session(token_id=OTHER_TOKEN_ID, status=SessionStatus.EXPIRED, ended_at=OLD, due_at=NOW)
     with committed(storage) as unit:
-        unit.sessions.add(young)
-        unit.sessions.add(due)
+        add(unit, young, due)
         unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
     with committed(storage) as unit:
         assert unit.sessions.forget(before=BEFORE) == 0
@@ -51,9 +50,7 @@ def test_a_session_that_alone_proves_a_consent_stays(storage: Storage) -> None:
     completed = a_session(
         status=SessionStatus.COMPLETED, account_id=account.account_id, ended_at=OLD, due_at=None
     )
-    with committed(storage) as unit:
-        unit.accounts.add(account)
-        unit.sessions.add(completed)
+    store(storage, account, completed)
     with committed(storage) as unit:
         assert unit.sessions.forget(before=BEFORE) == 0
         unit.consents.add(a_consent(account_id=account.account_id, token_id=TOKEN_ID))
@@ -94,8 +91,7 @@ def test_a_card_stays_while_its_token_is_to_be_discarded(storage: Storage) -> No
     account = an_account(1, removed_at=OLD)
     discard = a_discard(token=account.token)
     with committed(storage) as unit:
-        unit.accounts.add(account)
-        unit.discards.add(discard)
+        add(unit, account, discard)
         assert unit.accounts.forget(before=BEFORE) == 0
         unit.discards.update(discard.done(NOW))
         assert unit.accounts.forget(before=BEFORE) == 1
@@ -113,8 +109,7 @@ def test_old_entries_of_the_audit_trail_go(storage: Storage) -> None:
         for number, happened_at in enumerate((OLD, BEFORE))
     )
     with committed(storage) as unit:
-        unit.audit_trail.add(old)
-        unit.audit_trail.add(young)
+        add(unit, old, young)
         assert unit.audit_trail.forget(before=BEFORE) == 1
     with storage.read() as reading:
         assert list(reading.audit_trail.latest()) == [young]

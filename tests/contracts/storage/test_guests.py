@@ -11,7 +11,7 @@ from domain.identifiers import GuestId
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage
 from tests.builders import a_guest
-from tests.contracts.storage.records import committed
+from tests.contracts.storage.records import add, committed
 
 
 def test_the_last_record_of_an_id_counts(storage: Storage) -> None:
@@ -25,8 +25,7 @@ def test_the_last_record_of_an_id_counts(storage: Storage) -> None:
 
 def test_a_guest_without_a_language_keeps_the_one_on_file(storage: Storage) -> None:
     with committed(storage) as unit:
-        unit.guests.put_many([a_guest(language="de")])
-        unit.guests.put_many([a_guest(last_name="Li")])
+        add(unit, a_guest(language="de"), a_guest(last_name="Li"))
         assert unit.guests.get(GUEST_ID) == a_guest(last_name="Li", language="de")
         unit.guests.put_many([a_guest(language="fr")])
         assert unit.guests.get(GUEST_ID) == a_guest(language="fr")

@@ -10,13 +10,11 @@ from domain.pagination import PageRequest
 from domain.products.product import Product
 from domain.storage import AlreadyStored, Storage
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
-from tests.contracts.storage.records import committed
+from tests.contracts.storage.records import store
 
 
 def put_products(storage: Storage, *products: Product) -> None:
-    with committed(storage) as unit:
-        unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
-        unit.products.put_many(products)
+    store(storage, a_center(), a_center(id=OTHER_CENTER_ID), *products)
 
 
 def products_of(
@@ -93,8 +91,7 @@ def test_pages_stay_full_under_concurrent_imports(storage: Storage) -> None:
             first = (importer * imports + number) * of_each
             # Some of them exist already, and keep their positions.
             known = [] if number == 0 else [first - 1]
-            with committed(storage) as unit:
-                unit.products.put_many(map(a_product, [*range(first, first + of_each), *known]))
+            store(storage, *map(a_product, [*range(first, first + of_each), *known]))
 
     def read_pages() -> list[Product]:
         with storage.read() as unit:

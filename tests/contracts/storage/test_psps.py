@@ -1,13 +1,7 @@
 from __future__ import annotations
 
 from adapters.psp_suite.concurrency import at_once
-from adapters.psp_suite.samples import (
-    GUEST_ID,
-    MERCHANT_ACCOUNT,
-    NOW,
-    OTHER_GUEST_ID,
-    a_uuid,
-)
+from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
 from domain.identifiers import GuestId, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.psps.hosted_page import Prefill
 from domain.storage import Storage

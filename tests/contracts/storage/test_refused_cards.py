@@ -11,7 +11,7 @@ from domain.identifiers import TokenId
 from domain.sessions.limit import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.storage import Storage, WriteUnit
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_refused_card, a_session
-from tests.contracts.storage.records import DAY, MINUTE, OTHER_TOKEN_ID, committed
+from tests.contracts.storage.records import DAY, MINUTE, OTHER_TOKEN_ID, committed, store
 
 
 # Shows S23.
@@ -51,9 +51,7 @@ def test_a_limit_is_reached_by_the_records_of_one_within_the_window(
 
 
 def test_a_guest_is_counted_at_all_centers_too(storage: Storage) -> None:
-    with committed(storage) as unit:
-        unit.sessions.add(a_session())
-        unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, center_id=OTHER_CENTER_ID))
+    store(storage, a_session(), a_session(token_id=OTHER_TOKEN_ID, center_id=OTHER_CENTER_ID))
     limits = [CardLimit(Counted.SESSIONS, per, 2) for per in CountedPer]
     with storage.read() as unit:
         reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
@@ -61,9 +59,7 @@ def test_a_guest_is_counted_at_all_centers_too(storage: Storage) -> None:
 
 
 # Shows S23.
-def test_no_unit_misses_what_another_adds_for_the_guest(
-    storage: Storage,
-) -> None:
+def test_no_unit_misses_what_another_adds_for_the_guest(storage: Storage) -> None:
     limits = [CardLimit(Counted.SESSIONS, CountedPer.GUEST, 3)]
 
     def add_below_the_limit(number: int) -> bool:

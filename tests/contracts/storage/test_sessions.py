@@ -39,7 +39,15 @@ from tests.builders import (
     an_account,
     an_attempt,
 )
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKEN_ID, committed
+from tests.contracts.storage.records import (
+    DAY,
+    MICROSECOND,
+    MINUTE,
+    OTHER_TOKEN_ID,
+    add,
+    committed,
+    store,
+)
 from tests.databases import change_by_hand
 from tests.waiting import LIMIT_SECONDS
 
@@ -66,9 +74,7 @@ def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
 
 def test_sessions_of_one_moment_are_on_one_page_each(storage: Storage) -> None:
     numbers = (31, 33, 32)
-    with committed(storage) as unit:
-        for number in numbers:
-            unit.sessions.add(a_session(token_id=TokenId(a_uuid(number))))
+    store(storage, *(a_session(token_id=TokenId(a_uuid(number))) for number in numbers))
     with storage.read() as reading:
         pages = [
             reading.sessions.page(GUEST_ID, None, PageRequest(page=n, size=1)) for n in (1, 2, 3)
@@ -79,8 +85,7 @@ def test_sessions_of_one_moment_are_on_one_page_each(storage: Storage) -> None:
 
 def test_a_session_is_found_by_its_current_page_only(storage: Storage) -> None:
     with committed(storage) as unit:
-        unit.sessions.add(a_session(attempt=an_attempt()))
-        unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID))
+        add(unit, a_session(attempt=an_attempt()), a_session(token_id=OTHER_TOKEN_ID))
         next_one = a_session(attempt=an_attempt(page=a_page(reference="page-2")))
         unit.sessions.update(next_one)
     with storage.read() as unit:
@@ -99,9 +104,7 @@ def test_the_same_page_reference_at_two_merchant_accounts_is_distinguished(
         configuration=a_configuration(merchant_account=other),
         attempt=an_attempt(request=a_page_request(merchant_account=other)),
     )
-    with committed(storage) as unit:
-        unit.sessions.add(a_session(attempt=an_attempt()))
-        unit.sessions.add(session)
+    store(storage, a_session(attempt=an_attempt()), session)
     with storage.read() as unit:
         assert unit.sessions.with_page(PROVIDER, other, "page-1") == session
 
@@ -115,9 +118,7 @@ def test_an_id_that_is_no_uuid_is_of_no_session(storage: Storage) -> None:
 
 
 def test_a_session_that_another_unit_changes_is_not_taken_as_it_was(storage: Storage) -> None:
-    with committed(storage) as unit:
-        unit.sessions.add(a_session(due_at=NOW - MINUTE))
-        unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, due_at=NOW))
+    store(storage, a_session(due_at=NOW - MINUTE), a_session(token_id=OTHER_TOKEN_ID, due_at=NOW))
     looked = Event()
 
     def change(unit: WriteUnit) -> None:
@@ -231,9 +232,7 @@ def test_a_taken_session_names_its_psp_account(storage: Storage) -> None:
 
 def test_sessions_are_found_by_the_beginning_of_their_token(storage: Storage) -> None:
     tokens = [TokenId(f"0a1b2c3{digits}-0000-4000-8000-000000000001") for digits in ("c", "d", "e")]
-    with committed(storage) as unit:
-        for token_id in reversed(tokens):
-            unit.sessions.add(a_session(token_id=token_id))
+    store(storage, *(a_session(token_id=token_id) for token_id in reversed(tokens)))
     first, last = "0a1b2c3d-0000-0000-0000-000000000000", "0a1b2c3e-ffff-ffff-ffff-ffffffffffff"
     with storage.read() as unit:
         found = unit.sessions.between(first, last, limit=9)
@@ -268,9 +267,7 @@ def test_sessions_are_searched_newest_first(
         a_session(token_id=TokenId(a_uuid(500 + number)), created_at=NOW + number * MINUTE, **each)
         for number, each in enumerate(changes)
     ]
-    with committed(storage) as unit:
-        for session in sessions:
-            unit.sessions.add(session)
+    store(storage, *sessions)
     with storage.read() as unit:
         assert unit.sessions.search(SessionFilter(), limit=2) == (sessions[4], sessions[3])
         found = unit.sessions.search(wanted, limit=9)
@@ -303,9 +300,7 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
         for number, each in enumerate(changes)
     ]
     with committed(storage) as unit:
-        unit.accounts.add(account)
-        for session in sessions:
-            unit.sessions.add(session)
+        add(unit, account, *sessions)
         # One that our rules refused is no card that the PSP refused.
         unit.refused_cards.add([a_refused_card(token_id=sessions[3].token_id, number=0)])
         unit.refused_cards.add([a_refused_card(token_id=sessions[4].token_id)])

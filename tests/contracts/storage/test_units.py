@@ -8,7 +8,7 @@ from domain.sessions.session import CardSession
 from domain.storage import Storage, WriteUnit
 from tests.builders import a_guest, a_session
 from tests.concurrency import elsewhere
-from tests.contracts.storage.records import committed
+from tests.contracts.storage.records import add, store
 
 
 def read_session(storage: Storage) -> CardSession | None:
@@ -28,8 +28,7 @@ def test_a_write_is_seen_by_others_once_it_is_committed(storage: Storage) -> Non
 # Shows F3.
 def test_leaving_without_a_commit_undoes_everything(storage: Storage) -> None:
     with storage.write() as unit:
-        unit.guests.put_many([a_guest()])
-        unit.sessions.add(a_session())
+        add(unit, a_guest(), a_session())
     storage.transact(lambda unit: unit.sessions.add(a_session()))
     with storage.read() as reading:
         assert reading.guests.get(GUEST_ID) is None
@@ -64,8 +63,7 @@ def test_transact_returns_the_result_of_the_work(storage: Storage) -> None:
 
 def test_a_read_unit_sees_one_state_throughout(storage: Storage) -> None:
     def add() -> None:
-        with committed(storage) as unit:
-            unit.sessions.add(a_session())
+        store(storage, a_session())
 
     with storage.read() as unit:
         assert unit.sessions.get(TOKEN_ID) is None
@@ -119,14 +117,12 @@ def test_units_do_not_nest(storage: Storage) -> None:
 def test_a_check_leaves_the_storage_free(storage: Storage) -> None:
     storage.check()
     storage.check()
-    with committed(storage) as unit:
-        unit.sessions.add(a_session())
+    store(storage, a_session())
 
 
 def test_a_closed_storage_opens_again(storage: Storage) -> None:
     storage.close()
-    with committed(storage) as unit:
-        unit.sessions.add(a_session())
+    store(storage, a_session())
     at_once(4, lambda _: read_session(storage))
     storage.close()
     storage.close()

@@ -36,9 +36,7 @@ def test_workers_are_seen_in_the_order_of_their_first_heartbeats(storage: Storag
         assert abs(now() - each.since) < MINUTE
 
 
-def test_the_age_of_a_worker_is_that_of_its_last_heartbeat(
-    storage: Storage,
-) -> None:
+def test_the_age_of_a_worker_is_that_of_its_last_heartbeat(storage: Storage) -> None:
     leave_heartbeats(storage, a_worker(1), a_worker(2))
     workers_age(storage, 5 * MINUTE)
     leave_heartbeats(storage, a_worker(1))
