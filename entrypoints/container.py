@@ -50,15 +50,12 @@ from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.compare_cards import CompareCards
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.import_card import ImportCard
-from domain.cards.list_accounts import ListAccounts
-from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
-from domain.cards.read_account import ReadAccount
-from domain.cards.read_consent import ReadConsent
+from domain.cards.queries import ListAccounts, ListExpiringCards, ReadAccount, ReadConsent
 from domain.cards.refresh_account import RefreshAccount
 from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
-from domain.centers.list_centers import ListCenters, ReadCenter
+from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
 from domain.centers.set_consent import SetConsent
 from domain.erasure.erase_guest import EraseGuest
@@ -71,8 +68,7 @@ from domain.events.replay_event import ReplayEvent, ReplayEventsSince
 from domain.events.send_test_event import SendTestEvent
 from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
-from domain.guests.read_guest import ReadGuest
-from domain.guests.search_guests import SearchGuests
+from domain.guests.queries import ReadGuest, SearchGuests
 from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
@@ -80,15 +76,14 @@ from domain.hosted_payments.link import HostedLinks
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
 from domain.identifiers import ProviderName
 from domain.outside import Clock, Ids
-from domain.products.list_products import ListProducts
 from domain.products.put_product import PutProduct
+from domain.products.queries import ListProducts
 from domain.psps.payment_provider import PaymentProvider, Providers
 from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
 from domain.sessions.export_guest import ExportGuest
-from domain.sessions.list_sessions import ListSessions
-from domain.sessions.read_session import ReadSession
+from domain.sessions.queries import ListSessions, ReadSession
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook

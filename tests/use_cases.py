@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from domain.cards.choose_default_card import ChooseDefaultCard
-from domain.cards.list_accounts import ListAccounts
-from domain.cards.list_expiring_cards import ListExpiringCards
-from domain.cards.read_account import ReadAccount
-from domain.cards.read_consent import ReadConsent
+from domain.cards.queries import ListAccounts, ListExpiringCards, ReadAccount, ReadConsent
 from domain.cards.remove_account import RemoveAccount
-from domain.centers.list_centers import ListCenters, ReadCenter
+from domain.centers.queries import ListCenters, ReadCenter
 from domain.guests.put_guest import PutGuest
-from domain.guests.read_guest import ReadGuest
+from domain.guests.queries import ReadGuest
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
-from domain.products.list_products import ListProducts
 from domain.products.put_product import PutProduct
+from domain.products.queries import ListProducts
 from domain.sessions.add_card import AddCard
-from domain.sessions.list_sessions import ListSessions
-from domain.sessions.read_session import ReadSession
+from domain.sessions.queries import ListSessions, ReadSession
 from domain.settling.cancel_session import CancelSession
 from domain.settling.receive_webhook import ReceiveWebhook
 from entrypoints.container import Container

@@ -31,10 +31,13 @@ from adapters.http.responses import (
 from domain import errors
 from domain.cards.account import Account
 from domain.cards.choose_default_card import ChooseDefaultCard
-from domain.cards.list_accounts import ListAccounts
-from domain.cards.list_expiring_cards import EXPECTED_DATE, ListExpiringCards
-from domain.cards.read_account import ReadAccount
-from domain.cards.read_consent import ReadConsent
+from domain.cards.queries import (
+    EXPECTED_DATE,
+    ListAccounts,
+    ListExpiringCards,
+    ReadAccount,
+    ReadConsent,
+)
 from domain.cards.remove_account import RemoveAccount
 from domain.outside import Clock
 from domain.pagination import Page, PageRequest

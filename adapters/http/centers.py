@@ -11,7 +11,7 @@ from adapters.http.examples import CENTER_IDS
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.responses import PageInfo, Uuid, example, uuid_example
 from domain import errors
-from domain.centers.list_centers import ConfiguredCenter, ListCenters, ReadCenter
+from domain.centers.queries import ConfiguredCenter, ListCenters, ReadCenter
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
 

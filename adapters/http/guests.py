@@ -28,8 +28,7 @@ from domain.erasure.erase_guest import EraseGuest
 from domain.fields import invalid_line
 from domain.guests.guest import MAX_NAME_LENGTH, UNCHANGED, Guest, invalid_email
 from domain.guests.put_guest import PutGuest
-from domain.guests.read_guest import ReadGuest
-from domain.guests.search_guests import SearchGuests
+from domain.guests.queries import ReadGuest, SearchGuests
 from domain.languages import MAX_TAG_LENGTH
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller

@@ -17,7 +17,6 @@ from domain import errors
 from domain.fields import invalid_line
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
-from domain.products.list_products import ListProducts
 from domain.products.product import (
     MAX_CODE_LENGTH,
     MAX_DESCRIPTION_LENGTH,
@@ -25,6 +24,7 @@ from domain.products.product import (
     Product,
 )
 from domain.products.put_product import PutProduct
+from domain.products.queries import ListProducts
 
 _CENTER_OF_PRODUCT: Final = {**CENTER_ID, "examples": {"spa": CENTER_IDS["spa"]}}
 

@@ -38,8 +38,7 @@ from domain.permissions import Caller
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
 from domain.sessions.add_card import AddCard
 from domain.sessions.end import SessionStatus
-from domain.sessions.list_sessions import ListSessions
-from domain.sessions.read_session import ReadSession
+from domain.sessions.queries import ListSessions, ReadSession
 from domain.sessions.reference import EXPECTED_REFERENCE, MAX_REFERENCE_LENGTH
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession

@@ -10,7 +10,7 @@ import click
 
 from domain.cards.account import AccountFilter
 from domain.cards.find_account import account_with
-from domain.cards.read_consent import consents_of
+from domain.cards.queries import consents_of
 from domain.centers.configure_payments import lists_cards
 from domain.centers.consent_text import MAX_TEXT_LENGTH, ConsentTooLong
 from domain.centers.set_consent import NoTextShipped

@@ -8,7 +8,7 @@ from adapters.psp_suite.samples import GUEST_ID
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
 from domain.cards.find_account import account_with
-from domain.cards.read_consent import consents_of
+from domain.cards.queries import consents_of
 from domain.errors import PaymentAccountNotFound
 from tests.builders import a_center
 from tests.installation import Installation

@@ -13,7 +13,7 @@ from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.cards.account import READINGS_PER_MINUTE
 from domain.cards.compare_cards import Comparison
 from domain.cards.import_card import IMPORTS_PER_MINUTE, BroughtCard, Fate
-from domain.cards.read_consent import consents_of
+from domain.cards.queries import consents_of
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
 from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAccount

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.psp_suite.samples import a_uuid
-from domain.centers.list_centers import ConfiguredCenter
+from domain.centers.queries import ConfiguredCenter
 from domain.errors import InvalidCenterId, UserNotAuthorized
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller, Permission

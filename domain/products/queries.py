@@ -1,4 +1,4 @@
-"""List the products of a center (interface, `listProducts`)."""
+"""What callers may read of the products of a center."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List the centers that a caller may act for, with what a client must know beforehand."""
+"""What callers may read of the centers that they may act for."""
 
 from __future__ import annotations
 

@@ -1,0 +1,164 @@
+"""What callers may read of cards on file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from domain.cards.account import Account
+from domain.cards.consent import GivenConsent
+from domain.cards.find_account import active_account
+from domain.centers.center import parse_center_id
+from domain.errors import GuestNotFound, InvalidCenterId, InvalidField
+from domain.guests.guest import parse_guest_id
+from domain.identifiers import CenterId
+from domain.pagination import Page, PageRequest
+from domain.permissions import MAY_USE_CARDS, MAY_VIEW_CARDS, Caller
+from domain.storage import Storage, UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountForCaller:
+    """A payment account, and whether the caller may see what a payment operation needs of it."""
+
+    account: Account
+    may_charge: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAccount:
+    """Use case: return an active payment account of a guest.
+
+    Callers that may use cards may see its payment reference too. Raises UserNotAuthorized, or
+    PaymentAccountNotFound when the guest has no such active account in a center that the caller may
+    see.
+    """
+
+    needs = MAY_VIEW_CARDS
+
+    storage: Storage
+
+    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> AccountForCaller:
+        caller.require(self.needs)
+        with self.storage.read() as unit:
+            account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
+        return AccountForCaller(account=account, may_charge=caller.may(MAY_USE_CARDS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListAccounts:
+    """Use case: return a page of a guest's active payment accounts, oldest first.
+
+    Only accounts of centers that the caller may see are returned and counted; a center id narrows
+    them to one center. `center_ids` has the values of the query, unparsed. Raises
+    UserNotAuthorized, InvalidCenterId, GuestIdNotUsable or GuestNotFound.
+    """
+
+    needs = MAY_VIEW_CARDS
+
+    storage: Storage
+
+    def __call__(
+        self,
+        caller: Caller,
+        *,
+        guest_id: str,
+        center_ids: Sequence[str],
+        page: PageRequest,
+    ) -> Page[Account]:
+        caller.require(self.needs)
+        only = _parse_only_center(center_ids)
+        if only is not None:
+            caller.require_center(only)
+        centers = caller.centers if only is None else frozenset({only})
+        guest = parse_guest_id(guest_id)
+        with self.storage.read() as unit:
+            if only is not None and unit.centers.get(only) is None:
+                raise InvalidCenterId
+            if unit.guests.get(guest) is None:
+                raise GuestNotFound
+            return unit.accounts.page(guest, centers, page)
+
+
+def _parse_only_center(center_ids: Sequence[str]) -> CenterId | None:
+    if len(center_ids) > 1:
+        raise InvalidCenterId
+    return parse_center_id(center_ids[0]) if center_ids else None
+
+
+EXPECTED_DATE: Final = "a date such as 2027-01-31"
+
+_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListExpiringCards:
+    """Use case: return a page of a center's active payment accounts that expire before a date.
+
+    A card expires on the last day of its month. The soonest comes first. Cards that have expired
+    already are among them, unless they were removed. `expires_before` has the values of the query,
+    unparsed. Raises UserNotAuthorized, InvalidCenterId or InvalidField.
+    """
+
+    needs = MAY_VIEW_CARDS
+
+    storage: Storage
+
+    def __call__(
+        self,
+        caller: Caller,
+        *,
+        center_id: str,
+        expires_before: Sequence[str],
+        page: PageRequest,
+    ) -> Page[Account]:
+        caller.require(self.needs)
+        center = parse_center_id(center_id)
+        caller.require_center(center)
+        before = _parse_date(expires_before)
+        with self.storage.read() as unit:
+            if unit.centers.get(center) is None:
+                raise InvalidCenterId
+            return unit.accounts.page_expiring(center, before=before, request=page)
+
+
+def _parse_date(given: Sequence[str]) -> date:
+    # `fromisoformat` alone also reads 20270131 and 2027-W04-7.
+    if len(given) == 1 and _DATE.fullmatch(given[0]):
+        with suppress(ValueError):
+            return date.fromisoformat(given[0])
+    raise InvalidField("expires_before", EXPECTED_DATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadConsent:
+    """Use case: return the consents of an active payment account of a guest.
+
+    The one that applies is first, then those from before each renewal, newest first. Raises
+    UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
+    """
+
+    needs = MAY_VIEW_CARDS
+
+    storage: Storage
+
+    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> Sequence[GivenConsent]:
+        caller.require(self.needs)
+        with self.storage.read() as unit:
+            account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
+            return consents_of(unit, account)
+
+
+def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
+    """Return the consents of an account: the one that applies, then those from before renewals."""
+    without_text = GivenConsent(
+        account_id=account.account_id,
+        token_id=account.token_id,
+        version=account.consent_version,
+        agreed_at=account.consented_at,
+    )
+    return unit.consents.of(account) or [without_text]
