@@ -51,42 +51,33 @@ def open_guests_window(page: Page, *faults: str, card: str = "4242 4242 4242 424
     return guest
 
 
-def expect_card_once(page: Page, card: str = "Visa ending in 4242") -> list[str]:
+def expect_card_once(page: Page) -> list[str]:
     """Wait until the card has arrived. Return the titles of the steps."""
     steps = page.get_by_role("log").get_by_role("listitem")
     stored = steps.filter(has_text="account.stored")
     expect(stored).to_contain_text("Signature verified")
     expect(page.get_by_role("heading", name="Cards of this guest")).to_contain_text("on file: 1")
-    expect(page.get_by_text(card)).to_have_count(1)
+    expect(page.get_by_text("Visa ending in 4242")).to_have_count(1)
     return [step.locator("strong").inner_text() for step in steps.all()]
 
 
-@pytest.mark.parametrize(
-    ("faults", "shown"),
-    [
-        ((), set()),
-        ((LOSE,), {"Webhook lost"}),
-        ((HANG, KILL), {"Silent", "Killed", "Started again"}),
-        ((CLOSE, LOSE), {"Browser lost", "Webhook lost"}),
-        ((CLOSE, HANG, KILL), {"Browser lost", "Silent", "Killed", "Started again"}),
-    ],
-    ids=lambda each: " and ".join(each) if isinstance(each, tuple) else "",
-)
+# The worker asks about the last one 30 seconds after its link was opened, or later.
+@pytest.mark.parametrize("faults", [(), (CLOSE, LOSE, HANG, KILL)], ids=["nothing", "everything"])
 def test_a_card_arrives_once_whatever_goes_wrong(
-    demo: Demo, page: Page, faults: tuple[str, ...], shown: set[str]
+    demo: Demo, page: Page, faults: tuple[str, ...]
 ) -> None:
     page.goto(demo.shop)
     guest = open_guests_window(page, *faults)
     guest.get_by_role("button", name="Add card").click()
-    if CLOSE not in faults:
-        status = guest.get_by_role("status")
-        expect(status).to_have_text("Your card is on file.")
+    if not faults:
+        expect(guest.get_by_role("status")).to_have_text("Your card is on file.")
 
     titles = expect_card_once(page)
 
     assert titles[:3] == ["Add-card", "Link opened", "Page made"]
-    assert shown <= {*titles}
-    assert LOSE not in faults or "Webhook" not in titles
+    shown = {"Browser lost", "Webhook lost", "Silent", "Killed", "Started again"}
+    assert shown & {*titles} == (shown if faults else set())
+    assert not faults or "Webhook" not in titles
     for once in ("Card collected", "Card stored", "account.stored"):
         assert titles.count(once) == 1
     if not guest.is_closed():
@@ -117,30 +108,6 @@ def test_a_guest_who_goes_back_without_a_card_is_told_so(demo: Demo, page: Page)
     expect(titles.last).to_have_text("Gone back")
 
 
-def test_the_switches_are_for_the_card_of_their_own_form(demo: Demo, page: Page) -> None:
-    page.goto(demo.shop)
-    open_guests_window(page, CLOSE, LOSE, HANG, KILL)
-    other = page.context.new_page()
-    other.goto(demo.add_card()["hosted_payment_uri"])
-    other.get_by_role("button", name="5555 5555 5555 4444").click()
-    other.get_by_role("button", name="Add card").click()
-
-    titles = expect_card_once(page, "Mastercard ending in 4444")
-
-    assert not {"Browser lost", "Webhook lost", "Silent", "Killed"} & {*titles}
-    demo.remove_cards()
-
-
-def test_each_card_has_a_time_line_of_its_own(demo: Demo, page: Page) -> None:
-    page.goto(demo.shop)
-    for _ in range(2):
-        guest = open_guests_window(page)
-        guest.get_by_role("button", name="Add card").click()
-        titles = expect_card_once(page)
-        assert len(titles) == len({*titles})
-        guest.close()
-
-
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
 def test_the_page_fits_every_screen(
     demo: Demo, open_page: OpenPage, color_scheme: Literal["light", "dark"]
@@ -155,13 +122,9 @@ def test_the_page_fits_every_screen(
         assert_accessible(page)
 
 
-@pytest.mark.parametrize("color_scheme", ["light", "dark"])
-def test_the_readme_has_a_picture_of_the_demo(
-    demo: Demo, browser: Browser, tmp_path: Path, color_scheme: Literal["light", "dark"]
-) -> None:
-    with browser.new_context(
-        viewport=SCREEN, device_scale_factor=1.5, color_scheme=color_scheme
-    ) as context:
+def test_the_readme_has_pictures_of_the_demo(demo: Demo, browser: Browser, tmp_path: Path) -> None:
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    with browser.new_context(viewport=SCREEN, device_scale_factor=1.5) as context:
         page = context.new_page()
         page.goto(demo.shop)
         guest = open_guests_window(page, KILL)
@@ -169,20 +132,24 @@ def test_the_readme_has_a_picture_of_the_demo(
         guest.get_by_role("button", name="Add card").click()
         expect_card_once(page)
         # It closes after five seconds.
-        back = guest.screenshot()
+        back = [picture_of(guest, scheme) for scheme in schemes]
         page.get_by_role("button", name="Add a card").blur()
         place = page.get_by_text("The guest’s window opens over this place.").bounding_box()
         assert place is not None
         collage = context.new_page()
-        collage.set_content(
-            COLLAGE.format(
-                demo=b64encode(page.screenshot()).decode(),
-                guest=b64encode(back).decode(),
-                x=place["x"],
-                y=place["y"],
+        for scheme, window in zip(schemes, back, strict=True):
+            collage.set_content(
+                COLLAGE.format(
+                    demo=picture_of(page, scheme), guest=window, x=place["x"], y=place["y"]
+                )
             )
-        )
-        picture = Path(os.environ.get("SCREENSHOTS", tmp_path)) / f"demo-{color_scheme}.png"
-        collage.locator("body").screenshot(path=picture)
+            file = Path(os.environ.get("SCREENSHOTS", tmp_path)) / f"demo-{scheme}.png"
+            collage.locator("body").screenshot(path=file)
 
-    assert picture.read_bytes().startswith(b"\x89PNG")
+            assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def picture_of(page: Page, color_scheme: Literal["light", "dark"]) -> str:
+    """Return a picture of what is seen of a page, in the form of an address."""
+    page.emulate_media(color_scheme=color_scheme)
+    return b64encode(page.screenshot()).decode()
