@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,15 +49,6 @@ class Setting:
     processes: int = 1
     connections: tuple[int, ...] = (16,)
 
-    def start(self, stack: ExitStack, folder: Path, sample: Sample, postgresql: str) -> Server:
-        """Start the server on a new database; it runs until the stack is closed."""
-        database = None
-        if self.database == POSTGRESQL:
-            database = stack.enter_context(new_database(postgresql, migrated=False))
-        server = make_server(self.server, folder, sample, database)
-        stack.enter_context(server.running(self.processes))
-        return server
-
 
 SETTINGS: Final = (
     *(Setting(server=name, connections=CONNECTIONS) for name in ALL),
@@ -74,50 +65,57 @@ BURNER_SETTINGS: Final = tuple(
 FLOW_SETTINGS: Final = (Setting(), Setting(processes=2), Setting(database=POSTGRESQL))
 
 
+def _started(
+    settings: Sequence[Setting], stack: ExitStack, folder: Path, sample: Sample, postgresql: str
+) -> list[tuple[Setting, Server]]:
+    """Start a server for each setting on a new database; they run until the stack is closed."""
+    folder.mkdir()
+    started = []
+    for number, setting in enumerate(settings):
+        database = None
+        if setting.database == POSTGRESQL:
+            database = stack.enter_context(new_database(postgresql, migrated=False))
+        server = make_server(setting.server, folder / str(number), sample, database)
+        stack.enter_context(server.running(setting.processes))
+        started.append((setting, server))
+    return started
+
+
 def measure(
-    folder: Path, sample: Sample, postgresql: str, *, rounds: int, seconds: int, say: Say
+    folder: Path,
+    sample: Sample,
+    postgresql: str,
+    *,
+    rounds: int,
+    seconds: int,
+    say: Say,
+    has_burner: bool = False,
 ) -> Iterator[Row]:
-    """Start all servers, then load one after the other, round by round."""
-    with ExitStack() as stack:
-        servers = [
-            (setting, setting.start(stack, folder / str(number), sample, postgresql))
-            for number, setting in enumerate(SETTINGS)
-        ]
-        yield from _load(servers, "add-card", rounds=rounds, seconds=seconds, say=say)
+    """Start all servers, then load one after the other, round by round.
 
-
-def measure_beside_burner(
-    folder: Path, sample: Sample, postgresql: str, *, rounds: int, seconds: int, say: Say
-) -> Iterator[Row]:
-    """Do the same with a few servers on two cores, beside a process that never rests."""
-    with burner_on_two_cores(), ExitStack() as stack:
-        servers = [
-            (setting, setting.start(stack, folder / f"burner-{number}", sample, postgresql))
-            for number, setting in enumerate(BURNER_SETTINGS)
-        ]
-        what = "add-card beside a burner"
-        yield from _load(servers, what, rounds=rounds, seconds=seconds, say=say)
-
-
-def _load(
-    servers: list[tuple[Setting, Server]], what: str, *, rounds: int, seconds: int, say: Say
-) -> Iterator[Row]:
-    for number in range(1, rounds + 1):
-        say(f"{what}, round {number} of {rounds}")
-        # The order of the servers, and of the connections, changes from round to round.
-        first = (number - 1) * len(servers) // rounds
-        for setting, server in servers[first:] + servers[:first]:
-            add_cards(server, connections=16, seconds=WARM_UP_SECONDS)
-            turn = number % len(setting.connections)
-            for connections in setting.connections[turn:] + setting.connections[:turn]:
-                yield {
-                    "server": setting.server,
-                    "database": setting.database,
-                    "processes": setting.processes,
-                    "connections": connections,
-                    "round": number,
-                    **add_cards(server, connections=connections, seconds=seconds),
-                }
+    Beside a burner, a few servers have two cores, and a process that never rests on these.
+    """
+    what, settings, own = "add-card", SETTINGS, folder / "add_card"
+    if has_burner:
+        what, settings, own = "add-card beside a burner", BURNER_SETTINGS, folder / "burner"
+    with burner_on_two_cores() if has_burner else nullcontext(), ExitStack() as stack:
+        servers = _started(settings, stack, own, sample, postgresql)
+        for number in range(1, rounds + 1):
+            say(f"{what}, round {number} of {rounds}")
+            # The order of the servers, and of the connections, changes from round to round.
+            first = (number - 1) * len(servers) // rounds
+            for setting, server in servers[first:] + servers[:first]:
+                add_cards(server, connections=16, seconds=WARM_UP_SECONDS)
+                turn = number % len(setting.connections)
+                for connections in setting.connections[turn:] + setting.connections[:turn]:
+                    yield {
+                        "server": setting.server,
+                        "database": setting.database,
+                        "processes": setting.processes,
+                        "connections": connections,
+                        "round": number,
+                        **add_cards(server, connections=connections, seconds=seconds),
+                    }
 
 
 def measure_flow(
@@ -125,10 +123,7 @@ def measure_flow(
 ) -> Iterator[Row]:
     """Measure the whole flow, of the service alone, round by round."""
     with ExitStack() as stack:
-        servers = [
-            (setting, setting.start(stack, folder / f"flow-{number}", sample, postgresql))
-            for number, setting in enumerate(FLOW_SETTINGS)
-        ]
+        servers = _started(FLOW_SETTINGS, stack, folder / "flow", sample, postgresql)
         for _, server in servers:
             add_cards_to_the_end(server, seconds=WARM_UP_SECONDS)
         for number in range(1, rounds + 1):

@@ -64,10 +64,12 @@ def bench(rounds: int, seconds: int) -> None:
             machine = describe(folder, server.url)
             loaded = {"rounds": rounds, "seconds": seconds}
             measured = {
-                "add_card": add_card.measure(folder, sample, server.url, **loaded, say=_say),
-                "beside_burner": add_card.measure_beside_burner(
-                    folder, sample, server.url, **loaded, say=_say
-                ),
+                **{
+                    section: add_card.measure(
+                        folder, sample, server.url, has_burner=has_burner, say=_say, **loaded
+                    )
+                    for section, has_burner in (("add_card", False), ("beside_burner", True))
+                },
                 "pipelines": pipeline.measure(folder, sample, rounds=rounds, say=_say),
                 "settlements": worker.measure(folder, server.url, rounds=rounds, say=_say),
                 "flows": add_card.measure_flow(folder, sample, server.url, **loaded, say=_say),
