@@ -276,36 +276,14 @@ class TestCopied:
     def test_the_rows_of_every_table_are_counted_for_the_planner_too(
         self, filled: CommandLine, target: str
     ) -> None:
-        printed = copies(filled, target)
+        header, *lines = (line.split() for line in copies(filled, target).splitlines())
 
-        assert printed == (
-            "TABLE                         SQLITE  POSTGRESQL\n"
-            "centers                            2           2\n"
-            "guests                             2           2\n"
-            "payment_configurations             2           2\n"
-            "card_sessions                      2           2\n"
-            "evidence                          10          10\n"
-            "idempotency_keys                   1           1\n"
-            "payment_accounts                   6           6\n"
-            "guest_references                   0           0\n"
-            "discards                           2           2\n"
-            "access_tokens                      6           6\n"
-            "merchant_identities                1           1\n"
-            "event_endpoints                    1           1\n"
-            "event_deliveries                   1           1\n"
-            "refused_cards                      3           3\n"
-            "psp_guests                         1           1\n"
-            "consent_texts                      1           1\n"
-            "consents                           5           5\n"
-            "audit_entries                      0           0\n"
-            "erasures                           0           0\n"
-            "former_guest_references            0           0\n"
-            "center_settings                    1           1\n"
-            "center_consent_texts               2           2\n"
-            "products                           5           5\n"
-        )
+        assert header == ["TABLE", "SQLITE", "POSTGRESQL"]
+        counted = {table: int(arrived) for table, sent, arrived in lines if sent == arrived}
+        assert {*rows_in(target)} == {*counted, "cardonfile_migrations", "workers"}
+        assert (counted["card_sessions"], counted["evidence"], counted["erasures"]) == (2, 10, 0)
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")
-        assert estimated == [(5,)]
+        assert estimated == [(counted["products"],)] == [(5,)]
 
     def test_what_is_added_afterwards_comes_last(self, filled: CommandLine, target: str) -> None:
         copies(filled, target)
@@ -352,23 +330,6 @@ class TestCopied:
 
 
 class TestRefused:
-    @pytest.mark.parametrize(
-        ("from_url", "to_url"),
-        [
-            ("sqlite:///a.db", "sqlite:///b.db"),
-            ("postgresql://a@127.0.0.1/a", "postgresql://b:s3cret@127.0.0.1/b"),
-        ],
-    )
-    def test_any_other_direction(self, cardonfile: CommandLine, from_url: str, to_url: str) -> None:
-        assert cardonfile.refuses("copy-database", from_url, to_url) == (
-            "FROM_URL must be an SQLite file, and TO_URL a PostgreSQL database"
-        )
-
-    def test_an_invalid_address(self, cardonfile: CommandLine) -> None:
-        for arguments, name in ((("a.db", "b"), "FROM_URL"), (("sqlite:///a", "b"), "TO_URL")):
-            complaint = cardonfile.refuses("copy-database", *arguments)
-            assert complaint.startswith(f"{name} must look like ")
-
     def test_a_source_that_is_not_up_to_date(self, unmigrated: CommandLine, target: str) -> None:
         assert refusal(unmigrated, target) == (
             f"the database {unmigrated.database} is missing or not up to date: "

@@ -199,6 +199,12 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         ),
         *((f"events replay {event}", "no event has this id") for event in ("evt_1", "evt_\udcff")),
         (f"events replay evt_{NOBODY}", "no event has this id"),
+        *(
+            (f"copy-database {urls}", "FROM_URL must be an SQLite file, and TO_URL a PostgreSQL")
+            for urls in ("sqlite:///a.db sqlite:///b.db", "postgresql://a/a postgresql://b/b")
+        ),
+        ("copy-database a.db b", "FROM_URL must look like "),
+        ("copy-database sqlite:///a b", "TO_URL must look like "),
         ("psp check amce", "no PSP 'amce' is installed; there are fake, mollie, stripe"),
         (
             "session cancel --caller web-stroe",
