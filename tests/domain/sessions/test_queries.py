@@ -15,22 +15,13 @@ from domain.errors import (
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller, Permission
 from domain.sessions.session import CardSession
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
 from tests.installation import Installation
 
 
-def test_a_session_is_read_by_its_token(installation: Installation) -> None:
-    session = installation.add_card()
-
-    found = installation.use_cases.read_session(
-        installation.caller, guest_id=GUEST_ID, token_id=session.token_id
-    )
-
-    assert found.session == session
-
-
 # Shows S2.
-def test_a_session_does_not_exist_for_others(installation: Installation) -> None:
+@pytest.mark.parametrize("use_case", ["read_session", "cancel_session"])
+def test_a_session_does_not_exist_for_others(installation: Installation, use_case: str) -> None:
     session = installation.add_card()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     elsewhere = installation.a_caller(centers=frozenset())
@@ -42,7 +33,8 @@ def test_a_session_does_not_exist_for_others(installation: Installation) -> None
         (installation.caller, GUEST_ID, "x"),
     ):
         with pytest.raises(SessionNotFound):
-            installation.use_cases.read_session(caller, guest_id=guest_id, token_id=token_id)
+            getattr(installation.use_cases, use_case)(caller, guest_id=guest_id, token_id=token_id)
+    assert installation.session(session.token_id) == session
 
 
 def test_a_limited_caller_reads_the_sessions_of_its_own_centers(
@@ -64,9 +56,7 @@ def test_a_link_is_shown_while_it_works_to_callers_that_may_add_cards(
     waiting, opened = installation.add_card(), installation.opened_session()
     completed = installation.session(installation.stored_card().token_id)
     cancelled = installation.add_card()
-    installation.use_cases.cancel_session(
-        installation.caller, guest_id=GUEST_ID, token_id=cancelled.token_id
-    )
+    installation.cancel_session(cancelled)
 
     def shows_link(session: CardSession, permission: Permission = Permission.GUESTS_ADD) -> bool:
         return installation.use_cases.read_session(
@@ -84,8 +74,7 @@ def test_a_link_is_shown_while_it_works_to_callers_that_may_add_cards(
 
 
 def test_sessions_of_a_guest_are_listed_newest_first(installation: Installation) -> None:
-    installation.has_center(a_center(id=OTHER_CENTER_ID))
-    installation.configure(OTHER_CENTER_ID)
+    installation.has_other_center()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     sessions = []
     for center_id in (CENTER_ID, OTHER_CENTER_ID, CENTER_ID):

@@ -6,13 +6,16 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Final
 
+import pytest
+
 from adapters.psp_suite.samples import NOW
+from domain.errors import RedirectUriInvalid
 from domain.identifiers import GuestReference
 from domain.psps.hosted_page import PageAttempt
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.session import CardSession
-from tests.builders import a_page, a_session, an_attempt
+from tests.builders import a_page, a_session, an_account, an_attempt
 
 TELLS_OF_THE_GUEST: Final = {"redirect_uri", "billing_info", "reference", "attempt"}
 TELLS_WHAT_HAPPENED: Final = {
@@ -58,10 +61,29 @@ def test_a_browser_that_could_not_ask_leaves_the_question_to_the_worker_once() -
     assert later.asked_later() == later
 
 
+@pytest.mark.parametrize(
+    ("ended", "status"),
+    [
+        (a_session().completed(an_account().account_id, NOW), SessionStatus.COMPLETED),
+        (a_session().failed(RedirectUriInvalid(), NOW), SessionStatus.FAILED),
+        (a_session(expires_at=NOW).without_card(NOW), SessionStatus.EXPIRED),
+    ],
+)
+def test_a_session_that_has_ended_is_not_due(ended: CardSession, status: SessionStatus) -> None:
+    assert (ended.status, ended.ended_at, ended.due_at) == (status, NOW, None)
+
+
 def test_a_settled_session_is_not_due_because_a_browser_comes_back() -> None:
     settled = a_session(status=SessionStatus.FAILED, due_at=None, ask_again_at=NOW)
 
     assert settled.asked_later() == settled
+
+
+# Shows F40.
+def test_an_expired_session_stays_past_its_end_when_the_clock_is_set_back() -> None:
+    expired = a_session(status=SessionStatus.EXPIRED)
+
+    assert expired.is_past_end(expired.expires_at - timedelta(minutes=20))
 
 
 def test_a_page_that_is_pending_after_its_end_is_not_due_at_once() -> None:

@@ -6,20 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.errors import (
     InvalidField,
-    PaymentMethodAlreadyExists,
     ServiceUnavailable,
-    SessionNotFound,
-    UserNotAuthorized,
 )
 from domain.hosted_payments.link import LinkCancelled
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import Progress
-from domain.sessions.session import CardSession
 from domain.storage import Result, WriteUnit
 from tests.databases import change_by_hand
 from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
@@ -28,34 +23,17 @@ SECOND = timedelta(seconds=1)
 KIOSK = Caller(name=CallerName("kiosk"), permissions=frozenset(Permission))
 
 
-def cancel(installation: Installation, session: CardSession) -> CardSession:
-    return installation.use_cases.cancel_session(
-        installation.caller, guest_id=session.guest_id, token_id=session.token_id
-    )
-
-
 def cancel_all_of(installation: Installation) -> int:
     """Cancel all open sessions of the caller, to whom a token was issued."""
     installation.token_for(installation.caller)
     return installation.container.cancel_sessions_of_caller()(installation.caller.name)
 
 
-def cancelled_before_its_card(installation: Installation) -> CardSession:
-    """Return a session whose card was typed after it was cancelled, while the PSP was away."""
-    session = installation.opened_session()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    cancel(installation, session)
-    installation.clock.advance(SECOND)
-    installation.type_card(session)
-    installation.provider.recover()
-    return session
-
-
 def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) -> None:
     session = installation.add_card()
     installation.clock.advance(SECOND)
 
-    cancelled = cancel(installation, session)
+    cancelled = installation.cancel_session(session)
 
     now = installation.clock.now()
     assert (cancelled.status, cancelled.progress) == (SessionStatus.EXPIRED, Progress.CANCELLED)
@@ -70,62 +48,57 @@ def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) ->
 def test_the_page_of_a_cancelled_session_takes_no_cards(installation: Installation) -> None:
     session = installation.opened_session()
 
-    assert cancel(installation, session).status is SessionStatus.EXPIRED
+    assert installation.cancel_session(session).status is SessionStatus.EXPIRED
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 
-class TestPageThatThePspCannotClose:
-    @pytest.fixture
-    def session(self, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> CardSession:
-        """Return a cancelled session whose page still takes cards."""
-        monkeypatch.setattr(installation.provider, "close", lambda *_: None)
-        session = installation.opened_session()
-        installation.clock.advance(SECOND)
-        return cancel(installation, session)
-
-    def test_the_session_ends_with_it(
-        self, installation: Installation, session: CardSession
-    ) -> None:
-        page = session.current_attempt.page
-        assert page is not None
-        installation.provider.calls.clear()
-        while installation.clock.now() < page.ends_at:
-            installation.reconcile()
-            assert installation.session(session.token_id).status is SessionStatus.OPEN
-            installation.clock.advance(timedelta(seconds=10))
-
+def test_a_session_whose_page_the_psp_cannot_close_ends_with_it(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation.provider, "close", lambda *_: None)
+    session = installation.opened_session()
+    page = session.current_attempt.page
+    assert page is not None
+    installation.clock.advance(SECOND)
+    installation.cancel_session(session)
+    installation.provider.calls.clear()
+    while installation.clock.now() < page.ends_at:
         installation.reconcile()
+        assert installation.session(session.token_id).status is SessionStatus.OPEN
+        installation.clock.advance(timedelta(seconds=10))
 
-        assert installation.session(session.token_id).status is SessionStatus.EXPIRED
-        # On schedule, twice each time.
-        assert len(installation.provider.calls) < 20
+    installation.reconcile()
 
-    def test_its_card_is_discarded(self, installation: Installation, session: CardSession) -> None:
-        installation.clock.advance(SECOND)
-        installation.type_card(session)
-        installation.clock.advance(timedelta(minutes=10))
-
-        installation.reconcile()
-
-        assert installation.session(session.token_id).status is SessionStatus.EXPIRED
-        assert installation.tokens_at_psp() == set()
-        with pytest.raises(LinkCancelled):
-            installation.open_page(session)
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    # On schedule, twice each time.
+    assert len(installation.provider.calls) < 20
 
 
 # Shows I3.
 def test_a_card_collected_before_is_stored(installation: Installation) -> None:
     session = installation.session_with_card()
 
-    done = cancel(installation, session)
+    done = installation.cancel_session(session)
 
     assert done.status is SessionStatus.COMPLETED
     assert installation.account(done.account_id).token in installation.tokens_at_psp()
 
 
 # Shows I3.
-def test_a_card_collected_later_is_discarded(installation: Installation) -> None:
-    session = cancelled_before_its_card(installation)
+@pytest.mark.parametrize("is_center_readable", [True, False])
+def test_a_card_collected_later_is_discarded(
+    installation: Installation, is_center_readable: bool
+) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.cancel_session(session)
+    installation.clock.advance(SECOND)
+    installation.type_card(session)
+    installation.provider.recover()
+    if not is_center_readable:
+        change_by_hand(
+            installation.storage, "UPDATE payment_configurations SET cards_per_guest = 'three'"
+        )
     installation.clock.advance(timedelta(seconds=30))
 
     installation.reconcile()
@@ -133,21 +106,6 @@ def test_a_card_collected_later_is_discarded(installation: Installation) -> None
     ended = installation.session(session.token_id)
     assert (ended.status, ended.failure) == (SessionStatus.EXPIRED, None)
     assert installation.accounts() == ()
-    assert installation.tokens_at_psp() == frozenset()
-
-
-def test_a_card_collected_later_is_discarded_also_when_its_center_cannot_be_read(
-    installation: Installation,
-) -> None:
-    session = cancelled_before_its_card(installation)
-    change_by_hand(
-        installation.storage, "UPDATE payment_configurations SET cards_per_guest = 'three'"
-    )
-    installation.clock.advance(timedelta(seconds=30))
-
-    installation.reconcile()
-
-    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert installation.tokens_at_psp() == frozenset()
 
 
@@ -162,13 +120,13 @@ def test_a_cancellation_while_the_psp_is_away_is_completed_by_the_reconciler(
         installation.clock.advance(SECOND)
         installation.provider.have(Trouble.BEFORE_IT_ACTED)
 
-        waiting = cancel(installation, session)
+        waiting = installation.cancel_session(session)
 
         assert (waiting.status, waiting.progress) == (SessionStatus.OPEN, Progress.CANCELLED)
         with pytest.raises(LinkCancelled):
             installation.open_page(session)
         installation.clock.advance(SECOND)
-        assert cancel(installation, session).cancelled_at == waiting.cancelled_at
+        assert installation.cancel_session(session).cancelled_at == waiting.cancelled_at
         installation.provider.recover()
         installation.clock.advance(timedelta(seconds=30))
         installation.reconcile()
@@ -187,49 +145,38 @@ def test_a_cancellation_is_stored_though_the_session_cannot_be_settled_now(
 
     installation.provider.before = lambda _, __: installation.before_next_write(go_away)
 
-    waiting = cancel(installation, session)
+    waiting = installation.cancel_session(session)
 
     assert (waiting.status, waiting.cancelled_at) == (SessionStatus.OPEN, waiting.due_at)
     assert installation.session(session.token_id) == waiting
 
 
-def test_a_page_that_comes_after_the_cancellation_prolongs_nothing(
-    installation: Installation,
-) -> None:
-    session = installation.add_card()
-    installation.provider.meanwhile["start"] = lambda: cancel(installation, session)
-
-    with pytest.raises(LinkCancelled):
-        installation.open_page(session)
-
-    ended = installation.session(session.token_id)
-    assert (ended.status, ended.expires_at) == (SessionStatus.EXPIRED, ended.cancelled_at)
-    assert installation.psp.page(installation.page_reference(session)).is_over
-
-
+@pytest.mark.parametrize("is_psp_silent", [False, True])
 def test_no_guest_is_sent_to_a_page_that_comes_after_the_cancellation(
-    installation: Installation,
+    installation: Installation, is_psp_silent: bool
 ) -> None:
     session = installation.add_card()
 
-    def cancel_while_the_psp_is_silent() -> None:
-        installation.provider.have(Trouble.BEFORE_IT_ACTED)
-        cancel(installation, session)
+    def cancel() -> None:
+        if is_psp_silent:
+            installation.provider.have(Trouble.BEFORE_IT_ACTED)
+        installation.cancel_session(session)
         installation.provider.recover()
 
-    installation.provider.meanwhile["start"] = cancel_while_the_psp_is_silent
+    installation.provider.meanwhile["start"] = cancel
 
     with pytest.raises(LinkCancelled):
         installation.open_page(session)
     installation.reconcile()
-    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.expires_at) == (SessionStatus.EXPIRED, ended.cancelled_at)
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 
 def test_a_clock_that_is_behind_does_not_open_a_cancelled_link(installation: Installation) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    cancel(installation, session)
+    installation.cancel_session(session)
     installation.provider.recover()
     installation.clock.advance(timedelta(minutes=-2))
 
@@ -239,21 +186,9 @@ def test_a_clock_that_is_behind_does_not_open_a_cancelled_link(installation: Ins
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_refused_card_that_was_collected_before_ends_the_session_with_its_reason(
-    installation: Installation,
-) -> None:
-    installation.stored_card()
-    session = installation.session_with_card()
-
-    failure = cancel(installation, session).failure
-
-    assert failure is not None
-    assert failure.message == PaymentMethodAlreadyExists.message
-
-
 def test_a_cancellation_after_the_end_changes_nothing(installation: Installation) -> None:
     unopened, failed = installation.add_card(), installation.opened_session()
-    cancelled = cancel(installation, unopened)
+    cancelled = installation.cancel_session(unopened)
     installation.stored_card()
     installation.type_card(failed)
     installation.return_to_shop(failed)
@@ -263,10 +198,10 @@ def test_a_cancellation_after_the_end_changes_nothing(installation: Installation
     installation.reconcile()
     calls = list(installation.provider.calls)
 
-    assert cancel(installation, unopened) == cancelled
+    assert installation.cancel_session(unopened) == cancelled
     for session, status in ((failed, SessionStatus.FAILED), (late, SessionStatus.EXPIRED)):
         before = installation.session(session.token_id)
-        assert cancel(installation, session) == before
+        assert installation.cancel_session(session) == before
         assert before.status is status
         assert before.progress is not Progress.CANCELLED
     assert installation.provider.calls == calls
@@ -278,46 +213,16 @@ def test_cancelling_does_not_prolong_a_session_that_is_past_its_end(
     session = installation.add_card()
     installation.clock.advance(timedelta(hours=1))
 
-    assert cancel(installation, session).expires_at == session.expires_at
+    assert installation.cancel_session(session).expires_at == session.expires_at
 
 
 def test_a_guest_who_comes_back_later_changes_nothing(installation: Installation) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    cancelled = cancel(installation, session)
+    cancelled = installation.cancel_session(session)
 
     assert installation.return_to_shop(session) == REDIRECT_URI
     assert installation.session(session.token_id).progress is cancelled.progress
-
-
-def test_another_session_of_the_guest_goes_on(installation: Installation) -> None:
-    session, other = installation.opened_session(), installation.opened_session()
-    cancel(installation, session)
-    installation.type_card(other, OTHER_GOOD_CARD)
-
-    installation.return_to_shop(other)
-
-    assert installation.session(other.token_id).status is SessionStatus.COMPLETED
-
-
-def test_cancelling_needs_a_caller_who_may_add_cards_there(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session()
-    refused = (
-        (installation.a_caller(Permission.GUESTS_VIEW), GUEST_ID, UserNotAuthorized),
-        (installation.a_caller(centers=frozenset()), GUEST_ID, SessionNotFound),
-        (installation.caller, OTHER_GUEST_ID, SessionNotFound),
-    )
-
-    for caller, guest_id, refusal in refused:
-        with pytest.raises(refusal):
-            installation.use_cases.cancel_session(
-                caller, guest_id=guest_id, token_id=session.token_id
-            )
-    with pytest.raises(SessionNotFound):
-        installation.use_cases.cancel_session(installation.caller, guest_id=GUEST_ID, token_id="x")
-    assert installation.session(session.token_id) == session
 
 
 class TestOfACaller:

@@ -119,6 +119,8 @@ class TestStoring:
         assert (account.account_id, account.token_id) == (NEW_ID, OPENED.token_id)
         assert (account.guest_id, account.center_id) == (GUEST_ID, OPENED.center_id)
         assert (account.consented_at, account.created_at) == (LATER, LATER)
+        assert account.psp_account == OPENED.configuration.psp_account
+        assert (account.source, account.consent_version) == (OPENED.source, CONSENT.version)
         assert (account.charge_reference, account.authenticated) == ("first-payment", True)
         assert verdict.session == OPENED.completed(NEW_ID, LATER)
         assert (verdict.renewed, verdict.unkept, verdict.withdrawn) == (None, None, None)
