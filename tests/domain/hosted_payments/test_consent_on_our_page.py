@@ -60,8 +60,7 @@ def agree(installation: Installation, session: CardSession) -> str:
 
 def given(installation: Installation) -> GivenConsent:
     (account,) = installation.accounts()
-    with installation.storage.read() as unit:
-        (consent,) = unit.consents.of(account)
+    (consent,) = installation.consents(account)
     return consent
 
 
@@ -274,7 +273,6 @@ def test_the_consent_of_the_card_on_file_is_first_though_it_was_given_earlier(
         installation.return_to_shop(session)
 
     (account,) = installation.accounts()
-    with installation.storage.read() as unit:
-        first, second = unit.consents.of(account)
+    first, second = installation.consents(account)
     assert (first.version, first.token_id) == (account.consent_version, earlier.token_id)
     assert second.text == "Another text."

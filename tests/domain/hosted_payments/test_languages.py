@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.psp_suite.samples import GUEST_ID
 from domain.centers.center import MAX_NAME_LENGTH
 from domain.centers.consent_text import MAX_TEXT_LENGTH
 from domain.events.event import EventType
@@ -124,15 +123,12 @@ def test_an_attempt_keeps_its_language_whatever_changes(installation: Installati
     installation.type_card(session)
     installation.return_to_shop(session)
     (account,) = installation.accounts()
-    with installation.storage.read() as unit:
-        (given,) = unit.consents.of(account)
+    (given,) = installation.consents(account)
     assert (given.language, given.version, given.text) == ("de", consent.version, consent.text)
 
 
 def test_clients_are_told_in_which_language_the_guest_agreed(installation: Installation) -> None:
-    installation.container.add_event_endpoint()(
-        url="https://shop.example/events", types=[EventType.ACCOUNT_STORED], centers=None
-    )
+    installation.has_endpoint()
     switch_on(installation, "de")
     installation.stored_card(locale="de")
 
@@ -163,9 +159,7 @@ def test_a_page_is_shown_without_its_guest_its_center_or_its_psp(
 ) -> None:
     switch_on(installation, "de")
     session = installation.add_card(locale="de")
-    with installation.storage.write() as unit:
-        unit.guests.remove(GUEST_ID)
-        unit.commit()
+    installation.loses("guests")
     assert way_back(installation, session).language == "de"
 
     installation.loses("centers")

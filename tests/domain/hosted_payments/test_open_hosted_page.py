@@ -15,8 +15,7 @@ from domain.permissions import Permission
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN
-from domain.sessions.session import MAX_ATTEMPTS
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_shipped_consent
+from tests.builders import OTHER_CENTER_ID, a_shipped_consent
 from tests.databases import change_by_hand
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -36,15 +35,6 @@ def test_the_first_opening_has_the_page_made(installation: Installation) -> None
     assert request.redirect_origin == "https://shop.example"
     assert request.consent == a_shipped_consent()
     assert request.center_name in request.consent.text
-
-
-def test_a_link_with_a_long_life_is_not_shortened_by_opening_it(
-    installation: Installation,
-) -> None:
-    installation.configure(session_minutes=120)
-    session = installation.opened_session()
-
-    assert session.expires_at == session.created_at + timedelta(minutes=120)
 
 
 # Shows F35.
@@ -138,16 +128,6 @@ def test_a_page_that_is_known_to_be_dead_is_not_asked_for_again(
     assert installation.provider.calls == ["start", "outcome", "start"]
 
 
-def test_pages_are_not_made_without_end(installation: Installation) -> None:
-    session = installation.add_card()
-    for _ in range(MAX_ATTEMPTS):
-        installation.open_page(session)
-        installation.psp.close_page(installation.page_reference(session))
-
-    with pytest.raises(LinkExpired):
-        installation.open_page(session)
-
-
 def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
     installation: Installation,
 ) -> None:
@@ -200,16 +180,6 @@ def test_an_unknown_link_leads_nowhere(installation: Installation, token_id: str
         installation.use_cases.open_hosted_page(token_id=token_id)
 
 
-def test_an_expired_link_leads_nowhere(installation: Installation) -> None:
-    session = installation.add_card()
-    installation.clock.advance(timedelta(minutes=30))
-
-    with pytest.raises(LinkExpired):
-        installation.open_page(session)
-    installation.reconcile()
-    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
-
-
 @pytest.mark.parametrize("table", ["guests", "centers"])
 def test_a_link_of_a_guest_or_center_that_is_gone_leads_nowhere(
     installation: Installation, table: str
@@ -220,25 +190,6 @@ def test_a_link_of_a_guest_or_center_that_is_gone_leads_nowhere(
 
     with pytest.raises(LinkUnknown):
         installation.open_page(session)
-
-
-def test_the_guest_is_known_to_the_psp_from_then_on(installation: Installation) -> None:
-    installation.opened_session()
-    second = installation.opened_session()
-
-    page = second.current_attempt.page
-    assert page is not None
-    assert second.current_attempt.request.guest_reference == page.guest_reference
-
-
-def test_a_guest_who_cancels_can_open_the_link_again(installation: Installation) -> None:
-    session = installation.add_card()
-    address = installation.open_page(session)
-
-    assert (
-        installation.use_cases.cancel_hosted_page(token_id=session.token_id) == session.redirect_uri
-    )
-    assert installation.open_page(session) == address
 
 
 def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
@@ -261,8 +212,7 @@ def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
 def test_a_link_whose_session_expires_while_the_psp_is_asked_leads_to_no_page(
     installation: Installation,
 ) -> None:
-    session = installation.add_card()
-    installation.open_page(session)
+    session = installation.opened_session()
     installation.psp.close_page(installation.page_reference(session))
     installation.provider.meanwhile["outcome"] = lambda: installation.clock.advance(
         timedelta(minutes=31)
@@ -309,14 +259,8 @@ def test_a_session_that_is_settled_while_its_next_page_is_made_leads_back(
 
     def complete() -> None:
         current = installation.session(session.token_id)
-        with installation.storage.write() as unit:
-            unit.sessions.update(
-                replace(
-                    current.completed(AccountId(a_uuid(77)), installation.clock.now()),
-                    attempt=first,
-                )
-            )
-            unit.commit()
+        done = current.completed(AccountId(a_uuid(77)), installation.clock.now())
+        installation.put_session(replace(done, attempt=first))
 
     installation.provider.meanwhile["start"] = complete
 
@@ -406,21 +350,6 @@ def test_one_of_two_tabs_that_find_a_page_asks_about_it(installation: Installati
     assert installation.provider.calls.count("outcome") == 1
 
 
-def test_two_tabs_that_find_no_page_note_one_attempt(installation: Installation) -> None:
-    session = installation.add_card()
-
-    def open_in_another_tab() -> None:
-        installation.clock.advance(timedelta(seconds=1))
-        installation.open_page(session)
-
-    installation.before_next_write(open_in_another_tab)
-
-    address = installation.open_page(session)
-
-    assert installation.page_reference(session) in address
-    assert installation.provider.calls.count("start") == 1
-
-
 class TestGuestAtThePsp:
     """Each page whose details differ from another's has a guest of its own at the PSP."""
 
@@ -439,14 +368,10 @@ class TestGuestAtThePsp:
     def test_is_another_one_at_another_center_with_the_same_merchant_account(
         self, installation: Installation
     ) -> None:
-        installation.has_center(a_center(id=OTHER_CENTER_ID))
-        installation.configure(OTHER_CENTER_ID)
+        installation.has_other_center()
 
-        here, there = (
-            self.guest_of(installation, center_id=each) for each in (CENTER_ID, OTHER_CENTER_ID)
-        )
-
-        assert here != there
+        elsewhere = self.guest_of(installation, center_id=OTHER_CENTER_ID)
+        assert self.guest_of(installation) != elsewhere
 
     # Shows S28.
     def test_is_another_one_for_callers_who_may_not_read_the_guest(
