@@ -27,6 +27,7 @@ from tests.builders import (
     a_product,
     a_session,
     an_account,
+    an_attempt,
     an_evidence,
 )
 from tests.concurrency import elsewhere
@@ -127,6 +128,11 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
         lambda unit: unit.sessions.get(TOKEN_ID),
         lambda unit: unit.sessions.update(a_session().due_now(NOW)),
     ),
+    # Otherwise the page of a session that is being changed would stay open.
+    "the open pages of a guest": (
+        lambda unit: unit.sessions.get(TOKEN_ID),
+        lambda unit: unit.sessions.make_pages_due(GUEST_ID, NOW),
+    ),
     "the accounts of a guest": (
         lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
         lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
@@ -186,7 +192,7 @@ def test_a_unit_that_waits_too_long_for_a_lock_is_unavailable(
 
     with closing(PostgresqlStorage(url)) as storage:
         with storage.write() as unit:
-            unit.sessions.add(a_session())
+            unit.sessions.add(a_session(attempt=an_attempt()))
             unit.accounts.add(an_account())
             unit.discards.add(a_discard())
             unit.centers.put_many([a_center()])
