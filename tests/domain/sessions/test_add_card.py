@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
+from domain.billing import BillingInfo
 from domain.cards.source import Source
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
@@ -32,7 +30,6 @@ from domain.errors import (
 )
 from domain.identifiers import CallerName
 from domain.permissions import Permission
-from domain.sessions import add_card
 from domain.sessions.end import SessionStatus
 from domain.sessions.request import AddCardRequest
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
@@ -43,19 +40,15 @@ GOOD_ADDRESS = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"
 
 
 def test_a_session_is_stored_as_it_was_asked_for(installation: Installation) -> None:
-    session = installation.add_card(source=5, billing_info={"city": "Seattle"})
+    session = installation.add_card(billing_info={"city": "Seattle"})
 
     stored = installation.session(session.token_id)
     assert stored == session
-    assert stored.guest_id == GUEST_ID
-    assert stored.center_id == CENTER_ID
-    assert stored.redirect_uri == REDIRECT_URI
-    assert stored.source is Source.MOBILE
-    assert stored.billing_info is not None
-    assert stored.billing_info.city == "Seattle"
+    assert (stored.guest_id, stored.center_id) == (GUEST_ID, CENTER_ID)
+    assert (stored.redirect_uri, stored.source) == (REDIRECT_URI, Source.WEB_STORE)
+    assert stored.billing_info == BillingInfo(city="Seattle")
     assert stored.status is SessionStatus.OPEN
     assert stored.expires_at == installation.clock.now() + timedelta(minutes=30)
-    assert stored.account_id is None
 
 
 # Shows F22.
@@ -63,10 +56,6 @@ def test_the_psp_is_not_called(installation: Installation) -> None:
     installation.add_card()
 
     assert installation.provider.calls == []
-
-
-def test_the_source_is_the_web_store_unless_said_otherwise(installation: Installation) -> None:
-    assert installation.add_card().source is Source.WEB_STORE
 
 
 def test_the_session_keeps_the_configuration_as_it_was(installation: Installation) -> None:
@@ -82,24 +71,15 @@ def test_the_session_keeps_the_configuration_as_it_was(installation: Installatio
 @pytest.mark.parametrize(
     ("changes", "refusal"),
     [
-        ({"center_id": None}, InvalidCenterId),
-        ({"center_id": 7}, InvalidCenterId),
-        ({"center_id": NOBODY}, InvalidCenterId),
-        ({"center_id": "{" + CENTER_ID + "}"}, InvalidCenterId),
-        ({"redirect_uri": None}, RedirectUriRequired),
-        ({"redirect_uri": "  "}, RedirectUriRequired),
-        ({"redirect_uri": "javascript:alert(1)"}, RedirectUriInvalid),
-        ({"redirect_uri": 1}, RedirectUriInvalid),
-        ({"source": 2}, InvalidSource),
-        ({"source": True}, InvalidSource),
-        ({"source": "01"}, InvalidSource),
-        ({"source": 1.0}, InvalidSource),
-        ({"source": None}, InvalidSource),
-        ({"billing_info": "x"}, BillingInfoInvalid),
-        ({"billing_info": {"email": "x"}}, BillingInfoInvalid),
-        ({"idempotency_key": ""}, IdempotencyKeyInvalid),
-        ({"idempotency_key": "two words"}, IdempotencyKeyInvalid),
-        ({"idempotency_key": "k" * 256}, IdempotencyKeyInvalid),
+        *(({"center_id": each}, InvalidCenterId) for each in (None, 7, NOBODY, f"{{{CENTER_ID}}}")),
+        *(({"redirect_uri": each}, RedirectUriRequired) for each in (None, "  ")),
+        *(({"redirect_uri": each}, RedirectUriInvalid) for each in ("javascript:alert(1)", 1)),
+        *(({"source": each}, InvalidSource) for each in (2, True, "01", 1.0, None)),
+        *(({"billing_info": each}, BillingInfoInvalid) for each in ("x", {"email": "x"})),
+        *(
+            ({"idempotency_key": each}, IdempotencyKeyInvalid)
+            for each in ("", "two words", "k" * 256, "\x7f", "é")
+        ),
         ({"guest_id": "me"}, GuestIdNotUsable),
         ({"guest_id": NOBODY}, GuestNotFound),
     ],
@@ -170,15 +150,10 @@ def test_a_center_outside_the_token_is_refused_whether_or_not_it_exists(
 def test_a_center_with_a_list_of_origins_allows_no_other(installation: Installation) -> None:
     installation.configure(redirect_origins=("https://shop.example", "myspa://"))
 
-    assert installation.add_card(redirect_uri="https://shop.example/a").status is SessionStatus.OPEN
-    assert installation.add_card(redirect_uri="myspa://cards/done").status is SessionStatus.OPEN
+    for uri in ("https://shop.example/a", "myspa://cards/done"):
+        assert installation.add_card(redirect_uri=uri).redirect_uri == uri
     with pytest.raises(RedirectUriInvalid):
         installation.add_card(redirect_uri="https://other.example/a")
-
-
-def test_an_app_scheme_needs_to_be_listed(installation: Installation) -> None:
-    with pytest.raises(RedirectUriInvalid):
-        installation.add_card(redirect_uri="myspa://cards/done")
 
 
 def test_a_center_with_one_card_per_guest_refuses_a_second(installation: Installation) -> None:
@@ -213,15 +188,8 @@ def test_address_verification_names_what_it_misses(
 @pytest.mark.parametrize(
     ("country_code", "zipcode", "is_fine"),
     [
-        ("US", "98101", True),
-        ("US", "98101-1234", True),
-        ("US", "00000", True),
-        ("US", "9810", False),
-        ("GB", "sw1a 1aa", True),
-        ("GB", "12345", False),
-        ("DE", "10115", True),
-        ("AE", None, True),
-        ("HK", "999077", True),
+        *(("US", "98101-1234", True), ("US", "9810", False), ("GB", "sw1a 1aa", True)),
+        *(("GB", "12345", False), ("AE", None, True), ("HK", "999077", True)),
     ],
 )
 def test_a_postal_code_must_have_its_countrys_format(
@@ -331,10 +299,11 @@ def test_a_different_request_under_a_key_is_refused(
 
 
 def test_a_key_is_free_again_after_a_day(installation: Installation) -> None:
-    first = installation.add_card(idempotency_key="key")
+    key = "!" + "~" * 254
+    first = installation.add_card(idempotency_key=key)
     installation.clock.advance(timedelta(hours=24))
 
-    assert installation.add_card(idempotency_key="key", source=5).token_id != first.token_id
+    assert installation.add_card(idempotency_key=key, source=5).token_id != first.token_id
 
 
 def test_a_key_belongs_to_its_caller(installation: Installation) -> None:
@@ -352,14 +321,6 @@ def test_a_refused_request_leaves_its_key_free(installation: Installation) -> No
     assert installation.add_card(idempotency_key="key").status is SessionStatus.OPEN
 
 
-def test_concurrent_sends_under_one_key_make_one_session(installation: Installation) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        sent = [
-            pool.submit(installation.add_card, idempotency_key="key", source=1) for _ in range(24)
-        ]
-    assert len({future.result().token_id for future in sent}) == 1
-
-
 def test_another_request_under_the_same_key_may_come_first_by_a_hair(
     installation: Installation,
 ) -> None:
@@ -367,17 +328,3 @@ def test_another_request_under_the_same_key_may_come_first_by_a_hair(
 
     with pytest.raises(IdempotencyKeyReused):
         installation.add_card(idempotency_key="key")
-
-
-@given(
-    st.text(st.characters(min_codepoint=0x1F, max_codepoint=0x81), max_size=6)
-    | st.integers(250, 260).map("k".__mul__)
-    | st.text(max_size=3)
-)
-def test_an_idempotency_key_is_taken_as_it_is_or_refused(key: str) -> None:
-    is_key = 1 <= len(key) <= 255 and all("!" <= character <= "~" for character in key)
-    if is_key:
-        assert add_card._parse_idempotency_key(key) == key
-    else:
-        with pytest.raises(IdempotencyKeyInvalid):
-            add_card._parse_idempotency_key(key)

@@ -30,6 +30,8 @@ def cancel_page(installation: Installation, session: CardSession) -> str:
 def test_each_step_of_the_guest_is_noted(installation: Installation) -> None:
     session = installation.add_card()
     assert progress(installation, session) is Progress.CREATED
+    assert cancel_page(installation, session) == REDIRECT_URI
+    assert progress(installation, session) is Progress.CANCELLED
     installation.open_page(session)
     assert progress(installation, session) is Progress.OPENED
     cancel_page(installation, session)
@@ -147,16 +149,6 @@ def test_whoever_is_back_from_a_page_that_is_over_has_no_card(
 
     assert progress(installation, session) is Progress.CANCELLED
     assert installation.session(session.token_id).status is SessionStatus.OPEN
-
-
-def test_our_page_is_left_before_there_is_one_of_the_psp(installation: Installation) -> None:
-    session = installation.add_card()
-
-    assert cancel_page(installation, session) == REDIRECT_URI
-
-    assert progress(installation, session) is Progress.CANCELLED
-    installation.open_page(session)
-    assert progress(installation, session) is Progress.OPENED
 
 
 def test_a_guest_who_cancels_is_sent_back_while_nothing_can_be_written(
