@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import connect
@@ -20,20 +19,19 @@ from domain.audit.entry import Action
 from domain.erasure import blank, finish_erasures
 from domain.erasure.erasure import REQUESTS_END_WITHIN
 from domain.erasure.finish_erasures import MAX_PER_CALL, FinishErasures
-from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
-from domain.events.event import ENDPOINT_TYPES, EventType
+from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable
+from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
-from domain.permissions import Permission
-from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome, WebhookDelivery
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, WriteUnit
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_psp_guest
-from tests.databases import transaction_of
-from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
+from tests.builders import OTHER_CENTER_ID, a_guest, a_psp_guest
+from tests.databases import change_by_hand
+from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 NAME, EMAIL, STREET = "Wilhelmina", "wilhelmina@guests.example", "Kaiserallee"
 GUEST = a_guest(first_name=NAME, last_name="Ohnesorg", email=EMAIL)
@@ -55,10 +53,6 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     installation.has_guest(GUEST)
     yield installation
     installation.close()
-
-
-def erase(installation: Installation) -> None:
-    installation.container.erase_guest()(installation.caller, guest_id=GUEST_ID)
 
 
 def finish(installation: Installation) -> None:
@@ -86,8 +80,8 @@ def files_that_hold(folder: Path, *texts: str) -> list[str]:
 
 
 def test_the_card_is_removed_with_its_token(installation: Installation) -> None:
-    account = installation.stored_card(GOOD_CARD)
-    erase(installation)
+    account = installation.stored_card()
+    installation.erase_guest()
 
     removed = installation.account(account.account_id)
     assert removed.removed_at == installation.clock.now()
@@ -99,7 +93,7 @@ def test_the_card_is_removed_with_its_token(installation: Installation) -> None:
 def test_an_open_session_ends_with_its_page(installation: Installation) -> None:
     session = installation.opened_session(billing_info=BILLING)
     page = installation.page_reference(session)
-    erase(installation)
+    installation.erase_guest()
     installation.reconcile()
 
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
@@ -108,7 +102,7 @@ def test_an_open_session_ends_with_its_page(installation: Installation) -> None:
 
 def test_a_card_that_was_typed_before_is_not_stored(installation: Installation) -> None:
     session = installation.session_with_card()
-    erase(installation)
+    installation.erase_guest()
     installation.reconcile()
 
     assert installation.session(session.token_id).status is SessionStatus.FAILED
@@ -117,7 +111,7 @@ def test_a_card_that_was_typed_before_is_not_stored(installation: Installation) 
 
 
 def test_no_session_is_added_meanwhile(installation: Installation) -> None:
-    installation.before_next_write(lambda: erase(installation))
+    installation.before_next_write(installation.erase_guest)
     with pytest.raises(GuestNotFound):
         installation.add_card()
     with installation.storage.read() as unit:
@@ -127,7 +121,7 @@ def test_no_session_is_added_meanwhile(installation: Installation) -> None:
 def test_what_another_process_stores_meanwhile_goes_too(installation: Installation) -> None:
     session = installation.add_card(billing_info=BILLING)
     installation.loses("card_sessions")
-    erase(installation)
+    installation.erase_guest()
     # As a transaction on PostgreSQL may that has begun before.
     installation.has_guest(GUEST)
     with installation.storage.write() as unit:
@@ -145,14 +139,10 @@ def test_what_another_process_stores_meanwhile_goes_too(installation: Installati
 def test_a_card_that_another_process_stores_meanwhile_is_discarded(
     installation: Installation,
 ) -> None:
-    installation.container.add_event_endpoint()(
-        url="https://shop.example/events", types=ENDPOINT_TYPES
-    )
+    installation.has_endpoint()
     account = installation.stored_card()
-    erase(installation)
-    with installation.storage.write() as unit:
-        unit.accounts.update(account)
-        unit.commit()
+    installation.erase_guest()
+    installation.put_account(account)
     finish(installation)
 
     assert is_done(installation)
@@ -166,7 +156,7 @@ def test_a_card_that_another_process_stores_meanwhile_is_discarded(
 @pytest.mark.parametrize("is_finished", [False, True])
 def test_a_repeated_request_finds_no_guest(installation: Installation, is_finished: bool) -> None:
     installation.add_card(idempotency_key="visit-1")
-    erase(installation)
+    installation.erase_guest()
     if is_finished:
         finish(installation)
     with pytest.raises(GuestNotFound):
@@ -184,22 +174,12 @@ def expired_session_with_card(installation: Installation) -> CardSession:
     return expired
 
 
-def receive_webhook(installation: Installation) -> None:
-    """Receive the webhook about the card."""
-    now = installation.clock.now()
-    event = installation.psp.take_due_event(now, until=now)
-    assert event is not None
-    signature = signatures.sign(event.body, secret=installation.psp.webhook_secret, now=now)
-    delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body)
-    installation.use_cases.receive_webhook(FAKE, delivery)
-
-
 def test_what_a_psp_has_told_is_kept_until_it_is_asked(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expired_session_with_card(installation)
-    receive_webhook(installation)
-    erase(installation)
+    installation.receive_webhook()
+    installation.erase_guest()
     installation.provider.evidence.clear()
     installation.reconcile()
 
@@ -212,7 +192,7 @@ def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = expired_session_with_card(installation)
-    erase(installation)
+    installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
     monkeypatch.setattr(
         installation.provider, "forget_guest", lambda *_: installation.settle(session.token_id)
@@ -229,16 +209,15 @@ def test_a_webhook_that_comes_while_the_psp_forgets_does_not_stay(
     installation: Installation,
 ) -> None:
     session = expired_session_with_card(installation)
-    erase(installation)
+    installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
-    installation.provider.meanwhile["forget_guest"] = lambda: receive_webhook(installation)
+    installation.provider.meanwhile["forget_guest"] = installation.receive_webhook
     installation.container.finish_erasures()()
 
     assert not is_done(installation)
     finish(installation)
     assert is_done(installation)
-    with installation.storage.read() as unit:
-        assert unit.evidence.of(session.token_id) == ()
+    assert installation.evidence(session) == ()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +229,7 @@ def test_the_psp_forgets_nobody_whose_page_or_token_is_left(
 ) -> None:
     begin(installation)
     installation.provider.have(Trouble.BEFORE_IT_ACTED, pending)
-    erase(installation)
+    installation.erase_guest()
     finish(installation)
 
     assert not is_done(installation)
@@ -269,7 +248,7 @@ def test_a_guest_for_whom_the_psp_refused_a_page_is_forgotten_there(
     monkeypatch.setattr(installation.provider, "forget_guest", lambda *it: forgotten.append(it[1]))
     with pytest.raises(ProviderUnavailable):
         installation.open_page(installation.add_card())
-    erase(installation)
+    installation.erase_guest()
     finish(installation)
 
     assert is_done(installation)
@@ -283,7 +262,7 @@ def erased_where_the_psp_cannot_forget(
     session = expired_session_with_card(installation)
     monkeypatch.setattr(installation.provider, "forget_guest", lambda *_: None)
     finish_erasures = replace(installation.container.finish_erasures(), psps={})
-    erase(installation)
+    installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
     return session, finish_erasures
 
@@ -296,38 +275,28 @@ def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_gue
     assert is_done(installation)
     assert len(installation.tokens_at_psp()) == 1
 
-    receive_webhook(installation)
+    installation.receive_webhook()
     installation.reconcile()
 
     assert installation.tokens_at_psp() == frozenset()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
-
-
-def test_what_a_psp_tells_later_does_not_stay(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session, finish_erasures = erased_where_the_psp_cannot_forget(installation, monkeypatch)
-    finish_erasures()
-    assert is_done(installation)
-    receive_webhook(installation)
-    installation.reconcile()
+    # What the PSP has told of it does not stay, either.
     assert not is_done(installation)
     finish_erasures()
-
     assert is_done(installation)
     page = session.current_attempt.page
     assert page is not None
     with installation.storage.read() as unit:
         psp_account = session.configuration.psp_account
         assert unit.discards.of_guest(*psp_account, page.guest_reference) == ()
-        assert unit.evidence.of(session.token_id) == ()
+    assert installation.evidence(session) == ()
 
 
 def test_it_is_not_done_while_a_request_may_store_what_it_has_read(
     installation: Installation,
 ) -> None:
-    installation.stored_card(GOOD_CARD)
-    erase(installation)
+    installation.stored_card()
+    installation.erase_guest()
     installation.reconcile()
     finish_erasures = installation.container.finish_erasures()
     for wait in (timedelta(0), REQUESTS_END_WITHIN - timedelta(seconds=1)):
@@ -342,8 +311,8 @@ def test_it_is_not_done_while_a_request_may_store_what_it_has_read(
 def test_a_reference_that_turns_up_while_the_psp_forgets_is_forgotten_too(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account = installation.stored_card(GOOD_CARD)
-    erase(installation)
+    account = installation.stored_card()
+    installation.erase_guest()
     installation.reconcile()
     installation.clock.advance(timedelta(minutes=5))
     late, forgotten = GuestReference("late"), list[GuestReference]()
@@ -370,7 +339,7 @@ def test_what_a_psp_tells_at_the_last_moment_does_not_stay(
     session, finish_erasures = erased_where_the_psp_cannot_forget(installation, monkeypatch)
 
     def settle_meanwhile() -> bool:
-        receive_webhook(installation)
+        installation.receive_webhook()
         installation.reconcile()
         return True
 
@@ -381,8 +350,7 @@ def test_what_a_psp_tells_at_the_last_moment_does_not_stay(
     finish_erasures()
 
     assert is_done(installation)
-    with installation.storage.read() as unit:
-        assert unit.evidence.of(session.token_id) == ()
+    assert installation.evidence(session) == ()
 
 
 def test_an_answer_that_comes_after_the_erasure_changes_nothing(
@@ -394,7 +362,7 @@ def test_an_answer_that_comes_after_the_erasure_changes_nothing(
     def answer_late(*asked: Any) -> Outcome:
         answer = ask(*asked)
         monkeypatch.undo()
-        erase(installation)
+        installation.erase_guest()
         finish(installation)
         assert is_done(installation)
         return answer
@@ -410,12 +378,11 @@ def test_an_answer_that_comes_after_the_erasure_changes_nothing(
 
 def test_a_webhook_after_the_erasure_is_not_kept(installation: Installation) -> None:
     session = expired_session_with_card(installation)
-    erase(installation)
+    installation.erase_guest()
     finish(installation)
-    receive_webhook(installation)
+    installation.receive_webhook()
 
-    with installation.storage.read() as unit:
-        assert list(unit.evidence.of(session.token_id)) == []
+    assert installation.evidence(session) == ()
     assert installation.session(session.token_id).due_at is None
 
 
@@ -423,42 +390,35 @@ def test_a_return_after_the_erasure_is_not_kept(installation: Installation) -> N
     session = installation.opened_session()
 
     def erase_meanwhile() -> None:
-        erase(installation)
+        installation.erase_guest()
         finish(installation)
 
     installation.before_next_write(erase_meanwhile)
-    installation.use_cases.return_from_hosted_page(
-        token_id=session.token_id, parameters={"state": NAME}
-    )
+    installation.return_to_shop(session, state=NAME)
 
-    with installation.storage.read() as unit:
-        assert list(unit.evidence.of(session.token_id)) == []
+    assert installation.evidence(session) == ()
 
 
 def test_consents_of_an_earlier_release_stay(installation: Installation) -> None:
-    account = installation.stored_card(GOOD_CARD)
+    account = installation.stored_card()
     installation.loses("consents")
-    erase(installation)
+    installation.erase_guest()
     finish(installation)
 
-    kept_account = installation.account(account.account_id)
-    with installation.storage.read() as unit:
-        kept = unit.consents.of(kept_account)
+    kept = installation.consents(installation.account(account.account_id))
     assert [consent.token_id for consent in kept] == [account.token_id]
 
 
 def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_path: Path) -> None:
-    installation.stored_card(GOOD_CARD, billing_info=BILLING)
+    installation.stored_card(billing_info=BILLING)
     installation.session_with_card(OTHER_GOOD_CARD, billing_info=BILLING)
     left = installation.opened_session(billing_info=BILLING)
-    installation.use_cases.return_from_hosted_page(
-        token_id=left.token_id, parameters={"state": NAME}
-    )
+    installation.return_to_shop(left, state=NAME)
     installation.add_card(billing_info=BILLING)
     texts = (NAME, "Ohnesorg", EMAIL, STREET)
     assert len(files_that_hold(tmp_path, *texts)) >= 2
 
-    erase(installation)
+    installation.erase_guest()
     finish(installation)
 
     assert is_done(installation)
@@ -468,14 +428,12 @@ def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_pa
 def test_it_is_not_done_while_somebody_reads_what_was_there_before(
     installation: Installation,
 ) -> None:
-    erase(installation)
+    installation.erase_guest()
     reading = closing(connect(installation.database, busy_timeout_seconds=0))
     with reading as reader, reader.conn:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM guests").fetchone()
-        with installation.storage.write() as unit:
-            unit.guests.put_many([a_guest(id=OTHER_GUEST_ID)])
-            unit.commit()
+        installation.has_guest(a_guest(id=OTHER_GUEST_ID))
         finish(installation)
         assert not is_done(installation)
     finish(installation)
@@ -485,10 +443,10 @@ def test_it_is_not_done_while_somebody_reads_what_was_there_before(
 def test_references_go_once_the_psp_has_confirmed(
     installation: Installation, tmp_path: Path
 ) -> None:
-    account = installation.stored_card(GOOD_CARD)
+    account = installation.stored_card()
     traces = (account.token, account.guest_reference, account.fingerprint)
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "forget_guest")
-    erase(installation)
+    installation.erase_guest()
     finish(installation)
     assert not is_done(installation)
     assert installation.account(account.account_id).guest_reference == account.guest_reference
@@ -501,35 +459,18 @@ def test_references_go_once_the_psp_has_confirmed(
     assert files_that_hold(tmp_path, *traces) == []
 
 
-def test_nothing_is_lost_while_the_psp_is_away(installation: Installation) -> None:
-    session = installation.session_with_card()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    erase(installation)
-    finish(installation)
-    assert not is_done(installation)
-    assert len(installation.tokens_at_psp()) == 1
-
-    installation.provider.recover()
-    installation.clock.advance(timedelta(hours=2))
-    finish(installation)
-
-    assert is_done(installation)
-    assert installation.tokens_at_psp() == frozenset()
-    assert installation.session(session.token_id).redirect_uri == ""
-
-
 def test_a_clock_that_was_a_year_ahead_holds_nothing_up(installation: Installation) -> None:
-    installation.stored_card(GOOD_CARD)
+    installation.stored_card()
     installation.clock.advance(timedelta(days=365))
-    erase(installation)
+    installation.erase_guest()
     installation.clock.advance(timedelta(days=-365))
     finish(installation)
     assert is_done(installation)
 
 
 def test_what_proves_the_payment_stays(installation: Installation) -> None:
-    account = installation.stored_card(GOOD_CARD)
-    erase(installation)
+    account = installation.stored_card()
+    installation.erase_guest()
     finish(installation)
 
     kept = installation.account(account.account_id)
@@ -542,9 +483,9 @@ def test_what_proves_the_payment_stays(installation: Installation) -> None:
 
 
 def test_the_id_never_comes_back(installation: Installation) -> None:
-    erase(installation)
+    installation.erase_guest()
     with pytest.raises(GuestNotFound):
-        erase(installation)
+        installation.erase_guest()
     with pytest.raises(GuestNotFound):
         installation.use_cases.put_guest(
             *(installation.caller,),
@@ -555,26 +496,15 @@ def test_the_id_never_comes_back(installation: Installation) -> None:
         )
 
 
-def test_a_guest_who_was_deleted_by_hand_is_erased_too(installation: Installation) -> None:
-    account = installation.stored_card(GOOD_CARD)
-    installation.loses("guests")
-    erase(installation)
+@pytest.mark.parametrize("lost", [("guests",), ("guests", "card_sessions")])
+def test_a_guest_who_was_deleted_by_hand_is_erased_too(
+    installation: Installation, lost: tuple[str, ...]
+) -> None:
+    account = installation.stored_card()
+    for table in lost:
+        installation.loses(table)
+    installation.erase_guest()
     assert installation.account(account.account_id).removed_at is not None
-
-
-def test_an_account_is_enough_to_erase_a_guest(installation: Installation) -> None:
-    account = installation.stored_card(GOOD_CARD)
-    installation.loses("guests")
-    installation.loses("card_sessions")
-    erase(installation)
-    assert installation.account(account.account_id).removed_at is not None
-
-
-def make_unreadable(installation: Installation, statement: str) -> None:
-    """Store what another release may have stored, and what this one cannot decode."""
-    with installation.storage.write() as unit:
-        transaction_of(unit).execute(statement, {})
-        unit.commit()
 
 
 class TestUnreadable:
@@ -583,14 +513,12 @@ class TestUnreadable:
     def test_session_keeps_nobody_from_being_erased(
         self, installation: Installation, tmp_path: Path
     ) -> None:
-        installation.stored_card(GOOD_CARD, billing_info=BILLING)
+        installation.stored_card(billing_info=BILLING)
         session = installation.opened_session(billing_info=BILLING)
-        installation.use_cases.return_from_hosted_page(
-            token_id=session.token_id, parameters={"state": NAME}
-        )
-        make_unreadable(installation, "UPDATE card_sessions SET failure = '{}'")
+        installation.return_to_shop(session, state=NAME)
+        change_by_hand(installation.storage, "UPDATE card_sessions SET failure = '{}'")
 
-        erase(installation)
+        installation.erase_guest()
 
         assert installation.accounts() == ()
         with installation.storage.read() as unit:
@@ -608,24 +536,18 @@ class TestUnreadable:
     def test_session_does_not_hold_up_other_guests(self, installation: Installation) -> None:
         installation.has_guest(a_guest(id=OTHER_GUEST_ID))
         installation.add_card(guest_id=OTHER_GUEST_ID)
-        make_unreadable(installation, "UPDATE card_sessions SET failure = '{}'")
-        installation.container.erase_guest()(None, guest_id=OTHER_GUEST_ID)
+        change_by_hand(installation.storage, "UPDATE card_sessions SET failure = '{}'")
+        installation.erase_guest(OTHER_GUEST_ID)
         installation.clock.advance(timedelta(minutes=1))
-        erase(installation)
+        installation.erase_guest()
         finish(installation)
         assert is_done(installation)
 
-    def test_session_is_enough_to_erase_a_guest(self, installation: Installation) -> None:
-        installation.add_card()
-        installation.loses("guests")
-        make_unreadable(installation, "UPDATE card_sessions SET failure = '{}'")
-        erase(installation)
-
     def test_account_is_removed(self, installation: Installation, tmp_path: Path) -> None:
-        account = installation.stored_card(GOOD_CARD)
-        make_unreadable(installation, "UPDATE payment_accounts SET source = 99")
+        account = installation.stored_card()
+        change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 99")
 
-        erase(installation)
+        installation.erase_guest()
         finish(installation)
 
         assert is_done(installation)
@@ -638,10 +560,10 @@ class TestUnreadable:
 
 
 def test_a_merchant_account_that_is_away_holds_up_no_other(installation: Installation) -> None:
-    installation.stored_card(GOOD_CARD)
-    installation.has_center(a_center(id=OTHER_CENTER_ID))
+    installation.stored_card()
+    installation.has_other_center()
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("another"))
-    installation.stored_card(GOOD_CARD, center_id=OTHER_CENTER_ID)
+    installation.stored_card(center_id=OTHER_CENTER_ID)
     forgotten = []
 
     def fail(method: str, merchant_account: MerchantAccount) -> None:
@@ -651,27 +573,37 @@ def test_a_merchant_account_that_is_away_holds_up_no_other(installation: Install
             forgotten.append(merchant_account)
 
     installation.provider.before = fail
-    erase(installation)
+    installation.erase_guest()
     finish(installation)
 
     assert not is_done(installation)
     assert "default" in forgotten
 
 
-def test_a_few_are_finished_at_a_time(installation: Installation) -> None:
-    guests = [GuestId(a_uuid(500 + number)) for number in range(MAX_PER_CALL + 1)]
+def erase_many(installation: Installation, number_of_guests: int) -> list[GuestId]:
+    """Erase other guests, so that the PSP is asked to forget them next; return their ids."""
+    guests = [GuestId(a_uuid(500 + number)) for number in range(number_of_guests)]
     for guest_id in guests:
         installation.has_guest(a_guest(id=guest_id))
-        installation.container.erase_guest()(None, guest_id=guest_id)
+        installation.erase_guest(guest_id)
     installation.clock.advance(timedelta(minutes=5))
+    return guests
+
+
+def left(installation: Installation) -> int:
+    """Return how many erasures are not done."""
+    with installation.storage.read() as unit:
+        return unit.erasures.count_left().items
+
+
+def test_a_few_are_finished_at_a_time(installation: Installation) -> None:
+    erase_many(installation, MAX_PER_CALL + 1)
     finish_erasures = installation.container.finish_erasures()
 
     assert finish_erasures()
-    with installation.storage.read() as unit:
-        assert unit.erasures.count_left().items == 1
+    assert left(installation) == 1
     assert not finish_erasures()
-    with installation.storage.read() as unit:
-        assert unit.erasures.count_left().items == 0
+    assert left(installation) == 0
 
 
 # Shows F46.
@@ -679,11 +611,7 @@ def test_a_few_are_finished_at_a_time(installation: Installation) -> None:
 def test_guests_whose_rows_are_damaged_hold_up_no_other(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
 ) -> None:
-    guests = [GuestId(a_uuid(500 + number)) for number in range(2 * MAX_PER_CALL)]
-    for guest_id in guests:
-        installation.has_guest(a_guest(id=guest_id))
-        installation.container.erase_guest()(None, guest_id=guest_id)
-    installation.clock.advance(timedelta(minutes=5))
+    guests = erase_many(installation, 2 * MAX_PER_CALL)
 
     def end_and_blank(unit: WriteUnit, note: NoteEvent, guest_id: GuestId, now: datetime) -> bool:
         if guest_id in guests[: MAX_PER_CALL + 1]:
@@ -696,14 +624,13 @@ def test_guests_whose_rows_are_damaged_hold_up_no_other(
         with pytest.raises(fault):
             installation.container.finish_erasures()()
 
-    with installation.storage.read() as unit:
-        assert unit.erasures.count_left().items == MAX_PER_CALL + 1
+    assert left(installation) == MAX_PER_CALL + 1
 
 
 def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) -> None:
-    installation.stored_card(GOOD_CARD)
+    installation.stored_card()
     with capture_logs() as lines:
-        erase(installation)
+        installation.erase_guest()
         for _ in range(2):
             finish(installation)
     told = [line for line in lines if "erased" in line["event"]]
@@ -714,8 +641,8 @@ def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) 
 
 
 def test_one_that_is_not_done_after_a_day_is_told_of(installation: Installation) -> None:
-    installation.stored_card(GOOD_CARD)
-    erase(installation)
+    installation.stored_card()
+    installation.erase_guest()
     psps = installation.container.worker_psps()
     fake = psps.pop(FAKE)
     with capture_logs() as lines:
@@ -733,27 +660,11 @@ def test_one_that_is_not_done_after_a_day_is_told_of(installation: Installation)
     assert [line["event"] for line in lines] == ["guest_erased_everywhere"]
 
 
-def test_its_end_is_in_the_log_once_however_many_finish_it(installation: Installation) -> None:
-    installation.stored_card(GOOD_CARD)
-    erase(installation)
-
-    def finish_meanwhile(method: str, _: MerchantAccount) -> None:
-        if method == "forget_guest":
-            installation.provider.before = lambda _, __: None
-            finish(installation)
-            assert is_done(installation)
-
-    installation.provider.before = finish_meanwhile
-    with capture_logs() as lines:
-        finish(installation)
-    assert [line["event"] for line in lines].count("guest_erased_everywhere") == 1
-
-
 def test_one_that_another_process_has_finished_is_not_begun_again(
     installation: Installation,
 ) -> None:
     installation.stored_card()
-    erase(installation)
+    installation.erase_guest()
     installation.reconcile()
     installation.clock.advance(timedelta(minutes=5))
     finish_erasures = installation.container.finish_erasures()
@@ -766,7 +677,7 @@ def test_one_that_another_process_has_finished_is_not_begun_again(
 
 
 def test_it_is_in_the_audit_trail(installation: Installation) -> None:
-    erase(installation)
+    installation.erase_guest()
     with installation.storage.read() as unit:
         (entry,) = unit.audit_trail.latest(about=GUEST_ID)
     assert (entry.actor, entry.action) == (
@@ -775,7 +686,7 @@ def test_it_is_in_the_audit_trail(installation: Installation) -> None:
 
 
 def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Installation) -> None:
-    erase(installation)
+    installation.erase_guest()
     installation.loses("erasures")
     installation.has_guest(GUEST)
 
@@ -788,7 +699,7 @@ def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Install
 def test_an_id_that_a_restored_backup_never_had_does_not_come_back(
     installation: Installation,
 ) -> None:
-    erase(installation)
+    installation.erase_guest()
     installation.loses("erasures")
 
     erase_guest = installation.container.erase_guest()
@@ -803,37 +714,23 @@ def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(
     installation: Installation, tmp_path: Path
 ) -> None:
     (tmp_path / "erasures.txt").write_text("0b54f1d7-63c7")
-    erase(installation)
+    installation.erase_guest()
     assert installation.container.erasure_file().guest_ids() == {GUEST_ID}
 
 
 def test_nothing_is_erased_without_the_file(installation: Installation, tmp_path: Path) -> None:
     (tmp_path / "erasures.txt").mkdir()
     with pytest.raises(ServiceUnavailable):
-        erase(installation)
+        installation.erase_guest()
     with installation.storage.read() as unit:
         assert unit.guests.get(GuestId(GUEST_ID)) == GUEST
 
 
-class TestRefusals:
-    def test_a_guest_who_is_not_on_file(self, installation: Installation) -> None:
-        installation.loses("guests")
-        with pytest.raises(GuestNotFound):
-            erase(installation)
-
-    def test_an_id_that_is_none(self, installation: Installation) -> None:
-        with pytest.raises(GuestIdNotUsable):
-            installation.container.erase_guest()(installation.caller, guest_id="12")
-
-    def test_a_caller_without_the_permission(self, installation: Installation) -> None:
-        caller = installation.a_caller(*set(Permission) - {Permission.GUESTS_ERASE})
-        with pytest.raises(UserNotAuthorized):
-            installation.container.erase_guest()(caller, guest_id=GUEST_ID)
-
-    def test_a_caller_limited_to_centers(self, installation: Installation) -> None:
-        caller = installation.a_caller(centers=frozenset({CENTER_ID}))
-        with pytest.raises(UserNotAuthorized):
-            installation.container.erase_guest()(caller, guest_id=GUEST_ID)
+def test_only_a_guest_who_is_on_file_is_erased(installation: Installation) -> None:
+    with pytest.raises(GuestNotFound):
+        installation.erase_guest(OTHER_GUEST_ID)
+    with pytest.raises(GuestIdNotUsable):
+        installation.erase_guest(GuestId("12"))
 
 
 def test_a_link_opened_during_the_erasure_leads_back(installation: Installation) -> None:
@@ -842,7 +739,7 @@ def test_a_link_opened_during_the_erasure_leads_back(installation: Installation)
 
     def erase_meanwhile(provider: object, call: object) -> None:
         installation.provider.before = lambda _, __: None
-        erase(installation)
+        installation.erase_guest()
         finish(installation)
 
     installation.provider.before = erase_meanwhile
