@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,8 +10,6 @@ import pytest
 
 from adapters.sql.repositories.repository import MAX_FORGOTTEN
 from adapters.sql.repositories.sessions import SqlIdempotencyKeys
-from domain.cards.account import Account
-from domain.cards.consent import GivenConsent
 from domain.errors import ServiceUnavailable
 from domain.events.event import DeliveryStatus
 from tests.builders import an_event_delivery
@@ -31,11 +29,6 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 def forget_after(installation: Installation, days: int) -> None:
     installation.clock.advance(timedelta(days=days))
     installation.container.forget_old_records()()
-
-
-def consents(installation: Installation, account: Account) -> Sequence[GivenConsent]:
-    with installation.storage.read() as unit:
-        return unit.consents.of(account)
 
 
 def test_each_kind_goes_after_its_time(installation: Installation) -> None:
@@ -59,36 +52,18 @@ def test_each_kind_goes_after_its_time(installation: Installation) -> None:
     assert installation.accounts() == (installation.account(kept.account_id),)
 
 
-def test_the_consent_of_an_active_card_outlives_its_session(installation: Installation) -> None:
-    account = installation.stored_card()
-    (before,) = consents(installation, account)
-    forget_after(installation, 11)
-    assert consents(installation, account) == [before]
-    assert before.text
-
-
-def test_the_consent_of_a_removed_card_goes_with_it(installation: Installation) -> None:
-    account = installation.removed_card()
-    installation.reconcile()
-    forget_after(installation, 21)
-    assert consents(installation, account) == []
-
-
-def test_a_card_that_the_psp_still_holds_stays(installation: Installation) -> None:
-    account = installation.removed_card()
-    forget_after(installation, 21)
-    with installation.storage.read() as unit:
-        assert unit.accounts.get(account.account_id) is not None
-
-
-def test_idempotency_keys_are_forgotten_after_a_day(installation: Installation) -> None:
+@pytest.mark.parametrize(("seconds", "is_known"), [(0, True), (1, False)])
+def test_idempotency_keys_are_forgotten_after_a_day(
+    installation: Installation, seconds: int, is_known: bool
+) -> None:
     first = installation.add_card(idempotency_key="key")
-    installation.clock.advance(timedelta(hours=24, seconds=1))
+    installation.clock.advance(timedelta(hours=24, seconds=seconds))
     installation.container.forget_old_records()()
 
+    earlier = first.created_at - timedelta(days=1)
     with installation.storage.read() as unit:
-        earlier = first.created_at - timedelta(days=1)
-        assert unit.idempotency_keys.get(installation.caller.name, "key", since=earlier) is None
+        known = unit.idempotency_keys.get(installation.caller.name, "key", since=earlier)
+    assert known == (first.token_id if is_known else None)
 
 
 def test_many_idempotency_keys_are_forgotten_a_few_at_a_time(installation: Installation) -> None:
@@ -125,14 +100,3 @@ def test_deliveries_are_forgotten_also_while_keys_cannot_be(
 
     with installation.storage.read() as left:
         assert left.event_deliveries.latest(limit=1, only_failed=False) == ()
-
-
-def test_idempotency_keys_are_known_until_then(installation: Installation) -> None:
-    first = installation.add_card(idempotency_key="key")
-    installation.clock.advance(timedelta(hours=24))
-    installation.container.forget_old_records()()
-
-    with installation.storage.read() as unit:
-        earlier = first.created_at - timedelta(days=1)
-        known = unit.idempotency_keys.get(installation.caller.name, "key", since=earlier)
-    assert known == first.token_id
