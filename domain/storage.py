@@ -13,12 +13,12 @@ from typing import Protocol, TypeVar
 from domain.access.token import AccessTokens
 from domain.audit.entry import AuditTrail
 from domain.cards.account import Accounts
-from domain.cards.consent import Consents
 from domain.cards.discard import Discards
 from domain.centers.center import Centers
 from domain.centers.center_settings import SettingsOfCenters
-from domain.centers.consent_text import ConsentTexts
 from domain.centers.payment_configuration import PaymentConfigurations
+from domain.consents.consent_text import ConsentTexts
+from domain.consents.given_consent import Consents
 from domain.erasure.erasure import Erasures
 from domain.events.event import (
     EventDeliveries,

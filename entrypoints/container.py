@@ -57,7 +57,8 @@ from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
-from domain.centers.set_consent import SetConsent
+from domain.consents.choose_consent import ChooseConsent, ConsentsOf
+from domain.consents.set_consent import SetConsent
 from domain.erasure.erase_guest import EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
@@ -69,7 +70,6 @@ from domain.events.send_test_event import SendTestEvent
 from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.queries import ReadGuest, SearchGuests
-from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.link import HostedLinks
@@ -267,7 +267,7 @@ class Container(DeclarativeContainer):
         ConfigurePayments,
         storage=storage,
         psps=settings.provided.psps,
-        shipped=shipped_consents,
+        consents_of=ThreadSafeSingleton(ConsentsOf, shipped=shipped_consents),
         note_act=note_act,
     )
     set_consent = ThreadSafeSingleton(

@@ -20,14 +20,14 @@ from domain.access.token import AccessToken
 from domain.audit.entry import Action, Actor, AuditEntry
 from domain.billing import BillingInfo
 from domain.cards.account import Account
-from domain.cards.consent import GivenConsent
 from domain.cards.discard import Discard
 from domain.cards.import_card import BroughtCard
 from domain.cards.source import Source
 from domain.centers.center import Center
 from domain.centers.center_settings import CenterSettings, Logo
-from domain.centers.consent_text import ConsentText
 from domain.centers.payment_configuration import PaymentConfiguration
+from domain.consents.consent_text import ConsentText
+from domain.consents.given_consent import GivenConsent
 from domain.events.event import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
 from domain.guests.guest import Guest
 from domain.identifiers import (

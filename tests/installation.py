@@ -28,9 +28,9 @@ from adapters.psp_suite.samples import GUEST_ID, a_page_request
 from adapters.sqlite.storage import SqliteStorage
 from domain.access.token import AccessToken
 from domain.cards.account import Account
-from domain.cards.consent import GivenConsent
 from domain.centers.center import Center
 from domain.centers.payment_configuration import PaymentConfiguration
+from domain.consents.given_consent import GivenConsent
 from domain.events.event import ENDPOINT_TYPES, EventDelivery, EventEndpoint
 from domain.guests.guest import Guest
 from domain.identifiers import (

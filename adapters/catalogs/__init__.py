@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from domain.centers.consent_text import ConsentText
+from domain.consents.consent_text import ConsentText
 from domain.languages import canonical, first_of
 
 LANGUAGES: Final = frozenset({"ar", "de", "en", "es", "fr", "it", "nl", "pt"})

@@ -51,7 +51,7 @@ from adapters.psp_suite.under_test import (
     Trouble,
 )
 from domain.billing import COUNTRY_CODES, AvsResult, BillingInfo
-from domain.centers.consent_text import MAX_TEXT_LENGTH
+from domain.consents.consent_text import MAX_TEXT_LENGTH
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
     CardToken,

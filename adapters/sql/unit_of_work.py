@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from adapters.sql.repositories.access import SqlAccessTokens
 from adapters.sql.repositories.audit import SqlAuditTrail
-from adapters.sql.repositories.cards import SqlAccounts, SqlConsents, SqlDiscards
+from adapters.sql.repositories.cards import SqlAccounts, SqlDiscards
 from adapters.sql.repositories.centers import (
     SqlCenters,
-    SqlConsentTexts,
     SqlPaymentConfigurations,
     SqlSettingsOfCenters,
 )
+from adapters.sql.repositories.consents import SqlConsents, SqlConsentTexts
 from adapters.sql.repositories.erasure import SqlErasures
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests

@@ -10,12 +10,12 @@ from enum import Enum
 from typing import Final, Self
 
 from domain.cards.account import Account, has_default
-from domain.cards.consent import GivenConsent
 from domain.cards.note_account_event import note_account_event
 from domain.cards.source import DEFAULT_SOURCE
 from domain.centers.configure_payments import LoadedPsp, Missing, reads_cards, what_is_missing
-from domain.centers.consent_text import MAX_TEXT_LENGTH
 from domain.centers.payment_configuration import CardsPerGuest
+from domain.consents.consent_text import MAX_TEXT_LENGTH
+from domain.consents.given_consent import GivenConsent
 from domain.errors import InvalidField
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent

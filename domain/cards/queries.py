@@ -10,9 +10,9 @@ from datetime import date
 from typing import Final
 
 from domain.cards.account import Account
-from domain.cards.consent import GivenConsent
 from domain.cards.find_account import active_account
 from domain.centers.center import parse_center_id
+from domain.consents.given_consent import GivenConsent
 from domain.errors import GuestNotFound, InvalidCenterId, InvalidField
 from domain.guests.guest import parse_guest_id
 from domain.identifiers import CenterId

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, auto
 from typing import Any, Final, Protocol
@@ -11,14 +11,13 @@ from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
 from domain.centers.changes import changes
-from domain.centers.consent_text import ConsentText, require_room
 from domain.centers.find_centers import existing_center
 from domain.centers.payment_configuration import PaymentConfiguration, changed
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName, PspAccount
-from domain.languages import DEFAULT_LANGUAGE
 from domain.psps.capabilities import Capabilities
-from domain.storage import RecordUnreadable, Storage, WriteUnit
+from domain.psps.hosted_page import Consent
+from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 _FIELDS: Final = {field.name for field in fields(PaymentConfiguration)}
 
@@ -111,13 +110,13 @@ class ConfigurePayments:
     began with. Raises PspNotReady, InvalidField as `changed` does, for a center id that is not a UUID,
     for what the PSP cannot do, and for a stored setup that cannot be read unless every field is named;
     CenterNotFound,
-    or ConsentTooLong for a text in any language of the center; `shipped` has the English one. May be
+    or ConsentTooLong for a text in any language of the center, which `consents_of` returns. May be
     called twice.
     """
 
     storage: Storage
     psps: Mapping[ProviderName, LoadedPsp]
-    shipped: Mapping[str, ConsentText]
+    consents_of: Callable[[UnitOfWork, Center], Sequence[Consent]]
     note_act: NoteAct
 
     def __call__(
@@ -146,8 +145,8 @@ class ConfigurePayments:
                 capabilities = self.psps[now.provider].capabilities
                 if now.avs and not capabilities.checks_addresses:
                     raise InvalidField("avs", f"off: {now.provider} checks no billing addresses")
-                for text in (self.shipped[DEFAULT_LANGUAGE], *unit.consent_texts.of(center.id)):
-                    require_room(text, center, now.provider, capabilities)
+                for consent in self.consents_of(unit, center):
+                    capabilities.require_room(consent, now.provider)
                 unit.configurations.put(center.id, now)
             if now != before or noted:
                 noted |= changes(PaymentConfiguration, before, now)

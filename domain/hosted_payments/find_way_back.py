@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from domain.centers.center_settings import CenterSettings
 from domain.centers.configure_payments import LoadedPsp
-from domain.hosted_payments.choose_consent import ChooseConsent
+from domain.consents.choose_consent import ChooseConsent
 from domain.hosted_payments.link import HostedLinks, LinkUnknown, session_of_link
 from domain.identifiers import ProviderName
 from domain.languages import AUTO, DEFAULT_LANGUAGE
@@ -60,6 +60,7 @@ class FindWayBack:
             session = session_of_link(self.storage, token_id)
         except LinkUnknown:
             return None
+        provider = session.configuration.provider
         with self.storage.read() as unit:
             center = unit.centers.get(session.center_id)
             settings = unit.center_settings.get(session.center_id)
@@ -68,8 +69,16 @@ class FindWayBack:
                 consent = session.attempt.request.consent
             elif center is not None:
                 guest = unit.guests.get(session.guest_id)
-                consent = self.choose_consent(unit, session, center, guest, accepted)
-        psp = self.psps.get(session.configuration.provider)
+                consent = self.choose_consent(
+                    unit,
+                    center,
+                    guest,
+                    provider=provider,
+                    locale=session.locale,
+                    accepted=accepted,
+                )
+        is_asked_for = not session.has_agreed and self.choose_consent.is_on_our_page(provider)
+        psp = self.psps.get(provider)
         return WayBack(
             redirect_uri=session.redirect_uri,
             cancel_uri=self.links.cancel_uri(session.token_id),
@@ -80,5 +89,5 @@ class FindWayBack:
             psp_host=(psp and psp.capabilities.page_host) or urlsplit(self.links.base_url).netloc,
             language=consent.language if consent else DEFAULT_LANGUAGE,
             negotiated=session.locale == AUTO and (not session.attempt or session.attempt.over),
-            consent=consent if self.choose_consent.is_wanting(session) else None,
+            consent=consent if is_asked_for else None,
         )

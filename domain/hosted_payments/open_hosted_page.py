@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from domain.consents.choose_consent import ChooseConsent
 from domain.errors import CardLimitReached
-from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.link import (
     ClickNeeded,
     HostedLinks,
@@ -141,7 +141,8 @@ class OpenHostedPage:
                 if asked is None:
                     raise PageUnderWay
                 opened = asked
-            if self.choose_consent.is_wanting(opened):
+            provider = opened.configuration.provider
+            if not opened.has_agreed and self.choose_consent.is_on_our_page(provider):
                 if agreed != opened.current_attempt.request.consent.digest:
                     raise ClickNeeded
                 opened = opened.agreed(now)
@@ -192,7 +193,14 @@ class OpenHostedPage:
             return_uri=self.links.return_uri(session.token_id),
             cancel_uri=self.links.cancel_uri(session.token_id),
             redirect_origin=redirect_origin(session.redirect_uri) or "",
-            consent=self.choose_consent(unit, session, center, guest, accepted),
+            consent=self.choose_consent(
+                unit,
+                center,
+                guest,
+                provider=session.configuration.provider,
+                locale=session.locale,
+                accepted=accepted,
+            ),
             begun_at=now,
             live_until=min(session.expires_at, latest),
             center_id=center.id,

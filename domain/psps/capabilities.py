@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from domain.identifiers import ProviderName
 from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.psps.hosted_page import Consent
+
+
+class ConsentTooLong(ValueError):
+    """With the center's name, the text is longer than the PSP's page shows."""
+
+    def __init__(self, language: str, provider: ProviderName, *, length: int, longest: int) -> None:
+        super().__init__(
+            f"the text that guests agree to in {language} has {length} characters with the center's "
+            f"name; {provider} shows {longest} at most: import the center with a shorter name, or "
+            "set a shorter text"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +63,13 @@ class Capabilities:
         return (
             not self.shows_consent or self.consent_length(consent.text) <= self.max_consent_length
         )
+
+    def require_room(self, consent: Consent, provider: ProviderName) -> None:
+        """Raise ConsentTooLong if the page has the language of a text, and not room for all of it."""
+        if self.has_page_in(consent.language) and not self.has_room_for(consent):
+            raise ConsentTooLong(
+                consent.language,
+                provider,
+                length=self.consent_length(consent.text),
+                longest=self.max_consent_length,
+            )

@@ -83,6 +83,11 @@ class PolledSession(EndingSession):
         opened = replace(self, attempt=attempt, progress=Progress.OPENED, opened_at=opened_at)
         return replace(opened, ask_again_at=now + ANSWERED_WITHIN).still_pending(now)
 
+    @property
+    def has_agreed(self) -> bool:
+        """Whether the guest has agreed, on a page of ours, to the consent of the latest attempt."""
+        return bool(self.attempt and not self.attempt.over and self.attempt.agreed_at)
+
     def agreed(self, now: datetime) -> Self:
         """Note that the guest has agreed, on a page of ours, to the consent of the latest attempt."""
         return replace(self, attempt=replace(self.current_attempt, agreed_at=now))

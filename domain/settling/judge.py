@@ -12,9 +12,9 @@ from typing import Final
 
 from domain.billing import AvsResult
 from domain.cards.account import READ_FIRST_AFTER, Account, has_default
-from domain.cards.consent import GivenConsent
 from domain.cards.discard import Discard, UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
+from domain.consents.given_consent import GivenConsent
 from domain.errors import (
     CenterKeepsOneCard,
     GuestNotFound,

@@ -13,12 +13,12 @@ from domain.centers.center import Center
 from domain.centers.center_settings import MAX_LOGO_BYTES, CenterSettings
 from domain.centers.changes import Record, changes, in_words
 from domain.centers.configure_payments import Missing, PspNotReady
-from domain.centers.consent_text import ConsentTooLong
 from domain.centers.find_centers import existing_center
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.pagination import ALL, PageRequest
+from domain.psps.capabilities import ConsentTooLong
 from domain.storage import RecordUnreadable, UnitOfWork
 from entrypoints.cli.installation import installation, reading
 from entrypoints.cli.terminal import echo_record, echo_records, json_option

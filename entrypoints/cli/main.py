@@ -12,8 +12,9 @@ import click
 
 from entrypoints.cli.access import token
 from entrypoints.cli.audit import audit
-from entrypoints.cli.cards import card, consent
+from entrypoints.cli.cards import card
 from entrypoints.cli.centers import center, configure_payments
+from entrypoints.cli.consents import consent
 from entrypoints.cli.databases import backup, copy_database, import_, migrate
 from entrypoints.cli.events import events
 from entrypoints.cli.guests import guest

@@ -15,10 +15,10 @@ from uuid import UUID, uuid5
 from adapters.catalogs import shipped_consents
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.cards.account import Account
-from domain.cards.consent import GivenConsent
 from domain.cards.source import DEFAULT_SOURCE
 from domain.centers.center import Center
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.consents.given_consent import GivenConsent
 from domain.guests.guest import Guest
 from domain.identifiers import (
     AccountId,

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.sqlite.storage import SqliteStorage
 from domain.cards.account import Account
-from domain.cards.consent import GivenConsent
+from domain.consents.given_consent import GivenConsent
 from domain.events.event import EventType
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession

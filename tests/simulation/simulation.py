@@ -22,8 +22,8 @@ from adapters.psp_suite.ids import SeededIds
 from adapters.psp_suite.samples import a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.centers.center import Center, CenterNotFound
-from domain.centers.consent_text import ConsentText
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.consents.consent_text import ConsentText
 from domain.errors import IdempotencyKeyReused, Refusal, ServiceUnavailable, SessionNotFound
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.event import ENDPOINT_TYPES, EventEndpoint

@@ -31,7 +31,8 @@ from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
-from domain.centers.set_consent import SetConsent
+from domain.consents.choose_consent import ChooseConsent
+from domain.consents.set_consent import SetConsent
 from domain.erasure.erase_guest import EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.errors import ServiceUnavailable
@@ -45,7 +46,6 @@ from domain.events.send_test_event import SendTestEvent
 from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.queries import ReadGuest, SearchGuests
-from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.open_hosted_page import OpenHostedPage

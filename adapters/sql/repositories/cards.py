@@ -1,4 +1,4 @@
-"""Cards on file, their consents, and discards."""
+"""Cards on file, and discards."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from datetime import date, datetime
 
 from typing_extensions import override
 
-from adapters.sql.migrations import CONSENTS_OF_SESSIONS, text_id
 from adapters.sql.repositories.queues import Queue, QueuesAtPsps
-from adapters.sql.repositories.repository import ById, Repository, where
+from adapters.sql.repositories.repository import ById, where
 from adapters.sql.rows import Rows
 from domain.cards.account import READINGS_PER_MINUTE, Account, AccountFilter, Accounts
-from domain.cards.consent import Consents, GivenConsent
 from domain.cards.discard import Discard, Discards
 from domain.identifiers import (
     AccountId,
@@ -28,7 +26,6 @@ from domain.identifiers import (
 from domain.pagination import Page, PageRequest
 
 _ACCOUNTS = Rows("payment_accounts", Account, key=("account_id",))
-_CONSENTS = Rows("consents", GivenConsent, key=("account_id", "token_id"))
 _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
 
 
@@ -243,45 +240,6 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
 def _psp_account(name: str) -> PspAccount:
     provider, merchant_account, *_ = name.split("/")
     return PspAccount(ProviderName(provider), MerchantAccount(merchant_account))
-
-
-class SqlConsents(Repository, Consents):
-    """What guests agreed to."""
-
-    @override
-    def add(self, consent: GivenConsent) -> None:
-        of_text = text_id(consent.version, consent.language, consent.text)
-        row = {**_CONSENTS.row(consent), "text_id": of_text}
-        self._transaction.execute(
-            "INSERT INTO consent_texts (text_id, version, language, text) "
-            "VALUES (:text_id, :version, :language, :text) ON CONFLICT DO NOTHING",
-            row,
-        )
-        self._transaction.execute(
-            "INSERT INTO consents (account_id, token_id, text_id, agreed_at) "
-            "VALUES (:account_id, :token_id, :text_id, :agreed_at)",
-            row,
-        )
-
-    @override
-    def of(self, account: Account) -> Sequence[GivenConsent]:
-        found = self._transaction.execute(
-            f"SELECT {_CONSENTS.listed} FROM consents JOIN consent_texts USING (text_id) "
-            "WHERE account_id = :account_id UNION ALL "
-            f"SELECT {_CONSENTS.listed} FROM ({CONSENTS_OF_SESSIONS} "
-            "AND card_sessions.guest_id = :guest_id) AS of_guest "
-            "WHERE account_id = :account_id AND NOT EXISTS (SELECT 1 FROM consents "
-            "WHERE account_id = :account_id AND token_id = of_guest.token_id)",
-            {"account_id": account.account_id, "guest_id": account.guest_id},
-        ).fetchall()
-        consents = sorted(
-            map(_CONSENTS.record, found),
-            key=lambda each: (each.agreed_at, each.token_id),
-            reverse=True,
-        )
-        # Who has agreed on two pages of ours may type the card on that of the first agreement last.
-        applying = next((one for one in consents if one.version == account.consent_version), None)
-        return sorted(consents, key=lambda each: each is not applying)
 
 
 class SqlDiscards(QueuesAtPsps[Discard], Discards):

@@ -10,7 +10,6 @@ from adapters.sql.repositories.repository import ById, Repository
 from adapters.sql.rows import Rows
 from domain.centers.center import Center, Centers
 from domain.centers.center_settings import CenterSettings, SettingsOfCenters
-from domain.centers.consent_text import ConsentText, ConsentTexts
 from domain.centers.payment_configuration import PaymentConfiguration, PaymentConfigurations
 from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.pagination import Page, PageRequest
@@ -34,32 +33,6 @@ class SqlCenters(ById[CenterId, Center], Centers):
         condition = "" if centers is None else f"WHERE id {self._dialect.among_ids} "
         values = {"ids": sorted(centers or ())}
         return self._page(condition, values, order="name, id", request=request)
-
-
-_CONSENT_TEXTS = Rows(
-    "center_consent_texts", ConsentText, key=("center_id", "language"), beside=("center_id",)
-)
-
-
-class SqlConsentTexts(Repository, ConsentTexts):
-    """The texts that the guests of each center agree to."""
-
-    @override
-    def of(self, center_id: CenterId) -> Sequence[ConsentText]:
-        values = {"center_id": center_id}
-        condition = "WHERE center_id = :center_id ORDER BY language"
-        return _CONSENT_TEXTS.find(self._transaction, condition, values)
-
-    @override
-    def put(self, center_id: CenterId, text: ConsentText) -> None:
-        self._transaction.execute(
-            _CONSENT_TEXTS.insert + _CONSENT_TEXTS.or_replace,
-            _CONSENT_TEXTS.row(text) | {"center_id": center_id},
-        )
-
-    @override
-    def remove(self, center_id: CenterId, language: str) -> None:
-        _CONSENT_TEXTS.delete(self._transaction, center_id=center_id, language=language)
 
 
 class SqlPaymentConfigurations(Repository, PaymentConfigurations):

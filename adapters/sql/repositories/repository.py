@@ -10,9 +10,7 @@ import msgspec
 
 from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Dialect, Transaction, Values
-from domain.identifiers import (
-    CenterId,
-)
+from domain.identifiers import CenterId
 from domain.pagination import Page, PageRequest
 from domain.retries import Waiting
 from domain.storage import AlreadyStored

@@ -6,7 +6,7 @@ from typing import Any
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import NOW, a_page_request, a_uuid
-from domain.cards.consent import GivenConsent
+from domain.consents.given_consent import GivenConsent
 from domain.identifiers import AccountId, TokenId
 from domain.psps.hosted_page import Consent, PageAttempt
 from domain.sessions.session import CardSession

@@ -18,10 +18,11 @@ from domain.centers.configure_payments import (
     Missing,
     PspNotReady,
 )
-from domain.centers.consent_text import ConsentTooLong
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.consents.choose_consent import ConsentsOf
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName
+from domain.psps.capabilities import ConsentTooLong
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, a_center, a_shipped_consent
 from tests.installation import Installation, psps_that
@@ -36,7 +37,7 @@ def configure_payments(installation: Installation, **environment: str) -> Config
     return ConfigurePayments(
         storage=installation.storage,
         psps=Settings.read(environment).psps,
-        shipped=shipped_consents(),
+        consents_of=ConsentsOf(shipped=shipped_consents()),
         note_act=installation.container.note_act(),
     )
 

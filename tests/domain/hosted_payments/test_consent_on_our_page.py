@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from domain.cards.consent import GivenConsent
+from domain.consents.given_consent import GivenConsent
 from domain.hosted_payments.find_way_back import WayBack
 from domain.hosted_payments.link import ClickNeeded
 from domain.psps.hosted_page import Consent

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from domain.centers.center import MAX_NAME_LENGTH
-from domain.centers.consent_text import MAX_TEXT_LENGTH
+from domain.consents.consent_text import MAX_TEXT_LENGTH
 from domain.events.event import EventType
 from domain.hosted_payments.find_way_back import WayBack
 from domain.identifiers import ProviderName

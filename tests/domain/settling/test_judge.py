@@ -10,9 +10,9 @@ import pytest
 from adapters.psp_suite.samples import GUEST_ID, NOW, a_page_request, a_uuid
 from domain.billing import AvsResult
 from domain.cards.account import READ_FIRST_AFTER, Account
-from domain.cards.consent import GivenConsent
 from domain.cards.discard import UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
+from domain.consents.given_consent import GivenConsent
 from domain.errors import (
     CenterKeepsOneCard,
     GuestNotFound,

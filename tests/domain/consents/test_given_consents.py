@@ -6,9 +6,9 @@ import pytest
 
 from adapters.psp_suite.samples import GUEST_ID
 from domain.cards.account import Account
-from domain.cards.consent import GivenConsent
 from domain.cards.find_account import account_with
 from domain.cards.queries import consents_of
+from domain.consents.given_consent import GivenConsent
 from domain.errors import PaymentAccountNotFound
 from tests.builders import a_center
 from tests.installation import Installation

@@ -1,4 +1,4 @@
-"""Choose the language of a guest's page, with the text that the guest agrees to in it."""
+"""What guests of a center may agree to, and what one of them does, in the language of the page."""
 
 from __future__ import annotations
 
@@ -8,21 +8,31 @@ from typing import Final
 
 from domain.centers.center import Center
 from domain.centers.configure_payments import LoadedPsp
-from domain.centers.consent_text import ConsentText, consents_at
+from domain.consents.consent_text import ConsentText, consents_at
 from domain.guests.guest import Guest
 from domain.identifiers import ProviderName
-from domain.languages import AUTO, first_of
+from domain.languages import AUTO, DEFAULT_LANGUAGE, first_of
 from domain.psps.capabilities import Capabilities
 from domain.psps.hosted_page import Consent
-from domain.sessions.session import CardSession
 from domain.storage import UnitOfWork
 
 _ENGLISH_ONLY: Final = Capabilities()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentsOf:
+    """Step: return what guests of a center agree to in each language; English is always there."""
+
+    shipped: Mapping[str, ConsentText]
+
+    def __call__(self, unit: UnitOfWork, center: Center) -> Sequence[Consent]:
+        texts = self.shipped[DEFAULT_LANGUAGE], *unit.consent_texts.of(center.id)
+        return [text.at(center) for text in texts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseConsent:
-    """Step: choose what the guest of a session agrees to. The page is in the same language.
+    """Step: choose what a guest agrees to. The page is in the same language.
 
     The wish of add-card comes first, or with `auto` what the browser accepts; then the guest's
     language, the center's, and English. Of these the first counts that an operator has switched on
@@ -35,25 +45,30 @@ class ChooseConsent:
     def __call__(
         self,
         unit: UnitOfWork,
-        session: CardSession,
         center: Center,
         guest: Guest | None,
+        *,
+        provider: ProviderName,
+        locale: str | None,
         accepted: Sequence[str],
     ) -> Consent:
-        """Return the text with its language; `accepted` has what the browser accepts, best first."""
-        psp = self.psps.get(session.configuration.provider)
+        """Return the text with its language.
+
+        `provider` has the page, `locale` is the wish of add-card, and `accepted` has what the browser
+        accepts, best first.
+        """
+        psp = self.psps.get(provider)
         capabilities = psp.capabilities if psp else _ENGLISH_ONLY
         consents = consents_at(center, unit.consent_texts.of(center.id), self.shipped, capabilities)
-        asked = accepted if session.locale == AUTO else (session.locale,)
+        asked = accepted if locale == AUTO else (locale,)
         of_center = unit.center_settings.get(center.id).language
         wishes = (*asked, guest.language if guest else None, of_center)
         return consents[first_of(wishes, consents)]
 
-    def is_wanting(self, session: CardSession) -> bool:
-        """Return whether the guest has yet to agree on a page of ours, for the latest attempt.
+    def is_on_our_page(self, provider: ProviderName) -> bool:
+        """Return whether guests agree on a page of ours.
 
-        That is only so where the PSP's page cannot show the text, or nobody here knows whether it can.
+        They do where the PSP's page cannot show the text, or nobody here knows whether it can.
         """
-        psp, attempt = self.psps.get(session.configuration.provider), session.attempt
-        is_given = attempt is not None and not attempt.over and attempt.agreed_at is not None
-        return not is_given and (psp is None or not psp.capabilities.shows_consent)
+        psp = self.psps.get(provider)
+        return psp is None or not psp.capabilities.shows_consent

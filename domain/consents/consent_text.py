@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from domain.centers.center import Center
 from domain.errors import InvalidField
 from domain.fields import is_clean, without_card_number
-from domain.identifiers import CenterId, ProviderName
+from domain.identifiers import CenterId
 from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.psps.capabilities import Capabilities
 from domain.psps.hosted_page import Consent
@@ -50,31 +50,6 @@ class ConsentText:
         """Return what the guests of a center agree to."""
         text = self.text.replace(CENTER, center.name)
         return Consent(version=self.version, text=text, language=self.language)
-
-
-class ConsentTooLong(ValueError):
-    """With the center's name, the text is longer than the PSP's page shows."""
-
-    def __init__(self, language: str, provider: ProviderName, *, length: int, longest: int) -> None:
-        super().__init__(
-            f"the text that guests agree to in {language} has {length} characters with the center's "
-            f"name; {provider} shows {longest} at most: import the center with a shorter name, or "
-            "set a shorter text"
-        )
-
-
-def require_room(
-    text: ConsentText, center: Center, provider: ProviderName, capabilities: Capabilities
-) -> None:
-    """Raise ConsentTooLong if the page of a PSP has the language, and not room for the whole text."""
-    consent = text.at(center)
-    if capabilities.has_page_in(text.language) and not capabilities.has_room_for(consent):
-        raise ConsentTooLong(
-            text.language,
-            provider,
-            length=capabilities.consent_length(consent.text),
-            longest=capabilities.max_consent_length,
-        )
 
 
 class ConsentTexts(Protocol):

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from domain.cards.account import Account
-from domain.identifiers import AccountId, TokenId
+from domain.identifiers import AccountId, GuestId, TokenId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +26,25 @@ class GivenConsent:
     text: str | None = None
 
 
+class StoredWithConsent(Protocol):
+    """An account, as far as the consents of its guest are kept by it."""
+
+    @property
+    def account_id(self) -> AccountId:
+        """The account."""
+        ...
+
+    @property
+    def guest_id(self) -> GuestId:
+        """The guest."""
+        ...
+
+    @property
+    def consent_version(self) -> str:
+        """The version of the text that applies."""
+        ...
+
+
 class Consents(Protocol):
     """The consents of accounts. They stay with the account, also after its removal."""
 
@@ -37,7 +55,7 @@ class Consents(Protocol):
         """
         ...
 
-    def of(self, account: Account) -> Sequence[GivenConsent]:
+    def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:
         """Return the consents of an account: the one that applies first, then earlier ones.
 
         An earlier release that ran beside this one has stored none: its sessions have them.

@@ -9,8 +9,8 @@ from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
 from domain.centers.configure_payments import LoadedPsp
-from domain.centers.consent_text import ConsentText, consents_at, require_room
 from domain.centers.find_centers import existing_center
+from domain.consents.consent_text import ConsentText, consents_at
 from domain.errors import InvalidField
 from domain.identifiers import ProviderName
 from domain.languages import parse_language
@@ -95,7 +95,7 @@ class SetConsent:
         if configuration is None or configuration.provider not in self.psps:
             return None
         name, capabilities = configuration.provider, self.psps[configuration.provider].capabilities
-        require_room(text, center, name, capabilities)
+        capabilities.require_room(text.at(center), name)
         shown = consents_at(center, [text], self.shipped, capabilities)
         return None if text.language in shown else name
 

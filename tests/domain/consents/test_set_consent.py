@@ -8,10 +8,11 @@ from adapters.catalogs import shipped_consents
 from adapters.psp_suite.samples import GUEST_ID
 from domain.audit.entry import Action
 from domain.centers.center import CenterNotFound
-from domain.centers.consent_text import MAX_TEXT_LENGTH, ConsentText, ConsentTooLong
-from domain.centers.set_consent import ConsentSet, NoTextShipped, SetConsent
+from domain.consents.consent_text import MAX_TEXT_LENGTH, ConsentText
+from domain.consents.set_consent import ConsentSet, NoTextShipped, SetConsent
 from domain.errors import InvalidField
 from domain.identifiers import ProviderName
+from domain.psps.capabilities import ConsentTooLong
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import Installation
 

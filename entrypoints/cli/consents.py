@@ -1,0 +1,88 @@
+"""`cardonfile consent`: what guests agree to, and what they agreed to."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+import click
+
+from domain.cards.find_account import account_with
+from domain.cards.queries import consents_of
+from domain.consents.consent_text import MAX_TEXT_LENGTH
+from domain.consents.set_consent import NoTextShipped
+from domain.languages import DEFAULT_LANGUAGE
+from domain.psps.capabilities import ConsentTooLong
+from entrypoints.cli.installation import installation, reading
+from entrypoints.cli.terminal import (
+    echo_records,
+    json_option,
+)
+
+
+@click.group()
+def consent() -> None:
+    """Set what guests agree to, and show what they agreed to when their cards were stored."""
+
+
+@consent.command()
+@click.argument("account_id", metavar="ACCOUNT_ID")
+@json_option
+def show(*, account_id: str, as_json: bool) -> None:
+    """Show what the guest agreed to for a card on file, also after its removal.
+
+    The consent that applies comes first, then those from before each renewal, newest first. A text
+    is shown as - if it is not kept any more.
+
+    \b
+    Example:
+      cardonfile consent show 607486b1-232f-43c7-906b-540453a04b21
+    """
+    with reading() as (unit, _):
+        given = consents_of(unit, account_with(unit, account_id))
+    echo_records(("agreed_at", "version", "language", "text"), given, as_json=as_json)
+
+
+@consent.command("set")
+@click.option("--center", "center_id", metavar="ID", required=True, help="The center.")
+@click.option("--language", metavar="TAG", required=True, help="The language, such as de or pt-BR.")
+@click.option(
+    "--file",
+    "text",
+    type=click.File(encoding="utf-8"),
+    help="A text of your own, in UTF-8; {center} stands for the center's name.  [the one shipped]",
+)
+@click.option("--none", is_flag=True, help="Switch the language off.")
+def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> None:
+    """Switch a language on for the guests of a center, with the text that they agree to.
+
+    Until then they read English. The text binds the center: have a lawyer approve it first. With a
+    newer text that is shipped, run the command again.
+
+    \b
+    Examples:
+      cardonfile consent set --center 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --language de
+      cardonfile consent set --center 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --language de --none
+    """
+    if none and text:
+        raise click.UsageError("--file and --none exclude each other")
+    with installation() as container:
+        try:
+            own = text.read(MAX_TEXT_LENGTH * 2) if text else None
+            done = container.set_consent()(center_id, language, own=own, off=none)
+        except UnicodeDecodeError:
+            raise click.ClickException("--file: expected text in UTF-8") from None
+        except (NoTextShipped, ConsentTooLong) as refused:
+            raise click.ClickException(str(refused)) from refused
+        if done.text is None:
+            is_english = language.lower() == DEFAULT_LANGUAGE
+            now = "English as it is shipped" if is_english else f"no {language}"
+            click.echo(f"guests of {done.center.name} read {now}")
+            return
+        click.echo(f"guests of {done.center.name} agree to this, version {done.text.version}:")
+        click.echo(f"  {done.text.at(done.center).text}")
+        if done.not_shown_by is not None:
+            click.echo(
+                f"the page of {done.not_shown_by} has no {done.text.language}: guests do not read it "
+                "there",
+                err=True,
+            )
