@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -74,21 +75,16 @@ def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
         a_session(status=SessionStatus.EXPIRED),
     ]
     stored = [
-        with_changes(session, token_id=token(number), created_at=now - MINUTE * (20 - number))
+        replace(session, token_id=token(number), created_at=now - MINUTE * (20 - number))
         for number, session in enumerate(sessions)
     ]
-    stored[0] = with_changes(stored[0], created_at=now - timedelta(days=8))
+    stored[0] = replace(stored[0], created_at=now - timedelta(days=8))
     store(cardonfile, *stored)
     with cardonfile.storage.write() as unit:
         unit.accounts.add(an_account(1, token_id=token(4)))
         unit.refused_cards.add([a_refused_card(token_id=token(7))])
         unit.commit()
     return stored
-
-
-# Any: fields of any type, whose names replace() checks.
-def with_changes(session: CardSession, **changes: Any) -> CardSession:
-    return a_session(**{name: getattr(session, name) for name in session.__slots__} | changes)
 
 
 @pytest.mark.parametrize(
