@@ -112,23 +112,6 @@ def test_a_card_in_it_that_was_removed_since_can_be_removed_again(api: Api) -> N
     assert installation.accounts() == (kept,)
 
 
-# Shows F11.
-def test_a_lost_session_is_found_at_the_psp_by_its_token_id(api: Api) -> None:
-    installation = api.installation
-    backup = Backup(installation)
-    session = installation.opened_session()
-    installation.type_card(session)
-    page = installation.psp.page(installation.page_reference(session))
-
-    backup.restore()
-
-    response = api.get(f"{ACCOUNTS}/sessions/{session.token_id}")
-    assert response.status_code == 404
-    assert page.request.token_id == session.token_id
-    assert page.card is not None
-    assert installation.tokens_at_psp() == {page.card.token}
-
-
 @pytest.fixture
 def cardonfile(api: Api, tmp_path: Path) -> CommandLine:
     """Return the command line of an installation in use, with a card on file."""
@@ -151,27 +134,11 @@ def test_it_copies_every_file_for_its_owner_only(cardonfile: CommandLine, tmp_pa
     for file, table in zip(files, ("payment_accounts", "pages"), strict=True):
         with closing(dbapi2.connect(str(file))) as copy:
             assert copy.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)
-
-
-def test_its_time_is_in_the_audit_trail(cardonfile: CommandLine, tmp_path: Path) -> None:
-    folder = tmp_path / "backups"
-    cardonfile.succeeds("backup", str(folder))
     (entry,) = json.loads(cardonfile.succeeds("audit", "list", "--about", "backup", "--json"))
-    (named,) = {file.stem.rpartition("-")[2] for file in folder.iterdir()}
-    assert datetime.fromisoformat(entry.pop("time")) >= datetime.fromisoformat(named)
-    assert entry == {
-        "actor": operating_system_user(),
-        "action": "backup.completed",
-        "about": "backup",
-        "details": {"folder": str(folder), "files": 2},
-    }
-
-
-def test_it_copies_what_there_is_without_the_fake_psp(
-    cardonfile: CommandLine, tmp_path: Path
-) -> None:
-    cardonfile.succeeds("backup", str(tmp_path / "backups"), **PUBLIC)
-    assert names_in(tmp_path / "backups") == ["cardonfile-TIME.db"]
+    assert (entry["actor"], entry["action"]) == (operating_system_user(), "backup.completed")
+    assert entry["details"] == {"folder": str(folder), "files": 2}
+    begun = datetime.fromisoformat(files[0].stem.rpartition("-")[2])
+    assert datetime.fromisoformat(entry["time"]) >= begun
 
 
 def test_it_says_that_a_file_was_missing(cardonfile: CommandLine, tmp_path: Path) -> None:

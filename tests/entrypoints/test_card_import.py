@@ -19,22 +19,19 @@ from entrypoints.card_import import MAX_LEFT_OUT, WAITS_SECONDS, CardImport, Psp
 from tests.builders import CENTER_ID, a_guest
 from tests.databases import change_by_hand
 from tests.entrypoints.conftest import CommandLine
-from tests.entrypoints.importing import COLUMNS
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
 
+COLUMNS = (
+    *("guest_id", "center_id", "provider", "merchant_account", "guest_reference", "token"),
+    *("consented_at", "consent_version"),
+)
 HEADER = ",".join(COLUMNS)
 
 
 def row(card: Card, guest_id: str = GUEST_ID, **changes: str) -> str:
-    cells = dict(
-        zip(
-            COLUMNS,
-            (guest_id, CENTER_ID, "fake", MERCHANT, card.guest_reference, card.token),
-            strict=False,
-        )
-    )
-    agreed = {"consented_at": "2024-05-31", "consent_version": "2024-05"}
-    return ",".join({**cells, **agreed, **changes}.values())
+    cells = (guest_id, CENTER_ID, "fake", MERCHANT, card.guest_reference, card.token)
+    agreed = ("2024-05-31", "2024-05")
+    return ",".join({**dict(zip(COLUMNS, cells + agreed, strict=True)), **changes}.values())
 
 
 @pytest.fixture

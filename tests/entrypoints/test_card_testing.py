@@ -112,23 +112,6 @@ def test_pages_of_a_guest_opened_before_try_no_more_cards_than_the_limit(tmp_pat
         assert {criminal.open(session) for session in sessions} == {None}
 
 
-# Shows S27.
-def test_cancelling_the_sessions_of_a_caller_stops_its_open_pages(tmp_path: Path) -> None:
-    with service(tmp_path, "off") as installation:
-        criminal = Criminal(installation)
-        token = installation.token_for(installation.caller)
-        sessions = links_of_guests(installation)
-        page = criminal.open(sessions[0])
-        assert page is not None
-        assert criminal.try_card(page)
-
-        installation.container.revoke_token()(token)
-        installation.container.cancel_sessions_of_caller()(installation.caller.name)
-
-        wait_until(partial(is_closed, installation, page))
-        assert not criminal.try_card(page)
-
-
 def test_the_command_cancels_the_open_sessions_of_a_caller(cardonfile: CommandLine) -> None:
     cardonfile.succeeds("token", "issue", "--caller", CALLER, "--permission", "guests:add")
     with cardonfile.storage.write() as unit:

@@ -20,20 +20,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from entrypoints import waitress_server
 from entrypoints.container import build
-from entrypoints.serve import NAME_ORIGINS, ServeError, check, listen, refuse_missing_psps
+from entrypoints.serve import NAME_ORIGINS, ServeError, check, refuse_missing_psps
 from entrypoints.settings import Settings
 from entrypoints.waitress_server import THREADS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
 from tests.entrypoints.running import Running, connected, run_service
-from tests.installation import GOOD_CARD, Installation
+from tests.installation import Installation
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 # Any: they are keywords too.
@@ -52,21 +50,6 @@ def stoppable(tmp_path: Path) -> Iterator[Running]:
     """Run a service for one test, which may stop it."""
     with run_service(tmp_path) as service:
         yield service
-
-
-# Shows F27.
-def test_a_webhook_over_http_gets_the_card_stored_without_the_browser(running: Running) -> None:
-    status, _, text = running.request("POST", ACCOUNTS, json.dumps(GOOD_BODY))
-    assert status == 200
-    answer = json.loads(text)
-    link = answer["hosted_payment_uri"].removeprefix(f"http://127.0.0.1:{running.port}")
-    assert running.request("GET", link)[0] == 303
-    running.installation.type_card(running.installation.session(answer["token_id"]), GOOD_CARD)
-
-    wait_until(
-        lambda: running.installation.session(answer["token_id"]).status is SessionStatus.COMPLETED
-    )
-    assert len(running.installation.accounts()) == 1
 
 
 def path_of(session: CardSession) -> str:
@@ -110,13 +93,6 @@ def test_answers_carry_no_version_banner(running: Running) -> None:
     _, headers, _ = running.request("GET", "/healthz")
 
     assert "Server" not in headers
-
-
-def test_the_application_refuses_the_largest_body_that_the_server_reads(running: Running) -> None:
-    status, headers, text = running.request("POST", ACCOUNTS, "x" * MAX_WEBHOOK_BYTES)
-
-    assert (status, headers["Error-Type"]) == (413, "request_body_too_large")
-    assert json.loads(text)["error"] == {"code": 413, "message": "Request body too large"}
 
 
 @pytest.mark.parametrize(
@@ -240,13 +216,6 @@ def test_a_drain_ends_every_connection_with_an_answer(stoppable: Running) -> Non
 
     assert cut_off == []
     assert set(answers) == {200}
-
-
-def test_a_port_that_is_taken_is_named() -> None:
-    with closing(listen("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ServeError, match=f"cannot listen on 127.0.0.1 port {port}"):
-            listen("127.0.0.1", port)
 
 
 # Shows F18.

@@ -13,12 +13,11 @@ from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount
-from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.adapters.http.api import Api, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
-from tests.fake_stripe.server import FakeStripeServer, Trouble, running
+from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, Merchant, signature
 from tests.installation import GOOD_CARD, MERCHANT, Installation
 
@@ -71,21 +70,6 @@ def test_each_center_takes_cards_with_its_own(both: Installation, stripe: FakeSt
     assert at_stripe.token_id == session.token_id
 
 
-def test_the_same_card_again_is_discarded_at_stripe(
-    both: Installation, stripe: FakeStripeServer
-) -> None:
-    first, second = (card_typed_at_stripe(both, stripe) for _ in range(2))
-    both.return_to_shop(first)
-    both.return_to_shop(second)
-    both.reconcile()
-
-    assert both.session(second.token_id).status is SessionStatus.FAILED
-    assert len(stripe.stripe.main.customers) == 1
-    (account,) = both.accounts()
-    attached = [each["id"] for each in stripe.stripe.main.methods.values() if each["customer"]]
-    assert attached == [account.token]
-
-
 def test_changing_a_centers_psp_leaves_its_old_cards_removable(
     both: Installation, stripe: FakeStripeServer
 ) -> None:
@@ -102,15 +86,6 @@ def test_changing_a_centers_psp_leaves_its_old_cards_removable(
     assert stripe.stripe.main.methods[old.token]["customer"] is None
     assert both.tokens_at_psp() == frozenset()
     assert not both.accounts()
-
-
-def test_one_psp_that_is_away_keeps_no_guest_of_the_other_waiting(
-    both: Installation, stripe: FakeStripeServer
-) -> None:
-    stripe.have(Trouble.AWAY)
-    with pytest.raises(ProviderUnavailable):
-        both.open_page(both.add_card(center_id=OTHER_CENTER_ID))
-    assert both.stored_card().provider == FAKE
 
 
 def test_a_link_account_gives_way_to_a_page_that_takes_a_card(
@@ -197,11 +172,3 @@ class TestWebhooks:
         ):
             assert self.deliver(both, path, sent, secret) == (400, "Invalid webhook")
         assert both.session(session.token_id) == before
-
-    def test_an_account_that_is_not_set_up_is_not_found(
-        self, both: Installation, installation: Installation
-    ) -> None:
-        for path in ("/webhooks/stripe/unknown", "/webhooks/stripe/HARBOR", "/webhooks/adyen/x"):
-            assert self.deliver(both, path, b"{}", TEST_SECRET) == (404, "Not found")
-        # Without keys.
-        assert self.deliver(installation, "/webhooks/stripe", b"{}", "x") == (404, "Not found")

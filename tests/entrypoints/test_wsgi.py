@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import logging
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -56,6 +54,7 @@ def serving(
         assert serving.stop() == [0] * len(serving.programs)
 
 
+# Shows F27.
 def test_a_card_is_stored_without_the_browser(serving: Serving) -> None:
     with closing(serving.connect()) as connection:
         token_id = serving.add_card(connection)
@@ -77,21 +76,6 @@ def test_the_last_use_of_a_token_is_stored(serving: Serving) -> None:
     (token,) = serving.installation.access_tokens()
     used_at = wait_until(lambda: serving.installation.access_tokens()[0].used_at)
     assert token.issued_at - timedelta(hours=1) < used_at
-
-
-def test_every_line_of_a_request_has_the_id_that_its_response_has(serving: Serving) -> None:
-    def sent(path: str, request_id: str) -> http.client.HTTPResponse:
-        with closing(serving.connect()) as connection:
-            connection.request("GET", path, headers={"X-Request-ID": request_id})
-            return connection.getresponse()
-
-    answers = [sent(path, f"wsgi-{turn}") for turn, path in enumerate(("/x", ACCOUNTS))]
-
-    assert [answer.status for answer in answers] == [404, 401]
-    assert [answer.headers["X-Request-ID"] for answer in answers] == ["wsgi-0", "wsgi-1"]
-    wait_until(
-        lambda: {"wsgi-0", "wsgi-1"} <= {line["request_id"] for line in serving.lines("request")}
-    )
 
 
 # Shows S14.
@@ -227,17 +211,6 @@ def test_processes_that_share_a_redis_reach_a_limit_together(processes: Serving)
 
     wait_until(lambda: len(refused()) >= answers.count(401))
     assert len({line["process"] for line in refused()}) > 1
-
-
-def test_a_process_that_is_killed_is_replaced(processes: Serving) -> None:
-    def have_served() -> set[int]:
-        processes.status("/")
-        return {line["process"] for line in processes.lines("request")}
-
-    before = have_served()
-    os.kill(min(before), signal.SIGKILL)
-
-    wait_until(lambda: have_served() - before)
 
 
 # Shows F9.

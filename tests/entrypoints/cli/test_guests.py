@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from signal import SIGTERM
 from typing import Any
 
 import pytest
@@ -43,8 +42,6 @@ from tests.builders import (
 )
 from tests.contracts.storage.records import OTHER_TOKEN_ID
 from tests.entrypoints.conftest import CommandLine
-from tests.programs import free_port
-from tests.waiting import LIMIT_SECONDS
 
 ENDED = ("web-store", "failed", "created", "payment_method_already_exists")
 CARD = (
@@ -228,27 +225,6 @@ class TestErase:
         assert said.startswith(f"guest {GUEST_ID} was erased at 20")
         assert file.read_text().split()[::2] == [GUEST_ID]
 
-    def test_who_is_back_after_a_restore_is_erased_again_before_the_service_starts(
-        self, on_file: CommandLine, file: Path
-    ) -> None:
-        file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")
-        serve = ("serve", "--port", str(free_port()))
-        assert on_file.fails_to_start(*serve) == (
-            "the database has guests whom CARDONFILE_ERASURES_FILE names (1): a backup was restored, "
-            "or a process killed while it erased; run `cardonfile guest erase --again`"
-        )
-
-        assert on_file.succeeds("guest", "erase", "--again") == (
-            f"erased {GUEST_ID}\nerased {a_uuid(77)}\nerased again: 2\n"
-        )
-        assert on_file.succeeds("guest", "erase", "--again") == "erased again: 0\n"
-        with on_file.start(*serve) as process:
-            assert process.stderr is not None
-            assert b"serving" in process.stderr.readline()
-            process.send_signal(SIGTERM)
-            process.communicate(timeout=LIMIT_SECONDS)
-        assert process.returncode == 0
-
     def test_a_guest_who_was_erased_is_shown_as_such(
         self, on_file: CommandLine, file: Path
     ) -> None:
@@ -272,11 +248,20 @@ class TestErase:
         with on_file.storage.read() as unit:
             assert unit.guests.get(GUEST_ID) is not None
 
-    def test_neither_the_service_nor_reconcile_works_while_it_cannot_tell_who_was_erased(
+    def test_nothing_works_before_who_is_back_after_a_restore_is_erased_again(
         self, on_file: CommandLine, file: Path
     ) -> None:
-        file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n")
-        assert "has guests whom CARDONFILE_ERASURES_FILE names" in on_file.refuses("reconcile")
+        file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")
+        assert on_file.refuses("reconcile") == (
+            "the database has guests whom CARDONFILE_ERASURES_FILE names (1): a backup was restored, "
+            "or a process killed while it erased; run `cardonfile guest erase --again`"
+        )
+
+        assert on_file.succeeds("guest", "erase", "--again") == (
+            f"erased {GUEST_ID}\nerased {a_uuid(77)}\nerased again: 2\n"
+        )
+        assert on_file.succeeds("guest", "erase", "--again") == "erased again: 0\n"
+        on_file.succeeds("reconcile", CARDONFILE_LOG_LEVEL="warning")
         missing = file.parent / "missing" / file.name
         assert on_file.refuses("reconcile", CARDONFILE_ERASURES_FILE=str(missing)) == (
             f"the folder of CARDONFILE_ERASURES_FILE is missing: {missing.parent}"

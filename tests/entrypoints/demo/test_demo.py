@@ -17,9 +17,10 @@ from click.testing import CliRunner
 
 from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli.main import main
-from entrypoints.demo.demo import HOST, run_demo
+from entrypoints.demo.demo import HOST, _environment, run_demo
 from entrypoints.demo.service import Supervisor
 from entrypoints.serve import ServeError
+from entrypoints.settings import Settings
 from tests.demo import running_demo
 from tests.programs import free_port
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -49,8 +50,6 @@ def test_a_card_is_there_in_the_next_run_on_its_port(tmp_path: Path) -> None:
 
     with SqliteStorage(tmp_path / f"cardonfile-demo-{port}.db").read() as unit:
         assert unit.event_endpoints.all() == ()
-    with running_demo(tmp_path) as other:
-        assert other.call("")["accounts"] == []
     with running_demo(tmp_path, port=port) as demo:
         (kept,) = demo.call("")["accounts"]
         assert kept == card
@@ -64,9 +63,13 @@ def test_a_card_is_there_in_the_next_run_on_its_port(tmp_path: Path) -> None:
     assert demo.log.read_text() == ""
 
 
-def test_a_visitor_may_add_more_cards_than_the_limits_of_a_service_allow(tmp_path: Path) -> None:
-    with running_demo(tmp_path) as demo:
-        assert all(demo.add_card()["success"] for _ in range(11))
+def test_a_visitor_may_add_more_cards_than_the_limits_of_a_service_allow() -> None:
+    assert Settings.read(_environment(8000)).card_testing_limits == ()
+
+
+def test_the_demo_of_another_port_has_records_of_its_own() -> None:
+    first, second = (Settings.read(_environment(port)).database for port in (8000, 9000))
+    assert first != second
 
 
 def test_a_taken_port_is_refused_in_one_sentence() -> None:
