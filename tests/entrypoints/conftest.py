@@ -19,7 +19,6 @@ from entrypoints.cli.main import main
 from entrypoints.psps import _load
 from tests.databases import make_database
 from tests.programs import SERVE
-from tests.waiting import LIMIT_SECONDS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -113,19 +112,6 @@ class CommandLine:
         """Run a command that must fail with one sentence, and return the sentence."""
         result = self.run(*arguments, **environment)
         return sentence_of(result.exit_code, result.stdout, result.stderr)
-
-    def fails_to_start(self, *arguments: str, **environment: str) -> str:
-        """Do the same in a process of its own, for commands that run for ever if they succeed."""
-        ended = subprocess.run(
-            [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": str(ROOT)} | self.environment | environment,
-        )
-        return sentence_of(ended.returncode, ended.stdout, ended.stderr)
 
     def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> Process:
         """Start a command in a process of its own."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 from tests.postgresql import PostgresqlServer
 from tests.waiting import wait_until
@@ -76,10 +75,3 @@ def _state_and_parent(process: Path) -> tuple[str, str]:
     except (FileNotFoundError, ProcessLookupError):
         return "", ""
     return state, parent
-
-
-OUTAGES: Final[Mapping[str, Callable[[PostgresqlServer], AbstractContextManager[None]]]] = {
-    "stopped": stopped,
-    "crashed": crashed,
-    "hanging": hanging,
-}

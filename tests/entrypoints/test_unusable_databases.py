@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
+from typing import Final
 
 from tests.databases import make_database
 from tests.entrypoints.conftest import ROOT, CommandLine
-from tests.programs import SERVE, free_port
+from tests.programs import RUNTIME, free_port
 from tests.waiting import LIMIT_SECONDS
 
 COMMANDS = [("migrate",), ("token", "list"), ("reconcile",)]
-
-
-def complaint_of(*arguments: str, exit_code: int = 1, **environment: str) -> str:
-    """Return the error of a command that fails, run without the privilege to override file modes."""
-    bound = (
-        ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
-        if os.geteuid() == 0
-        else ()
-    )
-    ended = subprocess.run(
-        [*bound, sys.executable, "-W", "error", "-c", SERVE, *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-    )
-    assert (ended.returncode, ended.stdout) == (exit_code, "")
-    assert ended.stderr.startswith("Error: ")
-    assert ended.stderr.count("\n") == 1
-    return ended.stderr.removeprefix("Error: ").rstrip("\n")
+# Each command with its settings, one after the other.
+RUN: Final = f"""
+import json, os, sys
+{RUNTIME}
+from entrypoints.cli.main import main
+for arguments, settings in json.loads(sys.argv[1]):
+    os.environ.update(settings)
+    try:
+        main(arguments, prog_name="cardonfile")
+    except SystemExit as end:
+        print(end.code)
+"""
 
 
 def test_a_folder_in_its_place(unmigrated: CommandLine) -> None:
@@ -52,50 +43,55 @@ def test_a_folder_in_place_of_the_database_of_the_fake_psp(cardonfile: CommandLi
     file = cardonfile.database.with_name("cards-fake-psp.db")
     file.mkdir()
 
-    complaint = cardonfile.fails_to_start("serve", "--port", str(free_port()))
+    complaint = cardonfile.refuses("reconcile")
 
     assert complaint.startswith(f"the database of the fake PSP cannot be used ({file}: ")
 
 
-@pytest.mark.parametrize(
-    ("mode", "folder_mode", "why"),
-    [
-        (0o400, 0o700, "attempt to write a readonly database; this user may not read and write it"),
-        (0o600, 0o500, "; this user may not write in its folder"),
-    ],
-)
-def test_one_without_permission_is_not_served(
-    tmp_path: Path, mode: int, folder_mode: int, why: str
-) -> None:
-    folder = tmp_path / "records"
-    folder.mkdir()
-    database = folder / "cards.db"
-    make_database(database)
-    database.chmod(mode)
-    folder.chmod(folder_mode)
-    try:
-        complaint = complaint_of(
-            *("serve", "--port", str(free_port())),
-            CARDONFILE_DATABASE_URL=f"sqlite:///{database}",
-            CARDONFILE_FAKE_PSP_DATABASE=str(tmp_path / "fake-psp.db"),
-        )
-    finally:
-        folder.chmod(0o700)
+def test_one_that_this_user_may_not_use_is_named_with_the_reason(tmp_path: Path) -> None:
+    read_only, fixed, hidden = (tmp_path / name / "cards.db" for name in ("a", "b", "c"))
+    for database in (read_only, fixed):
+        database.parent.mkdir()
+        make_database(database)
+    read_only.chmod(0o400)
+    fixed.parent.chmod(0o500)
+    hidden.parent.mkdir(mode=0)
+    serve = ["serve", "--port", str(free_port())]
+    commands = [
+        (serve, read_only),
+        (serve, fixed),
+        (["token", "list"], hidden),
+        (["status"], hidden),
+    ]
+    settings = {"CARDONFILE_FAKE_PSP_DATABASE": str(tmp_path / "fake-psp.db")}
+    given = [
+        (arguments, {**settings, "CARDONFILE_DATABASE_URL": f"sqlite:///{database}"})
+        for arguments, database in commands
+    ]
+    # Without the privilege of root to override file modes.
+    bound = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
 
-    assert complaint.startswith(f"the database cannot be used ({database}: ")
-    assert f"{why}): see that" in complaint
-
-
-@pytest.mark.parametrize(("exit_code", "command"), [(1, ("token", "list")), (3, ("status",))])
-def test_one_in_a_folder_that_this_user_may_not_search_cannot_be_used(
-    tmp_path: Path, exit_code: int, command: tuple[str, ...]
-) -> None:
-    database = tmp_path / "records" / "cards.db"
-    database.parent.mkdir(mode=0)
-
-    complaint = complaint_of(
-        *command, exit_code=exit_code, CARDONFILE_DATABASE_URL=f"sqlite:///{database}"
+    ended = subprocess.run(
+        [
+            *(bound if os.geteuid() == 0 else ()),
+            *(sys.executable, "-W", "error", "-c", RUN, json.dumps(given)),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
 
-    assert complaint.startswith(f"the database cannot be used ({database}: ")
-    assert "; there is no such file, or this user may not look): see that" in complaint
+    fixed.parent.chmod(0o700)
+    assert ended.stdout.split() == ["1", "1", "1", "3"]
+    reasons = (
+        "attempt to write a readonly database; this user may not read and write it",
+        "; this user may not write in its folder",
+        *["; there is no such file, or this user may not look"] * 2,
+    )
+    for line, (_, database), reason in zip(
+        ended.stderr.splitlines(), commands, reasons, strict=True
+    ):
+        assert line.startswith(f"Error: the database cannot be used ({database}: ")
+        assert f"{reason}): see that" in line

@@ -285,9 +285,8 @@ def test_no_application_is_made_of_an_installation_that_cannot_work(
         # Otherwise granian may go on for ever.
         ((START_GRANIAN, *GRANIAN_OPTIONS, ONCE, "--port", "{port}"), NO_PSP),
         ((SERVE, "work"), NO_PSP),
-        ((SERVE, "work"), NO_BASE_URL),
     ],
-    ids=["granian", "work", "work without base URL"],
+    ids=["granian", "work"],
 )
 def test_a_process_that_cannot_work_ends_with_one_sentence(
     tmp_path: Path, command: tuple[str, ...], wrong: Wrong
