@@ -125,4 +125,4 @@ def test_a_rolling_upgrade_refuses_no_request(tmp_path: Path) -> None:
     machines.look_inside()
     with closing(machines):
         # 0.1.0 chooses no default card.
-        assert replace(look_at(machines, clients), without_one_default=[]) == Aftermath()
+        assert replace(look_at(machines, clients), without_one_default=()) == Aftermath()

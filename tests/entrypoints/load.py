@@ -29,7 +29,6 @@ from adapters.psp_suite.samples import a_uuid
 from adapters.sqlite.connection import connect
 from domain.errors import PaymentMethodAlreadyExists
 from domain.identifiers import AccountId, GuestId, TokenId
-from domain.pagination import PageRequest
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.adapters.http.api import GOOD_BODY
@@ -38,7 +37,7 @@ from tests.builders import a_guest
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
 from tests.programs import ROOT, SERVE, Program, Server, free_port
 from tests.told_events import Told, lost_and_invented
-from tests.waiting import LIMIT_SECONDS, wait_until
+from tests.waiting import wait_until
 
 CLIENTS: Final = 8
 # Few, so that clients share guests and most cards are on file already.
@@ -487,7 +486,13 @@ class StoredAccount(NamedTuple):
     token_id: str
     guest_id: str
     center_id: str
-    is_active: bool
+    removed_at: str | None
+    is_default: str
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is not removed."""
+        return self.removed_at is None
 
 
 class StoredDelivery(NamedTuple):
@@ -495,20 +500,20 @@ class StoredDelivery(NamedTuple):
 
     event_id: str
     status: str
-    told: Told
+    event: str
+
+    @property
+    def told(self) -> Told:
+        """What the event tells."""
+        return msgspec.json.decode(self.event, type=Told)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """The stored sessions and deliveries of events by id, the accounts, removed or not, and others.
-
-    `keys` has the session of each idempotency key, `active` the active accounts. `defaults` has the number of default cards for each guest and center with active accounts.
-    """
+    """The stored sessions and deliveries by id, the session of each idempotency key, and accounts."""
 
     sessions: Mapping[str, StoredSession]
     keys: Mapping[str, str]
-    active: Collection[str]
-    defaults: Mapping[tuple[str, str], int]
     accounts: Sequence[StoredAccount]
     deliveries: Mapping[str, StoredDelivery]
 
@@ -522,7 +527,8 @@ class Records:
 
     def lost(self, added: Sequence[Added]) -> list[Added]:
         """Return the add-cards whose session is missing, or differs from what the client read."""
-        return [each for each in added if self._is_lost(each)]
+        active = {each.account_id for each in self.accounts if each.is_active}
+        return [each for each in added if self._is_lost(each, active)]
 
     def unasked(self, added: Sequence[Added], given_up: Sequence[Added]) -> list[str]:
         """Return the `redirect_uri` of each session that no client knows, such as a duplicate.
@@ -536,9 +542,13 @@ class Records:
 
     def without_one_default(self) -> list[tuple[str, str]]:
         """Return each guest and center with active accounts that has no default, or several."""
-        return [place for place, times in self.defaults.items() if times != 1]
+        defaults = Counter[tuple[str, str]]()
+        for each in self.accounts:
+            if each.is_active:
+                defaults[each.guest_id, each.center_id] += each.is_default in ("1", "true")
+        return [place for place, times in defaults.items() if times != 1]
 
-    def _is_lost(self, added: Added) -> bool:
+    def _is_lost(self, added: Added, active: Collection[str]) -> bool:
         session = self.sessions.get(added.token_id)
         return (
             session is None
@@ -548,52 +558,30 @@ class Records:
                 added.status is not SessionStatus.OPEN
                 and (added.status, added.account_id) != (session.status, session.account_id)
             )
-            or (added.is_removed and added.account_id in self.active)
+            or (added.is_removed and added.account_id in active)
         )
 
 
 def records_of(url: str) -> Records:
     """Read the records from the database, without the repositories."""
-    # UUIDs are text in SQLite.
-    sessions = _select(
-        url,
-        "SELECT CAST(token_id AS text), CAST(guest_id AS text), CAST(center_id AS text),"
-        " redirect_uri, status, CAST(account_id AS text) FROM card_sessions",
-    )
-    keys = _select(url, "SELECT key, CAST(token_id AS text) FROM idempotency_keys")
-    accounts = _select(
-        url,
-        "SELECT CAST(account_id AS text), CAST(token_id AS text), CAST(guest_id AS text),"
-        " CAST(center_id AS text), removed_at IS NULL FROM payment_accounts",
-    )
-    deliveries = _select(
-        url, "SELECT CAST(event_id AS text), status, CAST(event AS text) FROM event_deliveries"
-    )
-    defaults = _select(
-        url,
-        "SELECT CAST(guest_id AS text), CAST(center_id AS text),"
-        " sum(CASE WHEN is_default THEN 1 ELSE 0 END) FROM payment_accounts"
-        " WHERE removed_at IS NULL GROUP BY guest_id, center_id",
-    )
+    sessions = [StoredSession(*row) for row in _rows(url, "card_sessions", StoredSession._fields)]
+    accounts = _rows(url, "payment_accounts", StoredAccount._fields)
+    deliveries = _rows(url, "event_deliveries", StoredDelivery._fields)
     return Records(
-        sessions={row[0]: StoredSession(*row) for row in sessions},
-        keys=dict(keys),
-        active={account_id for account_id, *_, is_active in accounts if is_active},
-        defaults={(guest_id, center_id): times for guest_id, center_id, times in defaults},
+        sessions={each.token_id: each for each in sessions},
+        keys=dict(_rows(url, "idempotency_keys", ("key", "token_id"))),
         accounts=[StoredAccount(*row) for row in accounts],
-        deliveries={
-            event_id: StoredDelivery(event_id, status, msgspec.json.decode(event, type=Told))
-            for event_id, status, event in deliveries
-        },
+        deliveries={row[0]: StoredDelivery(*row) for row in deliveries},
     )
 
 
-def _select(url: str, statement: str) -> list[tuple[Any, ...]]:  # a column may hold anything
+def _rows(url: str, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:  # text or None
+    """Return rows as text, which UUIDs are in SQLite anyway."""
+    as_text = ", ".join(f"CAST({column} AS text)" for column in columns)
+    statement = f"SELECT {as_text} FROM {table}"
     if not url.startswith("sqlite:"):
         return execute(url, statement)
-    with closing(
-        connect(Path(url.removeprefix("sqlite:///")), busy_timeout_seconds=LIMIT_SECONDS)
-    ) as db:
+    with closing(connect(Path(url.removeprefix("sqlite:///")), busy_timeout_seconds=5)) as db:
         return db.execute(statement).fetchall()
 
 
@@ -611,14 +599,14 @@ class Aftermath:
     - `without_one_default`: guests and centers with cards, and no default card or several.
     """
 
-    lost: list[Added] = field(default_factory=list)
-    unasked: list[str] = field(default_factory=list)
-    unsettled: list[CardSession] = field(default_factory=list)
-    doubled: list[tuple[str, str]] = field(default_factory=list)
-    missing: set[tuple[str, str]] = field(default_factory=set)
-    stray: set[str] = field(default_factory=set)
-    endless: list[StoredSession] = field(default_factory=list)
-    without_one_default: list[tuple[str, str]] = field(default_factory=list)
+    lost: Sequence[Added] = ()
+    unasked: Sequence[str] = ()
+    unsettled: Sequence[CardSession] = ()
+    doubled: Sequence[tuple[str, str]] = ()
+    missing: Collection[tuple[str, str]] = ()
+    stray: Collection[str] = ()
+    endless: Sequence[StoredSession] = ()
+    without_one_default: Sequence[tuple[str, str]] = ()
 
 
 def look_at(machines: Machines, *parts: Clients) -> Aftermath:
@@ -633,18 +621,11 @@ def look_at(machines: Machines, *parts: Clients) -> Aftermath:
     records = records_of(machines.url)
     lost = records.lost(added)
     sessions = [(each, installation.session(each.token_id)) for each in added if each not in lost]
-    guests = {each.guest_id for each in added}
-    with installation.storage.read() as unit:
-        by_id = {
-            session.account_id: unit.accounts.get(session.account_id)
-            for _, session in sessions
-            if session.account_id
-        }
-        accounts = [
-            account
-            for guest_id in guests
-            for account in unit.accounts.page(guest_id, None, PageRequest(size=100)).items
-        ]
+    accounts = [
+        account
+        for guest_id in {each.guest_id for each in added}
+        for account in installation.accounts(guest_id)
+    ]
     typed = {(each.guest_id, each.card[-4:]) for each in added if each.card and not each.is_removed}
     on_file = Counter((account.guest_id, account.last_four) for account in accounts)
     first = {account.token_id for account in accounts}
@@ -652,13 +633,10 @@ def look_at(machines: Machines, *parts: Clients) -> Aftermath:
     def is_settled(each: Added, session: CardSession) -> bool:
         if not each.card:
             return session.status is SessionStatus.OPEN
-        account = by_id.get(session.account_id) if session.account_id else None
-        if session.status is SessionStatus.COMPLETED and account:
-            return (account.guest_id, account.last_four, account.removed_at is not None) == (
-                each.guest_id,
-                each.card[-4:],
-                each.is_removed,
-            )
+        if session.status is SessionStatus.COMPLETED and session.account_id:
+            account = installation.account(session.account_id)
+            found = (account.guest_id, account.last_four, account.removed_at is not None)
+            return found == (each.guest_id, each.card[-4:], each.is_removed)
         return (
             session.failure is not None
             and session.failure.message == PaymentMethodAlreadyExists.message
@@ -670,14 +648,14 @@ def look_at(machines: Machines, *parts: Clients) -> Aftermath:
     _reconcile_at(installation, datetime.now(UTC) + BEYOND_ALL)
     at_last = records_of(machines.url).sessions.values()
     return Aftermath(
-        lost=lost,
-        unasked=records.unasked(added, given_up),
-        unsettled=unsettled,
-        doubled=[card for card, times in on_file.items() if times > 1],
-        missing=typed ^ on_file.keys(),
-        stray=stray,
-        endless=[session for session in at_last if session.status == SessionStatus.OPEN],
-        without_one_default=records.without_one_default(),
+        lost=tuple(lost),
+        unasked=tuple(records.unasked(added, given_up)),
+        unsettled=tuple(unsettled),
+        doubled=tuple(card for card, times in on_file.items() if times > 1),
+        missing=tuple(typed ^ on_file.keys()),
+        stray=tuple(stray),
+        endless=tuple(each for each in at_last if each.status == SessionStatus.OPEN),
+        without_one_default=tuple(records.without_one_default()),
     )
 
 
