@@ -47,15 +47,8 @@ from domain.identifiers import (
 from domain.permissions import Caller, Permission
 from domain.products.product import Product
 from domain.psps.card import Card
-from domain.psps.hosted_page import (
-    Consent,
-    Evidence,
-    EvidenceOrigin,
-    HostedPage,
-    PageAttempt,
-    Prefill,
-    PspGuest,
-)
+from domain.psps.evidence import Evidence, EvidenceOrigin
+from domain.psps.hosted_page import Consent, HostedPage, PageAttempt, Prefill, PspGuest
 from domain.sessions.limit import RefusedCard
 from domain.sessions.session import CardSession
 from domain.worker.heartbeat import WorkerProcess

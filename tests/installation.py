@@ -47,15 +47,10 @@ from domain.identifiers import (
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
 from domain.psps.card import Card, CardList, CardReading
-from domain.psps.hosted_page import (
-    Evidence,
-    HostedPage,
-    HostedPageRequest,
-    Outcome,
-    WebhookDelivery,
-    WebhookNotice,
-)
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Result, WriteUnit

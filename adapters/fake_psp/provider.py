@@ -27,17 +27,15 @@ from adapters.psp.webhooks import decode_webhook, require_secrets
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
 from domain.outside import Clock
 from domain.psps.card import CardList, CardReading
+from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
-    Evidence,
     HostedPage,
     HostedPageRequest,
     Outcome,
     PageClosed,
     Pending,
-    WebhookDelivery,
-    WebhookNotice,
 )
 from domain.psps.payment_provider import (
     PaymentProvider,
@@ -45,6 +43,7 @@ from domain.psps.payment_provider import (
     ProviderUnavailable,
     WebhookRejected,
 )
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 _OF_CARDS: Final = frozenset({REISSUED, LOST})
 _REPORTED = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"})

@@ -16,8 +16,8 @@ from adapters.http.requests import read_bytes
 from adapters.http.responses import Health
 from domain.card_numbers import holds_card_number
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.psps.hosted_page import WebhookDelivery
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
+from domain.psps.webhook import WebhookDelivery
 from domain.settling.receive_webhook import ReceiveWebhook
 
 _WEBHOOK: Final = Operation(

@@ -29,23 +29,16 @@ from adapters.mollie.payloads import (
 from adapters.psp.findings import Finding, compare_clocks, ok, problem, unknown
 from adapters.psp.http import JsonApi, NotFound, Response, RetryPolicy
 from adapters.psp.settings import is_loopback, keys_of
-from domain.identifiers import (
-    DEFAULT_MERCHANT_ACCOUNT,
-    CardToken,
-    GuestReference,
-    MerchantAccount,
-)
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock
 from domain.psps.card import CardReading
+from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import (
-    Evidence,
     HostedPage,
     HostedPageRequest,
     NoCardCollected,
     Outcome,
     PageClosed,
-    WebhookDelivery,
-    WebhookNotice,
 )
 from domain.psps.payment_provider import (
     FailureDetails,
@@ -54,6 +47,7 @@ from domain.psps.payment_provider import (
     ProviderUnavailable,
     WebhookRejected,
 )
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 API_BASE: Final = "https://api.mollie.com"
 

@@ -34,14 +34,16 @@ NAMES: Final[Mapping[str, str]] = {
     "domain.outside": "Clock Ids",
     "domain.psps.capabilities": "Capabilities",
     "domain.psps.card": "Card CardList CardReading StoredCard",
+    "domain.psps.evidence": "Evidence EvidenceOrigin",
     "domain.psps.hosted_page": (
-        "CardCollected CardRefused Consent Evidence EvidenceOrigin HostedPage "
-        "HostedPageRequest NoCardCollected Outcome PageClosed Pending WebhookDelivery WebhookNotice"
+        "CardCollected CardRefused Consent HostedPage HostedPageRequest NoCardCollected Outcome "
+        "PageClosed Pending"
     ),
     "domain.psps.payment_provider": (
         "FailureDetails NO_DETAILS PaymentProvider ProviderRefused ProviderUnavailable "
         "WebhookRejected"
     ),
+    "domain.psps.webhook": "WebhookDelivery WebhookNotice",
     "domain.redirects": "parse_allowed_origin redirect_origin",
     # For the tests of an adapter.
     "adapters.psp_suite.clock": "SettableClock",

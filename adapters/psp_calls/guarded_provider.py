@@ -12,28 +12,19 @@ from adapters.psp_calls.bulkhead import Bulkhead
 from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
-from domain.identifiers import (
-    CardToken,
-    GuestReference,
-    MerchantAccount,
-    ProviderName,
-    PspAccount,
-)
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.psps.card import CardList, CardReading
-from domain.psps.hosted_page import (
-    Evidence,
-    HostedPage,
-    HostedPageRequest,
-    Outcome,
-    WebhookDelivery,
-    WebhookNotice,
+from domain.psps.credibility import (
     is_credible,
     is_credible_list,
     is_credible_page,
     is_credible_reading,
     without_false_code,
 )
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import FailureDetails, PaymentProvider, ProviderUnavailable
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 PSP_NOTE: Final = "PSP: "
 """Begins the note in an exception that names the PSP whose adapter raised it."""

@@ -21,6 +21,7 @@ from domain.psps import hosted_page as pages
 from domain.psps.capabilities import Capabilities
 from domain.psps.card import Card, CardReading
 from domain.psps.payment_provider import PaymentProvider, ProviderUnavailable, WebhookRejected
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 SECRETS = ("API_KEY", "WEBHOOK_SECRETS")
 ACCOUNTS = AccountSettings(
@@ -156,7 +157,7 @@ class AcmeProvider(PaymentProvider):
         with suppress(NotFound), self._api(merchant_account) as api:
             api.call("DELETE", self._path(guest_reference, token))
 
-    def read_webhook(self, delivery: pages.WebhookDelivery) -> Sequence[pages.WebhookNotice]:
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         account = delivery.merchant_account or DEFAULT
         time, _, signature = delivery.headers.get("acme-signature", "").partition(".")
         signed = time.encode(errors="replace") + b"." + delivery.body
@@ -164,7 +165,7 @@ class AcmeProvider(PaymentProvider):
         if not is_signed(signed, [signature], secrets) or not is_recent(time, self._clock.now()):
             raise WebhookRejected("not signed by Acme, or not recently")
         return [
-            pages.WebhookNotice(
+            WebhookNotice(
                 merchant_account=account,
                 content=each.id,
                 token_id=TokenId(each.reference.partition(":")[0]) if each.reference else None,

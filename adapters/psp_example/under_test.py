@@ -33,7 +33,8 @@ from adapters.psp_suite.under_test import (
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
-from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest
+from domain.psps.webhook import WebhookDelivery
 
 KEYS = {MAIN: "key_of_main", OTHER: "key_of_other"}
 

@@ -62,18 +62,15 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.psps.card import Card, StoredCard
+from domain.psps.credibility import is_credible
+from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import (
     CardCollected,
     Consent,
-    Evidence,
-    EvidenceOrigin,
     HostedPage,
     HostedPageRequest,
     PageClosed,
     Pending,
-    WebhookDelivery,
-    WebhookNotice,
-    is_credible,
 )
 from domain.psps.payment_provider import (
     PaymentProvider,
@@ -81,6 +78,7 @@ from domain.psps.payment_provider import (
     ProviderUnavailable,
     WebhookRejected,
 )
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 NOBODYS: Final = MerchantAccount("nobodys")
 """A merchant account without keys."""

@@ -21,14 +21,10 @@ from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Ids
 from domain.psps.card import Card
-from domain.psps.hosted_page import (
-    Evidence,
-    HostedPage,
-    HostedPageRequest,
-    Outcome,
-    WebhookDelivery,
-)
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import PaymentProvider
+from domain.psps.webhook import WebhookDelivery
 
 MAIN: Final = MERCHANT_ACCOUNT
 OTHER: Final = MerchantAccount("other")

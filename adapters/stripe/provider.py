@@ -35,25 +35,19 @@ from adapters.stripe.payloads import (
     page_parameters,
 )
 from adapters.stripe.transport import trusted_by_the_sdk
-from domain.identifiers import (
-    DEFAULT_MERCHANT_ACCOUNT,
-    CardToken,
-    GuestReference,
-    MerchantAccount,
-)
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock
 from domain.psps.card import CardList, CardReading
+from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import (
-    Evidence,
     HostedPage,
     HostedPageRequest,
     NoCardCollected,
     Outcome,
     PageClosed,
-    WebhookDelivery,
-    WebhookNotice,
 )
 from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 if TYPE_CHECKING:
     from stripe.params import PaymentMethodListParams

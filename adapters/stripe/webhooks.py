@@ -19,8 +19,9 @@ from adapters.psp.webhooks import decode_webhook, is_recent, is_signed
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import TOKEN_ID
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
-from domain.psps.hosted_page import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
+from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.payment_provider import WebhookRejected
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 HEADER: Final = "stripe-signature"
 

@@ -15,7 +15,7 @@ from domain.errors import ServiceUnavailable
 from domain.hosted_payments.link import session_of_link
 from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
-from domain.psps.hosted_page import MAX_EVIDENCE, Evidence, EvidenceOrigin
+from domain.psps.evidence import MAX_EVIDENCE, Evidence, EvidenceOrigin
 from domain.psps.payment_provider import Providers, ProviderUnavailable
 from domain.sessions.polling import Progress
 from domain.sessions.session import CardSession

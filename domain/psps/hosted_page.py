@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,7 +9,6 @@ from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias
 
 from domain.billing import AvsResult, BillingInfo
-from domain.card_numbers import holds_card_number
 from domain.identifiers import (
     CardToken,
     CenterId,
@@ -22,7 +19,7 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.languages import DEFAULT_LANGUAGE
-from domain.psps.card import Card, CardList, CardReading
+from domain.psps.card import Card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,141 +235,3 @@ class PageClosed(RefusalsOnPage):
 
 Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
 """What became of a page."""
-
-_WORD: Final = re.compile(r"[!-~]{1,255}")
-# No @, as in an e-mail address.
-_REFUSAL_CODE: Final = re.compile(r"[A-Za-z0-9._:/|+-]{1,100}")
-_LAST_FOUR: Final = re.compile(r"[0-9]{4}")
-_YEARS: Final = range(2000, 2100)
-
-
-def is_credible_page(page: HostedPage) -> bool:
-    """Return whether a PSP may have created such a page: each field can be stored and used.
-
-    Times are not compared with our clock, which may be wrong.
-    """
-    return (
-        _are_words(page.reference, page.guest_reference)
-        and page.address.startswith(("https://", "http://"))
-        and page.address.isprintable()
-        and page.ends_at.year in _YEARS
-    )
-
-
-def is_credible(outcome: Outcome, page: HostedPage) -> bool:
-    """Return whether a page may have this outcome: each field can be stored and used.
-
-    What was collected belongs to the guest of the page.
-    """
-    if not isinstance(outcome, CardCollected | NoCardCollected):
-        return True
-    is_of_guest = outcome.guest_reference == page.guest_reference and _are_words(outcome.token)
-    if not is_of_guest or outcome.collected_at.year not in _YEARS:
-        return False
-    if isinstance(outcome, NoCardCollected):
-        return True
-    charge_reference = outcome.charge_reference
-    return _is_credible_card(outcome.card) and (
-        charge_reference is None or _are_words(charge_reference)
-    )
-
-
-def is_credible_reading(
-    reading: CardReading, guest_reference: GuestReference, token: CardToken
-) -> bool:
-    """Return whether the card with this token, of this guest, may read like that."""
-    card = reading.card
-    return reading.read_at.year in _YEARS and (
-        card is None
-        or (
-            (card.guest_reference, card.token) == (guest_reference, token)
-            and _is_credible_card(card)
-        )
-    )
-
-
-def is_credible_list(found: CardList, after: str | None) -> bool:
-    """Return whether the cards after a place may be listed like that, and lead to another place."""
-    return found.place != (after or "") and all(_are_words(*card) for card in found.cards)
-
-
-def _is_credible_card(card: Card) -> bool:
-    return (
-        _are_words(card.fingerprint, card.card_logo)
-        and _LAST_FOUR.fullmatch(card.last_four) is not None
-        and card.expiry_month in range(1, 13)
-        and card.expiry_year in _YEARS
-    )
-
-
-def without_false_code(outcome: Outcome) -> Outcome:
-    """Return an outcome without a refusal code that is no word, or that holds a card number.
-
-    The rest still counts: a code is only shown to operators.
-    """
-    code = outcome.refusal_code
-    # An adapter of another distribution may return what is no text.
-    if isinstance(code, str) and _REFUSAL_CODE.fullmatch(code) and not holds_card_number(code):
-        return outcome
-    return replace(outcome, refusal_code=None)
-
-
-def _are_words(*texts: str) -> bool:
-    return all(map(_WORD.fullmatch, texts))
-
-
-MAX_EVIDENCE: Final = 50
-"""How many pieces of evidence a session may have of each origin.
-
-Forged returns therefore cannot displace webhooks.
-"""
-
-
-class EvidenceOrigin(StrEnum):
-    """Where evidence came from."""
-
-    RETURN = "return"
-    WEBHOOK = "webhook"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What a PSP reported by return address or verified webhook.
-
-    Only the PSP's adapter reads `content`, which is text in its own format.
-    """
-
-    origin: EvidenceOrigin
-    content: str
-    received_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookDelivery:
-    """A webhook as received: header names in lower case, and the raw bytes of the body.
-
-    `merchant_account` is the one named in the request path, if any.
-    """
-
-    headers: Mapping[str, str]
-    body: bytes
-    merchant_account: MerchantAccount | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookNotice:
-    """What a webhook concerns.
-
-    A session, by `token_id` or by the page's reference; or cards on file, by the `card_token` of one
-    or the `guest_reference` of all, which are then read again. If it is not `signed`, because the PSP
-    signs none, anybody may have sent it: it is no evidence, and only a reason to ask the PSP about a
-    session. Cards are then read on schedule alone.
-    """
-
-    merchant_account: MerchantAccount
-    content: str
-    token_id: TokenId | None = None
-    page_reference: str | None = None
-    card_token: CardToken | None = None
-    guest_reference: GuestReference | None = None
-    signed: bool = True

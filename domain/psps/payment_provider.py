@@ -12,14 +12,9 @@ from typing import Final, Protocol
 
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
 from domain.psps.card import CardList, CardReading
-from domain.psps.hosted_page import (
-    Evidence,
-    HostedPage,
-    HostedPageRequest,
-    Outcome,
-    WebhookDelivery,
-    WebhookNotice,
-)
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

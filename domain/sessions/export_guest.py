@@ -14,7 +14,8 @@ from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
 from domain.pagination import ALL, PageRequest
-from domain.psps.hosted_page import Evidence, HostedPage
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import HostedPage
 from domain.storage import Storage, UnitOfWork
 
 # Some PSPs' pages are opened by their reference, and some send a card's token as evidence.

@@ -20,7 +20,8 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.pagination import Page, PageRequest
-from domain.psps.hosted_page import Evidence, HostedPageRequest, PageAttempt, PspGuest
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import HostedPageRequest, PageAttempt, PspGuest
 from domain.retries import WorkAtPsps
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import PolledSession

@@ -9,14 +9,9 @@ from dataclasses import dataclass
 
 from domain.identifiers import ProviderName, PspAccount
 from domain.outside import Clock
-from domain.psps.hosted_page import (
-    MAX_EVIDENCE,
-    Evidence,
-    EvidenceOrigin,
-    WebhookDelivery,
-    WebhookNotice,
-)
+from domain.psps.evidence import MAX_EVIDENCE, Evidence, EvidenceOrigin
 from domain.psps.payment_provider import Providers, WebhookRejected
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork, WriteUnit
 

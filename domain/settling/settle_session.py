@@ -17,14 +17,8 @@ from domain.cards.note_account_event import note_account_event
 from domain.events.note_event import NoteEvent
 from domain.identifiers import AccountId, PspAccount, TokenId
 from domain.outside import Clock, Ids
-from domain.psps.hosted_page import (
-    CardCollected,
-    Evidence,
-    NoCardCollected,
-    Outcome,
-    PageClosed,
-    Pending,
-)
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page

@@ -31,7 +31,7 @@ from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, GuestReference, TokenId
 from domain.pagination import PageRequest
-from domain.psps.hosted_page import EvidenceOrigin
+from domain.psps.evidence import EvidenceOrigin
 from domain.sessions.end import Failure, SessionStatus
 from domain.storage import Storage
 from entrypoints import copy_database

@@ -13,17 +13,10 @@ from adapters.fake_psp.psp import FakePsp, PageState, PspPage
 from adapters.psp_suite.clock import START
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card, CardReading
-from domain.psps.hosted_page import (
-    CardCollected,
-    Evidence,
-    HostedPage,
-    HostedPageRequest,
-    Outcome,
-    Pending,
-    WebhookDelivery,
-    WebhookNotice,
-)
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import CardCollected, HostedPage, HostedPageRequest, Outcome, Pending
 from domain.psps.payment_provider import PaymentProvider
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 NEW_TOKENS: Final = MerchantAccount("default")
 """Here a card gets a new token each time it is typed."""

@@ -40,8 +40,8 @@ from domain.hosted_payments.link import (
 from domain.identifiers import CallerName, CenterId, GuestId, TokenId
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
-from domain.psps.hosted_page import WebhookDelivery
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
+from domain.psps.webhook import WebhookDelivery
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.storage import WriteUnit

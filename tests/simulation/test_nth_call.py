@@ -52,9 +52,9 @@ from domain.hosted_payments.open_hosted_page import OpenHostedPage
 from domain.identifiers import EndpointId
 from domain.products.put_product import PutProduct
 from domain.products.queries import ListProducts
-from domain.psps.hosted_page import WebhookDelivery
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable, WebhookRejected
 from domain.psps.recognize_merchant import RecognizeMerchant
+from domain.psps.webhook import WebhookDelivery
 from domain.retries import LEASE
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting

@@ -27,7 +27,7 @@ from domain.identifiers import (
     plain_uuid,
 )
 from domain.pagination import Page, PageRequest
-from domain.psps.hosted_page import Evidence
+from domain.psps.evidence import Evidence
 from domain.sessions.end import SessionStatus
 from domain.sessions.limit import (
     COUNTED_FOR,

@@ -16,7 +16,7 @@ from adapters.fake_psp.psp import FakePsp
 from adapters.fake_psp.webhooks import GIVE_UP_AFTER, RETRY_AFTER, RETRY_EVERY, WebhookSender
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.ids import SeededIds
-from domain.psps.hosted_page import WebhookDelivery, WebhookNotice
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from tests.adapters.fake_psp.conftest import (
     BASE_URL,
     CHALLENGE,

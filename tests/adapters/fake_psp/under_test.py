@@ -40,8 +40,9 @@ from adapters.psp_suite.under_test import (
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card, CardList, CardReading
-from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest
 from domain.psps.payment_provider import PaymentProvider
+from domain.psps.webhook import WebhookDelivery
 from tests.adapters.fake_psp.conftest import (
     BASE_URL,
     CHALLENGE,

@@ -23,15 +23,9 @@ from domain.identifiers import (
     GuestReference,
     MerchantAccount,
 )
-from domain.psps.hosted_page import (
-    CardCollected,
-    HostedPage,
-    NoCardCollected,
-    PageClosed,
-    Pending,
-    WebhookDelivery,
-)
+from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, PageClosed, Pending
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
+from domain.psps.webhook import WebhookDelivery
 from tests.adapters.mollie.conftest import SETTINGS, Shop, adapter_for
 from tests.fake_mollie.mollie import CHALLENGED, GOOD, TEST_KEY, FakeMollie, an_error
 

@@ -33,8 +33,9 @@ from adapters.psp_suite.under_test import (
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
-from domain.psps.hosted_page import HostedPage, HostedPageRequest, PageClosed, WebhookDelivery
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, PageClosed
 from domain.psps.payment_provider import PaymentProvider
+from domain.psps.webhook import WebhookDelivery
 from tests.fake_mollie import mollie
 from tests.fake_mollie.mollie import PAGE_LIFETIME, TEST_KEY, FakeMollie, Merchant, an_error
 

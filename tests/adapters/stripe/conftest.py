@@ -17,7 +17,8 @@ from adapters.psp_suite.stand_in import change
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.identifiers import MerchantAccount
-from domain.psps.hosted_page import Evidence, HostedPage, Outcome
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import HostedPage, Outcome
 from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.waiting import LIMIT_SECONDS

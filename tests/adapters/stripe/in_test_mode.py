@@ -27,8 +27,10 @@ from adapters.stripe.provider import StripeProvider
 from adapters.stripe.transport import Transport, trusted_by_the_sdk
 from adapters.system import RandomIds
 from domain.identifiers import GuestReference, MerchantAccount
-from domain.psps.hosted_page import Evidence, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.psps.evidence import Evidence
+from domain.psps.hosted_page import HostedPage, HostedPageRequest
 from domain.psps.payment_provider import PaymentProvider
+from domain.psps.webhook import WebhookDelivery
 from tests.adapters.stripe.under_test import StripeUnderTest, an_event
 
 KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"

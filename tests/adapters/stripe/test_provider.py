@@ -18,11 +18,10 @@ from adapters.psp_suite.stand_in import Response, change
 from adapters.stripe.webhooks import REFUSED
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference
+from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
-    Evidence,
-    EvidenceOrigin,
     HostedPage,
     NoCardCollected,
     PageClosed,

@@ -21,8 +21,8 @@ from adapters.stripe import webhooks
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
-from domain.psps.hosted_page import WebhookDelivery, WebhookNotice
 from domain.psps.payment_provider import WebhookRejected
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from tests.adapters.stripe import under_test
 from tests.adapters.stripe.conftest import CHALLENGED, DECLINED, GOOD, KEYS
 from tests.fake_stripe.server import FakeStripeServer

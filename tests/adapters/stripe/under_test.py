@@ -35,15 +35,10 @@ from adapters.stripe.webhooks import HEADER, REFUSED
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
-from domain.psps.hosted_page import (
-    CardRefused,
-    Evidence,
-    EvidenceOrigin,
-    HostedPage,
-    HostedPageRequest,
-    WebhookDelivery,
-)
+from domain.psps.evidence import Evidence, EvidenceOrigin
+from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest
 from domain.psps.payment_provider import PaymentProvider
+from domain.psps.webhook import WebhookDelivery
 from tests.adapters.stripe.conftest import CHALLENGED, DECLINED, GOOD, OTHER_KEY, WRONG_ADDRESS
 from tests.fake_stripe import server
 from tests.fake_stripe.described import require_event

@@ -5,7 +5,7 @@ from functools import partial
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import NOW, TOKEN_ID, a_uuid
 from domain.identifiers import TokenId
-from domain.psps.hosted_page import EvidenceOrigin
+from domain.psps.evidence import EvidenceOrigin
 from domain.storage import Storage, WriteUnit
 from tests.builders import an_evidence
 from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, committed

@@ -24,7 +24,7 @@ from domain.centers.payment_configuration import CardsPerGuest
 from domain.events.event import ENDPOINT_TYPES
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
 from domain.products.product import Product
-from domain.psps.hosted_page import EvidenceOrigin
+from domain.psps.evidence import EvidenceOrigin
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import Progress
 from domain.sessions.session import CardSession

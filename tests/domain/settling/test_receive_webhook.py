@@ -7,8 +7,9 @@ import pytest
 
 from adapters.psp_suite.samples import a_uuid
 from domain.identifiers import MerchantAccount, ProviderName, TokenId
-from domain.psps.hosted_page import EvidenceOrigin, WebhookDelivery, WebhookNotice
+from domain.psps.evidence import EvidenceOrigin
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.session import CardSession

@@ -20,16 +20,8 @@ from domain.errors import (
     Refusal,
 )
 from domain.identifiers import CardToken, TokenId
-from domain.psps.hosted_page import (
-    Evidence,
-    EvidenceOrigin,
-    NoCardCollected,
-    Outcome,
-    PageClosed,
-    Pending,
-    Prefill,
-    PspGuest,
-)
+from domain.psps.evidence import Evidence, EvidenceOrigin
+from domain.psps.hosted_page import NoCardCollected, Outcome, PageClosed, Pending, Prefill, PspGuest
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER

@@ -12,17 +12,19 @@ from adapters.psp_suite.samples import NOW
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card, CardList, CardReading, StoredCard
+from domain.psps.credibility import (
+    is_credible,
+    is_credible_list,
+    is_credible_page,
+    is_credible_reading,
+    without_false_code,
+)
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
     HostedPage,
     NoCardCollected,
     PageClosed,
-    is_credible,
-    is_credible_list,
-    is_credible_page,
-    is_credible_reading,
-    without_false_code,
 )
 
 GUEST = GuestReference("guest_1")

@@ -1,0 +1,93 @@
+"""Which responses of a PSP can be stored and used."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from domain.card_numbers import holds_card_number
+from domain.identifiers import CardToken, GuestReference
+from domain.psps.card import Card, CardList, CardReading
+from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, Outcome
+
+_WORD: Final = re.compile(r"[!-~]{1,255}")
+# No @, as in an e-mail address.
+_REFUSAL_CODE: Final = re.compile(r"[A-Za-z0-9._:/|+-]{1,100}")
+_LAST_FOUR: Final = re.compile(r"[0-9]{4}")
+_YEARS: Final = range(2000, 2100)
+
+
+def is_credible_page(page: HostedPage) -> bool:
+    """Return whether a PSP may have created such a page: each field can be stored and used.
+
+    Times are not compared with our clock, which may be wrong.
+    """
+    return (
+        _are_words(page.reference, page.guest_reference)
+        and page.address.startswith(("https://", "http://"))
+        and page.address.isprintable()
+        and page.ends_at.year in _YEARS
+    )
+
+
+def is_credible(outcome: Outcome, page: HostedPage) -> bool:
+    """Return whether a page may have this outcome: each field can be stored and used.
+
+    What was collected belongs to the guest of the page.
+    """
+    if not isinstance(outcome, CardCollected | NoCardCollected):
+        return True
+    is_of_guest = outcome.guest_reference == page.guest_reference and _are_words(outcome.token)
+    if not is_of_guest or outcome.collected_at.year not in _YEARS:
+        return False
+    if isinstance(outcome, NoCardCollected):
+        return True
+    charge_reference = outcome.charge_reference
+    return _is_credible_card(outcome.card) and (
+        charge_reference is None or _are_words(charge_reference)
+    )
+
+
+def is_credible_reading(
+    reading: CardReading, guest_reference: GuestReference, token: CardToken
+) -> bool:
+    """Return whether the card with this token, of this guest, may read like that."""
+    card = reading.card
+    return reading.read_at.year in _YEARS and (
+        card is None
+        or (
+            (card.guest_reference, card.token) == (guest_reference, token)
+            and _is_credible_card(card)
+        )
+    )
+
+
+def is_credible_list(found: CardList, after: str | None) -> bool:
+    """Return whether the cards after a place may be listed like that, and lead to another place."""
+    return found.place != (after or "") and all(_are_words(*card) for card in found.cards)
+
+
+def _is_credible_card(card: Card) -> bool:
+    return (
+        _are_words(card.fingerprint, card.card_logo)
+        and _LAST_FOUR.fullmatch(card.last_four) is not None
+        and card.expiry_month in range(1, 13)
+        and card.expiry_year in _YEARS
+    )
+
+
+def without_false_code(outcome: Outcome) -> Outcome:
+    """Return an outcome without a refusal code that is no word, or that holds a card number.
+
+    The rest still counts: a code is only shown to operators.
+    """
+    code = outcome.refusal_code
+    # An adapter of another distribution may return what is no text.
+    if isinstance(code, str) and _REFUSAL_CODE.fullmatch(code) and not holds_card_number(code):
+        return outcome
+    return replace(outcome, refusal_code=None)
+
+
+def _are_words(*texts: str) -> bool:
+    return all(map(_WORD.fullmatch, texts))

@@ -1,0 +1,39 @@
+"""A webhook of a PSP, and what it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDelivery:
+    """A webhook as received: header names in lower case, and the raw bytes of the body.
+
+    `merchant_account` is the one named in the request path, if any.
+    """
+
+    headers: Mapping[str, str]
+    body: bytes
+    merchant_account: MerchantAccount | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookNotice:
+    """What a webhook concerns.
+
+    A session, by `token_id` or by the page's reference; or cards on file, by the `card_token` of one
+    or the `guest_reference` of all, which are then read again. If it is not `signed`, because the PSP
+    signs none, anybody may have sent it: it is no evidence, and only a reason to ask the PSP about a
+    session. Cards are then read on schedule alone.
+    """
+
+    merchant_account: MerchantAccount
+    content: str
+    token_id: TokenId | None = None
+    page_reference: str | None = None
+    card_token: CardToken | None = None
+    guest_reference: GuestReference | None = None
+    signed: bool = True
