@@ -18,9 +18,8 @@ from domain.pagination import PageRequest
 class Dispatcher:
     """Has a method of a resource respond to an operation.
 
-    Of these the method gets those that it takes: `req` and `resp`; the parameters of the path; the
-    `caller`, who has what the use case needs; the `body`; the values of each parameter of the query;
-    and the `page`.
+    The method is given what it names of these: `req` and `resp`; each parameter of the path; `caller`,
+    who has what the use case needs; `body`; the values of each parameter of the query; `page`.
     """
 
     operation: Operation

@@ -21,10 +21,7 @@ from domain.permissions import Needs
 Json: TypeAlias = dict[str, object]
 
 Handler: TypeAlias = Callable[..., Struct | None]
-"""Takes what `Dispatcher` has of a request, by name, and returns the body of status 200.
-
-One that returns None has written the response itself.
-"""
+"""A method that responds. It returns the body of status 200, or None if it has written the response."""
 
 
 class Tag(StrEnum):
@@ -90,7 +87,7 @@ PAGING_REFUSALS: Final = (
 
 
 class UseCase(Protocol):
-    """A use case of which each caller needs something, which it checks before all else."""
+    """A use case that first refuses a caller who does not have what it needs."""
 
     needs: Needs
 
@@ -103,9 +100,9 @@ def _nothing_responds() -> None:
 class Operation:
     """One method of one path: what it takes, how it responds, and how it refuses.
 
-    It decorates the method of a resource that responds, whose signature says the rest: the names of
-    what it takes, of all that `Dispatcher` has; the type of its `body`; and that of what it returns,
-    the body of status 200. A method that takes a `page` lists records.
+    It decorates the method of a resource that responds. The signature of the method says the rest: what
+    it takes of a request, by the names in `Dispatcher`; the type of its `body`; and the type of what it
+    returns, the body of status 200. A method that takes a `page` lists records.
     """
 
     method: str
@@ -130,7 +127,10 @@ class Operation:
     also_head: bool = False
     """Whether HEAD has the same responses, without a body. The document does not say so."""
     refusals: Sequence[Refusal] = ()
-    """Its own refusals, besides those of every operation with a `response`."""
+    """Those of its use case, to which its body and its query add theirs.
+
+    Every operation with a `response` has others besides.
+    """
     calls: type[UseCase] | None = None
     """The use case, which says what a caller needs; None if there is no caller."""
     logged: Collection[str] = ()
