@@ -11,9 +11,9 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from domain.erasure.erasure import ErasureFile
 from domain.errors import ServiceUnavailable
 from domain.identifiers import GuestId, plain_uuid
+from domain.personal_data.erasure import ErasureFile
 
 
 class ErasureFileUnusable(Exception):

@@ -19,20 +19,13 @@ from domain.centers.center_settings import SettingsOfCenters
 from domain.centers.payment_configuration import PaymentConfigurations
 from domain.consents.consent_text import ConsentTexts
 from domain.consents.given_consent import Consents
-from domain.erasure.erasure import Erasures
-from domain.events.event import (
-    EventDeliveries,
-    EventEndpoints,
-)
+from domain.events.event import EventDeliveries, EventEndpoints
 from domain.guests.guest import Guests
+from domain.personal_data.erasure import Erasures
 from domain.products.product import Products
 from domain.psps.references import GuestReferences, MerchantIdentities
 from domain.sessions.limit import RefusedCards
-from domain.sessions.session import (
-    CardSessions,
-    EvidenceLog,
-    IdempotencyKeys,
-)
+from domain.sessions.session import CardSessions, EvidenceLog, IdempotencyKeys
 from domain.worker.heartbeat import Workers
 
 

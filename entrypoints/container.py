@@ -34,13 +34,13 @@ from adapters.http.sessions import Sessions
 from adapters.http.trusted_proxy import TrustedProxy
 from adapters.http.webhooks import Webhooks
 from adapters.identity import OpaqueTokens
+from adapters.log import LinesOfErasures, LinesOfSessions, log_lost_card
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp_calls.bulkhead import Bulkhead
 from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
-from adapters.session_log import LinesOfErasures, LinesOfSessions, log_lost_card
 from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
@@ -59,8 +59,6 @@ from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
 from domain.consents.choose_consent import ChooseConsent, ConsentsOf
 from domain.consents.set_consent import SetConsent
-from domain.erasure.erase_guest import EraseGuest
-from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.note_event import NoteEvent
@@ -76,13 +74,15 @@ from domain.hosted_payments.link import HostedLinks
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
 from domain.identifiers import ProviderName
 from domain.outside import Clock, Ids
+from domain.personal_data.erase_guest import EraseGuest
+from domain.personal_data.export_guest import ExportGuest
+from domain.personal_data.finish_erasures import FinishErasures
 from domain.products.put_product import PutProduct
 from domain.products.queries import ListProducts
 from domain.psps.payment_provider import PaymentProvider, Providers
 from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
-from domain.sessions.export_guest import ExportGuest
 from domain.sessions.queries import ListSessions, ReadSession
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage

@@ -22,7 +22,6 @@ from domain.billing import BillingInfo
 from domain.cards.account import Account
 from domain.cards.discard import Discard
 from domain.cards.import_card import BroughtCard
-from domain.cards.source import Source
 from domain.centers.center import Center
 from domain.centers.center_settings import CenterSettings, Logo
 from domain.centers.payment_configuration import PaymentConfiguration
@@ -51,6 +50,7 @@ from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import Consent, HostedPage, PageAttempt, Prefill, PspGuest
 from domain.sessions.limit import RefusedCard
 from domain.sessions.session import CardSession
+from domain.source import Source
 from domain.worker.heartbeat import WorkerProcess
 from tests.pictures import a_png
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from adapters.first_reads import prepare
+from adapters.thread_safe_types import prepare
 from domain.events.event import CardSummary, Event, EventType
 from domain.events.send_test_event import NOBODY
 from domain.identifiers import CenterId, EventId, GuestId, TokenId

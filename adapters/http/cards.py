@@ -14,7 +14,6 @@ import msgspec
 import structlog
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from adapters.first_reads import prepare
 from adapters.http.centers import CENTER_ID, CENTERS
 from adapters.http.examples import ACCOUNT_IDS, DATES
 from adapters.http.guests import GUEST, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
@@ -28,6 +27,7 @@ from adapters.http.responses import (
     time_example,
     uuid_example,
 )
+from adapters.thread_safe_types import prepare
 from domain import errors
 from domain.cards.account import Account
 from domain.cards.choose_default_card import ChooseDefaultCard

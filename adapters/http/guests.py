@@ -9,22 +9,14 @@ from typing import Annotated, ClassVar, Final, Self
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from adapters.first_reads import prepare
 from adapters.http.examples import GUEST_IDS, GUEST_WITH_CARD_IDS, sample
 from adapters.http.middleware import GUEST_SEARCH
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.requests import RequestBody, field, text
-from adapters.http.responses import (
-    Done,
-    PageInfo,
-    TrueValue,
-    Uuid,
-    example,
-    uuid_example,
-)
+from adapters.http.responses import Done, PageInfo, TrueValue, Uuid, example, uuid_example
+from adapters.thread_safe_types import prepare
 from domain import errors
 from domain.billing import MAX_LENGTHS
-from domain.erasure.erase_guest import EraseGuest
 from domain.fields import invalid_line
 from domain.guests.guest import MAX_NAME_LENGTH, UNCHANGED, Guest, invalid_email
 from domain.guests.put_guest import PutGuest
@@ -32,6 +24,7 @@ from domain.guests.queries import ReadGuest, SearchGuests
 from domain.languages import MAX_TAG_LENGTH
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
+from domain.personal_data.erase_guest import EraseGuest
 
 GUEST: Final = "/api/v1/guests/{guest_id}"
 

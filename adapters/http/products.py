@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Struct
 
-from adapters.first_reads import prepare
 from adapters.http.centers import CENTER_ID, CENTERS
 from adapters.http.examples import CENTER_IDS, PRODUCT_IDS, sample
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.requests import RequestBody, field, text
 from adapters.http.responses import PageInfo, Uuid, example, uuid_example
+from adapters.thread_safe_types import prepare
 from domain import errors
 from domain.fields import invalid_line
 from domain.pagination import Page, PageRequest

@@ -11,24 +11,15 @@ import falcon
 import msgspec
 from msgspec import Meta, Struct
 
-from adapters.first_reads import prepare
 from adapters.http.cards import ACCOUNTS
 from adapters.http.examples import CLINIC_ID, SPA_ID, TOKEN_IDS, Example, sample
 from adapters.http.guests import GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.requests import RequestBody, field
-from adapters.http.responses import (
-    Done,
-    PageInfo,
-    Uri,
-    Uuid,
-    example,
-    time_example,
-    uuid_example,
-)
+from adapters.http.responses import Done, PageInfo, Uri, Uuid, example, time_example, uuid_example
+from adapters.thread_safe_types import prepare
 from domain import errors
 from domain.billing import MAX_LENGTHS
-from domain.cards.source import DEFAULT_SOURCE, Source
 from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINUTES
 from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import plain_uuid
@@ -43,6 +34,7 @@ from domain.sessions.reference import EXPECTED_REFERENCE, MAX_REFERENCE_LENGTH
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.settling.cancel_session import CancelSession
+from domain.source import DEFAULT_SOURCE, Source
 
 _TOKEN_ID: Final = parameter(
     "token_id", "path", "The session, from the response to add-card.", known=TOKEN_IDS

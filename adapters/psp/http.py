@@ -234,7 +234,7 @@ class JsonApi(HttpClient):
     ) -> _Decoded:
         """Send a request as `call` does, and return the decoded response.
 
-        Create each decoder once, at import: see `adapters/first_reads.py`.
+        Create each decoder once, at import: see `adapters/thread_safe_types.py`.
         """
         response = self.call(method, path, json=json, form=form, headers=headers)
         try:

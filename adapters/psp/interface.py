@@ -12,7 +12,7 @@ A plugin states the number that it was written for, and not this constant.
 """
 
 NAMES: Final[Mapping[str, str]] = {
-    "adapters.first_reads": "prepare",
+    "adapters.thread_safe_types": "prepare",
     "adapters.psp.countries": "ALPHA_3 NUMERIC",
     "adapters.psp.fields": "AwareTime LastFour Month Year",
     "adapters.psp.findings": "Finding Diagnosis compare_clocks ok problem unknown",

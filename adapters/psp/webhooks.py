@@ -83,7 +83,7 @@ T = TypeVar("T")
 def decode_webhook(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     """Decode a body, or a part of one. Raises WebhookRejected if that fails.
 
-    Create the decoder at import: see `adapters/first_reads.py`.
+    Create the decoder at import: see `adapters/thread_safe_types.py`.
     """
     try:
         return decoder.decode(body)

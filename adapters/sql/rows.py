@@ -17,8 +17,8 @@ import msgspec
 import structlog
 from msgspec import inspect
 
-from adapters.first_reads import prepare
 from adapters.sql.transaction import Transaction, Values
+from adapters.thread_safe_types import prepare
 from domain.identifiers import SHOWN_OF_TOKENS
 from domain.storage import RecordUnreadable
 

@@ -11,9 +11,9 @@ from adapters.sql.repositories.centers import (
     SqlSettingsOfCenters,
 )
 from adapters.sql.repositories.consents import SqlConsents, SqlConsentTexts
-from adapters.sql.repositories.erasure import SqlErasures
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests
+from adapters.sql.repositories.personal_data import SqlErasures
 from adapters.sql.repositories.products import SqlProducts
 from adapters.sql.repositories.psps import SqlGuestReferences, SqlMerchantIdentities
 from adapters.sql.repositories.sessions import (

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from adapters.first_reads import prepare
 from adapters.psp.fields import LastFour, Month, Year
 from adapters.stripe.page_texts import LOCALES, consent_as_sent
+from adapters.thread_safe_types import prepare
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import CardToken, GuestReference
 from domain.languages import DEFAULT_LANGUAGE, look_up

@@ -8,7 +8,6 @@ from datetime import date, datetime, timedelta
 from random import Random
 from typing import Final, Protocol
 
-from domain.cards.source import Source
 from domain.identifiers import (
     AccountId,
     CardToken,
@@ -24,6 +23,7 @@ from domain.pagination import Page, PageRequest
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected
 from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
+from domain.source import Source
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
 """What a bank changes while a session is being settled is read then."""

@@ -11,7 +11,6 @@ from typing import Final, Self
 
 from domain.cards.account import Account, has_default
 from domain.cards.note_account_event import note_account_event
-from domain.cards.source import DEFAULT_SOURCE
 from domain.centers.configure_payments import LoadedPsp, Missing, reads_cards, what_is_missing
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.consents.consent_text import MAX_TEXT_LENGTH
@@ -35,6 +34,7 @@ from domain.languages import parse_language
 from domain.outside import Clock, Ids
 from domain.psps.card import CardReading
 from domain.psps.payment_provider import ProviderRefused, Providers
+from domain.source import DEFAULT_SOURCE
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 IMPORTED: Final = "imported"

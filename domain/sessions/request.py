@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from domain.billing import BillingInfo, parse_billing_info
-from domain.cards.source import DEFAULT_SOURCE, Source, parse_source
 from domain.centers.payment_configuration import (
     MAX_LINK_MINUTES,
     PaymentConfiguration,
@@ -16,6 +15,7 @@ from domain.identifiers import CenterId, GuestId, plain_uuid
 from domain.languages import parse_locale
 from domain.redirects import parse_redirect_uri
 from domain.sessions.reference import parse_reference
+from domain.source import DEFAULT_SOURCE, Source, parse_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from uuid import UUID, uuid5
 from adapters.catalogs import shipped_consents
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.cards.account import Account
-from domain.cards.source import DEFAULT_SOURCE
 from domain.centers.center import Center
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.consents.given_consent import GivenConsent
@@ -36,6 +35,7 @@ from domain.products.product import Product
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import Progress
 from domain.sessions.session import CardSession
+from domain.source import DEFAULT_SOURCE
 from domain.storage import Storage
 
 _ACCOUNT: Final = MerchantAccount("default")

@@ -24,19 +24,13 @@ from adapters.system import RandomIds, SystemClock
 from domain.audit.entry import Action, Actor
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
-from domain.erasure.erasure import Erasure
 from domain.guests.guest import Guest
 from domain.identifiers import GuestId
 from domain.pagination import PageRequest
+from domain.personal_data.erasure import Erasure
 from domain.products.product import Product
 from entrypoints.cli.main import main
-from entrypoints.csv_import import (
-    KINDS,
-    MAX_RECORD_BYTES,
-    ROWS_PER_UNIT,
-    CsvImport,
-    CsvRefused,
-)
+from entrypoints.csv_import import KINDS, MAX_RECORD_BYTES, ROWS_PER_UNIT, CsvImport, CsvRefused
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_product
 from tests.entrypoints.conftest import CommandLine
 from tests.fuzzing import TIMES

@@ -33,8 +33,6 @@ from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
 from domain.consents.choose_consent import ChooseConsent
 from domain.consents.set_consent import SetConsent
-from domain.erasure.erase_guest import EraseGuest
-from domain.erasure.finish_erasures import FinishErasures
 from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
@@ -50,6 +48,9 @@ from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
 from domain.identifiers import EndpointId
+from domain.personal_data.erase_guest import EraseGuest
+from domain.personal_data.export_guest import ExportGuest
+from domain.personal_data.finish_erasures import FinishErasures
 from domain.products.put_product import PutProduct
 from domain.products.queries import ListProducts
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable, WebhookRejected
@@ -58,7 +59,6 @@ from domain.psps.webhook import WebhookDelivery
 from domain.retries import LEASE
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
-from domain.sessions.export_guest import ExportGuest
 from domain.sessions.limit import CardLimit, Counted, CountedPer
 from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.queries import ListSessions, ReadSession

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.billing import MAX_LENGTHS
-from domain.cards.source import Source
 from domain.languages import EXPECTED_LOCALE
+from domain.source import Source
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
 from tests.installation import BASE_URL, REDIRECT_URI, Installation

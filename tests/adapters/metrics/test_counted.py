@@ -8,9 +8,9 @@ from falcon import testing
 from prometheus_client import CollectorRegistry
 
 from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.log import LinesOfSessions
 from adapters.metrics.counted import MAX_CODES, CountedSessions, Counts
 from adapters.psp_suite.samples import GUEST_ID
-from adapters.session_log import LinesOfSessions
 from domain.sessions.session_log import SessionStep, Step
 from entrypoints.worker.reconcile import reconcile_until_idle
 from tests.adapters.http.api import ACCOUNTS

@@ -12,9 +12,9 @@ from adapters.postgresql.connection import Conflict
 from adapters.postgresql.storage import BACKOFF_SECONDS, PostgresqlStorage
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
-from domain.erasure.erasure import Erasure
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, TokenId
+from domain.personal_data.erasure import Erasure
 from domain.storage import UnitOfWork, WriteUnit
 from tests.adapters.postgresql.by_hand import execute
 from tests.builders import (

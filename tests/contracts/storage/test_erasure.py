@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
-from domain.erasure.erasure import Erasure
 from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount
+from domain.personal_data.erasure import Erasure
 from domain.sessions.end import SessionStatus
 from domain.storage import AlreadyStored, Storage
 from tests.builders import (

@@ -8,7 +8,6 @@ import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.billing import BillingInfo
-from domain.cards.source import Source
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     BillingInfoInvalid,
@@ -32,6 +31,7 @@ from domain.identifiers import CallerName
 from domain.permissions import Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.request import AddCardRequest
+from domain.source import Source
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import REDIRECT_URI, Installation
 

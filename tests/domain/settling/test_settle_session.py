@@ -11,7 +11,6 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.cards.discard import Discard
-from domain.cards.source import Source
 from domain.errors import (
     GuestNotFound,
     InvalidCenterId,
@@ -26,6 +25,7 @@ from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
+from domain.source import Source
 from tests.builders import CENTER_ID
 from tests.installation import (
     CHALLENGED_CARD,

@@ -16,13 +16,13 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import connect
 from domain.audit.entry import Action
-from domain.erasure import blank, finish_erasures
-from domain.erasure.erasure import REQUESTS_END_WITHIN
-from domain.erasure.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
+from domain.personal_data import blank, finish_erasures
+from domain.personal_data.erasure import REQUESTS_END_WITHIN
+from domain.personal_data.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from domain.sessions.end import SessionStatus

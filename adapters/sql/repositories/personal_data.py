@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from adapters.sql.repositories.repository import ById, waiting
 from adapters.sql.rows import Rows
-from domain.erasure.erasure import Erasure, Erasures
 from domain.identifiers import GuestId
+from domain.personal_data.erasure import Erasure, Erasures
 from domain.retries import MAX_BACKOFF, Waiting, latest_due
 
 _ERASURES = Rows("erasures", Erasure, key=("guest_id",))

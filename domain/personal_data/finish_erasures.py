@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from domain.centers.configure_payments import LoadedPsp
-from domain.erasure.blank import end_and_blank
-from domain.erasure.erasure import Erasure, ErasureLog
 from domain.errors import ServiceUnavailable
 from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, ProviderName, PspAccount
 from domain.outside import Clock
+from domain.personal_data.blank import end_and_blank
+from domain.personal_data.erasure import Erasure, ErasureLog
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.retries import is_alarming
 from domain.sessions.session import CardSession

@@ -8,8 +8,8 @@ import structlog
 from typing_extensions import override
 
 from domain.cards.account import Account
-from domain.erasure.erasure import ErasureLog
 from domain.identifiers import GuestId
+from domain.personal_data.erasure import ErasureLog
 from domain.sessions.session_log import SessionLog, SessionStep
 
 log = structlog.get_logger()

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.erasure.blank import end_and_blank
-from domain.erasure.erasure import Erasure, ErasureFile, ErasureLog
 from domain.errors import GuestNotFound
 from domain.events.note_event import NoteEvent
 from domain.guests.guest import parse_guest_id
 from domain.identifiers import GuestId
 from domain.outside import Clock
 from domain.permissions import MAY_ERASE_GUESTS, Caller
+from domain.personal_data.blank import end_and_blank
+from domain.personal_data.erasure import Erasure, ErasureFile, ErasureLog
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 

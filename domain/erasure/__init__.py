@@ -1,1 +1,0 @@
-"""Erasing guests: the right to erasure (GDPR, article 17)."""
