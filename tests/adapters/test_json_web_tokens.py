@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -40,53 +41,58 @@ from tests.identity_provider import (
     rsa_key,
 )
 from tests.installation import Installation
-from tests.listening import Act, Handler, break_off, drip_body, drip_head, fall_silent, responding
+from tests.listening import Act, Handler, break_off, fall_silent, responding
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 SOON = 60
 HURRIED_SECONDS = 0.2
 
 
-@pytest.fixture
-def provider() -> Iterator[IdentityProvider]:
-    with identity_provider() as provider:
-        yield provider
+class Realm:
+    """An identity provider, and a process that trusts its tokens, with a clock of its own."""
 
-
-class Seconds:
-    def __init__(self) -> None:
+    def __init__(self, provider: IdentityProvider) -> None:
+        self.provider, self.server = provider, provider.server
         self.now = 1000.0
+        self.trust()
 
-    def __call__(self) -> float:
-        return self.now
+    def trust(
+        self,
+        caller_claim: str = "sub",
+        permissions_claim: str = "permissions",
+        centers_claim: str | None = None,
+    ) -> None:
+        """Have the process read these claims."""
+        self.identity: Identity = JsonWebTokens(
+            issuer=ISSUER,
+            audience=AUDIENCE,
+            keys=SigningKeys(f"{self.server.url}/certs", now=lambda: self.now),
+            caller_claim=caller_claim,
+            permissions_claim=permissions_claim,
+            centers_claim=centers_claim,
+        )
+
+    # Any: the claims and the options of IdentityProvider.token.
+    def enter(self, claims: Any = None, **options: Any) -> Caller | str:
+        """Authenticate with a token; return the caller, or why it is refused."""
+        return self.identity.authenticate(self.provider.token(claims, **options))
+
+    def caller(self, claims: Any = None, **options: Any) -> Caller:
+        """Authenticate with a token that must be accepted."""
+        caller = self.enter(claims, **options)
+        assert isinstance(caller, Caller)
+        return caller
 
 
 @pytest.fixture
-def seconds() -> Seconds:
-    return Seconds()
+def realm() -> Iterator[Realm]:
+    with identity_provider() as provider:
+        yield Realm(provider)
 
 
-def tokens_of(
-    provider: IdentityProvider,
-    seconds: Seconds,
-    *,
-    caller_claim: str = "sub",
-    permissions_claim: str = "permissions",
-    centers_claim: str | None = None,
-) -> JsonWebTokens:
-    return JsonWebTokens(
-        issuer=ISSUER,
-        audience=AUDIENCE,
-        keys=SigningKeys(f"{provider.server.url}/certs", now=seconds),
-        caller_claim=caller_claim,
-        permissions_claim=permissions_claim,
-        centers_claim=centers_claim,
-    )
-
-
-@pytest.fixture
-def identity(provider: IdentityProvider, seconds: Seconds) -> Identity:
-    return tokens_of(provider, seconds)
+def second() -> Any:  # options of Realm.enter
+    """Return the key of a token that is signed by the second one."""
+    return {"key": rsa_key(1), "key_id": "second"}
 
 
 def encoded(content: bytes) -> str:
@@ -107,59 +113,47 @@ def signed_by_hmac(provider: IdentityProvider, *, key_id: str, secret: bytes) ->
 
 
 class TestRefused:
-    def test_is_a_token_for_somebody_else(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
-        for audience in ("another-service", ["another-service", "cardonfile2"]):
-            assert identity.authenticate(provider.token({"aud": audience})) == "wrong audience"
-        assert identity.authenticate(provider.token({"iss": ISSUER + "/"})) == "wrong issuer"
+    @pytest.mark.parametrize(
+        ("claims", "why"),
+        [
+            ({"aud": "another-service"}, "wrong audience"),
+            ({"aud": ["another-service", "cardonfile2"]}, "wrong audience"),
+            ({"iss": ISSUER + "/"}, "wrong issuer"),
+            *(({claim: None}, "claim missing") for claim in ("iss", "aud", "exp")),
+        ],
+    )
+    def test_is_a_token_for_somebody_else(self, realm: Realm, claims: object, why: str) -> None:
+        assert realm.enter(claims) == why
 
-    def test_is_a_token_without_issuer_audience_or_end(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
-        for claim in ("iss", "aud", "exp"):
-            assert identity.authenticate(provider.token({claim: None})) == "claim missing"
-
-    def test_is_a_token_outside_its_time(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
+    def test_is_a_token_outside_its_time(self, realm: Realm) -> None:
         now = int(time.time())
         far = LEEWAY_SECONDS + SOON
-        assert identity.authenticate(provider.token({"exp": now - far})) == "expired"
-        assert identity.authenticate(provider.token({"nbf": now + far})) == "not yet valid"
-        within = {"exp": now - LEEWAY_SECONDS + 10, "nbf": now + LEEWAY_SECONDS - 10}
-        assert isinstance(identity.authenticate(provider.token(within)), Caller)
+        assert realm.enter({"exp": now - far}) == "expired"
+        assert realm.enter({"nbf": now + far}) == "not yet valid"
+        realm.caller({"exp": now - LEEWAY_SECONDS + 10, "nbf": now + LEEWAY_SECONDS - 10})
 
     # RFC 8725, 2.1.
-    def test_is_a_token_that_nobody_signed(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
-        assert identity.authenticate(unsigned(provider)) == "wrong algorithm"
+    def test_is_a_token_that_nobody_signed(self, realm: Realm) -> None:
+        assert realm.identity.authenticate(unsigned(realm.provider)) == "wrong algorithm"
 
     # RFC 8725, 2.1.
-    def test_is_a_token_signed_with_the_public_key_as_a_secret(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
+    def test_is_a_token_signed_with_the_public_key_as_a_secret(self, realm: Realm) -> None:
         pem = rsa_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         shared = {"kty": "oct", "k": encoded(pem), "kid": "shared"}
-        provider.publish(public("first", rsa_key()), shared)
+        realm.provider.publish(public("first", rsa_key()), shared)
         for key_id, why in (("first", "wrong algorithm"), ("shared", "unknown key")):
-            token = signed_by_hmac(provider, key_id=key_id, secret=pem)
-            assert identity.authenticate(token) == why
+            token = signed_by_hmac(realm.provider, key_id=key_id, secret=pem)
+            assert realm.identity.authenticate(token) == why
 
-    def test_is_a_token_signed_by_a_key_for_something_else(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
-        provider.publish(
+    def test_is_a_token_signed_by_a_key_for_something_else(self, realm: Realm) -> None:
+        realm.provider.publish(
             public("first", rsa_key()) | {"use": "enc"},
             public("second", rsa_key(1)),
             {"kty": "RSA", "n": 5, "e": "AQAB", "kid": "broken"},
             public("third", rsa_key()) | {"kid": ["first"]},
         )
-        assert identity.authenticate(provider.token()) == "unknown key"
-        assert isinstance(
-            identity.authenticate(provider.token(key=rsa_key(1), key_id="second")), Caller
-        )
+        assert realm.enter() == "unknown key"
+        realm.caller(**second())
 
     @pytest.mark.parametrize(
         "header",
@@ -175,27 +169,20 @@ class TestRefused:
             b"\xff",
         ],
     )
-    def test_is_a_token_with_a_header_made_to_deceive(
-        self, provider: IdentityProvider, identity: Identity, header: bytes
-    ) -> None:
-        _, claims, signature = provider.token().split(".")
-        why = identity.authenticate(f"{encoded(header)}.{claims}.{signature}")
+    def test_is_a_token_with_a_header_made_to_deceive(self, realm: Realm, header: bytes) -> None:
+        _, claims, signature = realm.provider.token().split(".")
+        why = realm.identity.authenticate(f"{encoded(header)}.{claims}.{signature}")
         assert why in ("malformed", "wrong algorithm", "wrong signature", "unknown key")
 
-    def test_is_a_token_of_another_key(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
-        assert identity.authenticate(provider.token(key=rsa_key(1))) == "wrong signature"
+    def test_is_a_token_of_another_key(self, realm: Realm) -> None:
+        assert realm.enter(key=rsa_key(1)) == "wrong signature"
         for key_id in ("other", None):
-            token = provider.token(key=rsa_key(1), key_id=key_id)
-            assert identity.authenticate(token) == "unknown key"
+            assert realm.enter(key=rsa_key(1), key_id=key_id) == "unknown key"
 
     @pytest.mark.parametrize("caller", [None, "", " ", 7, ["x"], "x" * 97, "a\nb"])
-    def test_is_a_token_without_a_usable_caller(
-        self, provider: IdentityProvider, seconds: Seconds, caller: object
-    ) -> None:
-        identity = tokens_of(provider, seconds, caller_claim="client_id")
-        assert identity.authenticate(provider.token({"client_id": caller})) == "no usable caller"
+    def test_is_a_token_without_a_usable_caller(self, realm: Realm, caller: object) -> None:
+        realm.trust(caller_claim="client_id")
+        assert realm.enter({"client_id": caller}) == "no usable caller"
 
 
 class TestCaller:
@@ -215,100 +202,70 @@ class TestCaller:
         ],
     )
     def test_has_the_permissions_of_the_claim(
-        self, provider: IdentityProvider, seconds: Seconds, claim: str, claims: dict[str, object]
+        self, realm: Realm, claim: str, claims: dict[str, object]
     ) -> None:
-        identity = tokens_of(provider, seconds, permissions_claim=claim)
-        caller = identity.authenticate(provider.token(claims))
+        realm.trust(permissions_claim=claim)
+        caller = realm.caller(claims)
 
-        assert isinstance(caller, Caller)
         assert caller.permissions == {Permission.GUESTS_ADD, Permission.GUESTS_VIEW}
         assert caller.centers is None
 
     @pytest.mark.parametrize("value", [None, 7, {"guests:add": True}, [["guests:add"]], "guests"])
     def test_has_no_permission_without_a_claim_that_says_so(
-        self, provider: IdentityProvider, identity: Identity, value: object
+        self, realm: Realm, value: object
     ) -> None:
-        caller = identity.authenticate(provider.token({"permissions": value}))
+        assert realm.caller({"permissions": value}).permissions == frozenset()
 
-        assert isinstance(caller, Caller)
-        assert caller.permissions == frozenset()
-
-    def test_acts_for_no_center_without_a_claim_that_names_one(
-        self, provider: IdentityProvider, seconds: Seconds
-    ) -> None:
-        identity = tokens_of(provider, seconds, centers_claim="centers")
+    def test_acts_for_no_center_without_a_claim_that_names_one(self, realm: Realm) -> None:
+        realm.trust(centers_claim="centers")
         for value in (None, [], "", ["not-a-uuid"], 7, {"*": True}):
-            caller = identity.authenticate(provider.token({"centers": value}))
-            assert isinstance(caller, Caller)
-            assert caller.centers == frozenset()
-        caller = identity.authenticate(provider.token({"centers": [CENTER_ID.upper(), 7]}))
-        assert isinstance(caller, Caller)
-        assert caller.centers == frozenset({CENTER_ID})
+            assert realm.caller({"centers": value}).centers == frozenset()
+        assert realm.caller({"centers": [CENTER_ID.upper(), 7]}).centers == frozenset({CENTER_ID})
 
-    def test_is_not_the_caller_of_that_name_who_has_a_token_issued_here(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
-        caller = identity.authenticate(provider.token())
+    def test_is_not_the_caller_of_that_name_who_has_a_token_issued_here(self, realm: Realm) -> None:
+        assert realm.caller().name == "jwt:web-shop"
 
-        assert isinstance(caller, Caller)
-        assert caller.name == "jwt:web-shop"
+    def test_may_have_a_token_signed_on_an_elliptic_curve(self, realm: Realm) -> None:
+        realm.provider.publish({"kty": "unknown"}, public("curve", ec_key()))
 
-    def test_may_have_a_token_signed_on_an_elliptic_curve(
-        self, provider: IdentityProvider, identity: Identity
-    ) -> None:
-        provider.publish({"kty": "unknown"}, public("curve", ec_key()))
-        token = provider.token(key=ec_key(), key_id="curve", algorithm="ES256")
-
-        assert isinstance(identity.authenticate(token), Caller)
+        realm.caller(key=ec_key(), key_id="curve", algorithm="ES256")
 
 
 class TestKeys:
-    def test_are_fetched_once_while_they_are_fresh(
-        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
-    ) -> None:
-        token = provider.token()
+    def test_are_fetched_once_while_they_are_fresh(self, realm: Realm) -> None:
+        token = realm.provider.token()
         with ThreadPoolExecutor(8) as threads:
-            callers = list(threads.map(identity.authenticate, [token] * 64))
+            callers = list(threads.map(realm.identity.authenticate, [token] * 64))
         assert all(isinstance(caller, Caller) for caller in callers)
-        assert len(provider.server.requests) == 1
-        seconds.now += FRESH_SECONDS
-        identity.authenticate(token)
-        assert len(provider.server.requests) == 2
+        assert len(realm.server.requests) == 1
+        realm.now += FRESH_SECONDS
+        realm.identity.authenticate(token)
+        assert len(realm.server.requests) == 2
 
-    def test_that_are_new_are_used_at_once(
-        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
-    ) -> None:
-        identity.authenticate(provider.token())
-        seconds.now += PAUSE_SECONDS
-        provider.publish(public("first", rsa_key()), public("second", rsa_key(1)))
+    def test_that_are_new_are_used_at_once(self, realm: Realm) -> None:
+        realm.enter()
+        realm.now += PAUSE_SECONDS
+        realm.provider.publish(public("first", rsa_key()), public("second", rsa_key(1)))
 
-        rotated = provider.token(key=rsa_key(1), key_id="second")
-        assert isinstance(identity.authenticate(rotated), Caller)
-        assert isinstance(identity.authenticate(provider.token()), Caller)
+        realm.caller(**second())
+        realm.caller()
 
-    def test_that_are_withdrawn_let_nobody_in_when_they_are_stale(
-        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
-    ) -> None:
-        identity.authenticate(provider.token())
-        provider.publish(public("second", rsa_key(1)))
-        seconds.now += FRESH_SECONDS
+    def test_that_are_withdrawn_let_nobody_in_when_they_are_stale(self, realm: Realm) -> None:
+        realm.enter()
+        realm.provider.publish(public("second", rsa_key(1)))
+        realm.now += FRESH_SECONDS
 
-        assert identity.authenticate(provider.token()) == "unknown key"
+        assert realm.enter() == "unknown key"
 
-    def test_that_are_invented_cause_few_fetches(
-        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
-    ) -> None:
+    def test_that_are_invented_cause_few_fetches(self, realm: Realm) -> None:
         for number in range(50):
-            token = provider.token(key=rsa_key(1), key_id=f"invented-{number}")
-            assert identity.authenticate(token) == "unknown key"
-        assert len(provider.server.requests) == 1
+            assert realm.enter(key=rsa_key(1), key_id=f"invented-{number}") == "unknown key"
+        assert len(realm.server.requests) == 1
 
     @pytest.mark.parametrize(
         "act",
         [
             fall_silent,
-            drip_head,
-            drip_body,
             break_off,
             responding(500, json.dumps({"keys": [public("second", rsa_key(1))]}).encode()),
             responding(302, Location="https://elsewhere.example/"),
@@ -321,75 +278,68 @@ class TestKeys:
         ],
     )
     def test_that_cannot_be_fetched_are_kept_for_a_day(
-        self,
-        provider: IdentityProvider,
-        identity: Identity,
-        seconds: Seconds,
-        act: Act,
-        monkeypatch: pytest.MonkeyPatch,
+        self, realm: Realm, act: Act, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        identity.authenticate(provider.token())
-        provider.server.acts[:] = [act]
-        seconds.now += FRESH_SECONDS
-        if act in (fall_silent, drip_head, drip_body):
+        realm.enter()
+        realm.server.acts[:] = [act]
+        realm.now += FRESH_SECONDS
+        if act is fall_silent:
             monkeypatch.setattr(json_web_tokens, "FETCH_SECONDS", HURRIED_SECONDS)
         with capture_logs() as lines:
-            assert isinstance(identity.authenticate(provider.token()), Caller)
+            realm.caller()
             with pytest.raises(ServiceUnavailable):
-                identity.authenticate(provider.token(key=rsa_key(1), key_id="second"))
+                realm.enter(**second())
         (line,) = lines
         assert (line["event"], line["log_level"]) == ("identity_provider_away", "error")
 
-        seconds.now += KEPT_SECONDS
+        realm.now += KEPT_SECONDS
         with capture_logs() as lines, pytest.raises(ServiceUnavailable):
-            identity.authenticate(provider.token())
+            realm.enter()
         assert lines == []
         monkeypatch.undo()
-        provider.publish(public("first", rsa_key()))
-        seconds.now += PAUSE_SECONDS
+        realm.provider.publish(public("first", rsa_key()))
+        realm.now += PAUSE_SECONDS
         with capture_logs() as lines:
-            assert isinstance(identity.authenticate(provider.token()), Caller)
+            realm.caller()
         assert [line["event"] for line in lines] == ["identity_provider_back"]
 
     def test_are_not_waited_for_by_several_requests_while_the_provider_is_away(
-        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
+        self, realm: Realm
     ) -> None:
-        provider.server.acts[:] = [break_off]
+        realm.server.acts[:] = [break_off]
         with pytest.raises(ServiceUnavailable):
-            identity.authenticate(provider.token())
-        seconds.now += PAUSE_SECONDS
+            realm.enter()
+        realm.now += PAUSE_SECONDS
         answers = threading.Event()
 
         def wait(handler: Handler) -> None:
             answers.wait(LIMIT_SECONDS)
             handler.hang_up()
 
-        provider.server.acts[:] = [wait]
+        realm.server.acts[:] = [wait]
         with ThreadPoolExecutor(1) as threads:
-            fetching = threads.submit(identity.authenticate, provider.token())
-            wait_until(lambda: len(provider.server.requests) == 2)
+            fetching = threads.submit(realm.enter)
+            wait_until(lambda: len(realm.server.requests) == 2)
             with pytest.raises(ServiceUnavailable):
-                identity.authenticate(provider.token())
+                realm.enter()
             assert not fetching.done()
             answers.set()
             with pytest.raises(ServiceUnavailable):
                 fetching.result()
 
     def test_are_not_waited_for_when_the_resolver_hangs(
-        self, provider: IdentityProvider, identity: Identity, monkeypatch: pytest.MonkeyPatch
+        self, realm: Realm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         answers = threading.Event()
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.wait(LIMIT_SECONDS))
         monkeypatch.setattr(json_web_tokens, "FETCH_SECONDS", HURRIED_SECONDS)
         with capture_logs() as lines, pytest.raises(ServiceUnavailable):
-            identity.authenticate(provider.token())
+            realm.enter()
         answers.set()
         assert lines[0]["reason"] == "no response in time"
 
-    def test_that_are_known_are_used_while_another_request_fetches(
-        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
-    ) -> None:
-        identity.authenticate(provider.token())
+    def test_that_are_known_are_used_while_another_request_fetches(self, realm: Realm) -> None:
+        realm.enter()
         answers = threading.Event()
         waited: list[bool] = []
 
@@ -397,12 +347,12 @@ class TestKeys:
             waited.append(answers.wait(LIMIT_SECONDS))
             handler.hang_up()
 
-        provider.server.acts[:] = [wait]
-        seconds.now += FRESH_SECONDS
+        realm.server.acts[:] = [wait]
+        realm.now += FRESH_SECONDS
         with ThreadPoolExecutor(1) as threads:
-            fetching = threads.submit(identity.authenticate, provider.token())
-            wait_until(lambda: len(provider.server.requests) == 2)
-            assert isinstance(identity.authenticate(provider.token()), Caller)
+            fetching = threads.submit(realm.enter)
+            wait_until(lambda: len(realm.server.requests) == 2)
+            realm.caller()
             assert not waited
             answers.set()
         assert isinstance(fetching.result(), Caller)
@@ -410,8 +360,8 @@ class TestKeys:
 
 class TestService:
     @pytest.fixture
-    def installation(self, tmp_path: Path, provider: IdentityProvider) -> Iterator[Installation]:
-        installation = provider.installation(tmp_path)
+    def installation(self, tmp_path: Path, realm: Realm) -> Iterator[Installation]:
+        installation = realm.provider.installation(tmp_path)
         yield installation
         installation.close()
 
@@ -419,33 +369,31 @@ class TestService:
         headers = {"Authorization": f"Bearer {token}"}
         return client.simulate_get(ACCOUNTS, headers=headers).status_code
 
-    def test_accepts_tokens_of_both_kinds(
-        self, installation: Installation, provider: IdentityProvider
-    ) -> None:
+    def test_accepts_tokens_of_both_kinds(self, installation: Installation, realm: Realm) -> None:
         client = installation.client()
         claims = {"permissions": ["guests:view"]}
 
-        assert self.status(client, provider.token(claims)) == 200
+        assert self.status(client, realm.provider.token(claims)) == 200
         assert self.status(client, installation.token_for(installation.caller)) == 200
-        assert self.status(client, provider.token()) == 403
+        assert self.status(client, realm.provider.token()) == 403
 
     def test_logs_why_a_token_was_refused_without_the_token(
-        self, installation: Installation, provider: IdentityProvider
+        self, installation: Installation, realm: Realm
     ) -> None:
         client = installation.client()
-        token = provider.token({"aud": "another-service", "email": "ada@example.com"})
+        token = realm.provider.token({"aud": "another-service", "email": "ada@example.com"})
         with capture_logs() as lines:
             assert self.status(client, token) == 401
-            assert self.status(client, unsigned(provider)) == 401
+            assert self.status(client, unsigned(realm.provider)) == 401
         refused = [line for line in lines if line["event"] == "authentication_refused"]
         assert [line["reason"] for line in refused] == ["wrong audience", "wrong algorithm"]
         assert not any(part in repr(lines) for part in token.split("."))
 
     def test_is_unavailable_for_these_tokens_only_while_no_key_can_be_fetched(
-        self, installation: Installation, provider: IdentityProvider
+        self, installation: Installation, realm: Realm
     ) -> None:
-        provider.server.acts[:] = [break_off]
+        realm.server.acts[:] = [break_off]
         client = installation.client()
 
-        assert self.status(client, provider.token()) == 503
+        assert self.status(client, realm.provider.token()) == 503
         assert self.status(client, installation.token_for(installation.caller)) == 200

@@ -7,56 +7,47 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from typing_extensions import override
 
 from domain.access.token import Identity
-from domain.identifiers import CallerName, CenterId
+from domain.identifiers import CenterId
 from domain.permissions import Caller, Permission
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.identity_provider import IdentityProvider, identity_provider
 from tests.installation import Installation
 
 EVERY_PERMISSION = tuple(Permission)
+Permissions: TypeAlias = Collection[Permission]
+Centers: TypeAlias = Collection[CenterId] | None
 
 
 class Way(ABC):
     """One way to authenticate: what is tested, and how a caller gets a token."""
 
-    def __init__(self, installation: Installation) -> None:
-        self.installation = installation
+    def __init__(self, installation: Installation, provider: IdentityProvider) -> None:
+        self.installation, self.provider = installation, provider
 
     @property
     def identity(self) -> Identity:
         return self.installation.container.identity()
 
     @abstractmethod
-    def token(
-        self,
-        *,
-        permissions: Collection[Permission] = EVERY_PERMISSION,
-        centers: Collection[CenterId] | None = None,
-    ) -> str: ...
+    def token(self, permissions: Permissions = EVERY_PERMISSION, centers: Centers = None) -> str:
+        """Return a token of a caller."""
 
     @abstractmethod
-    def expired_token(self) -> str: ...
+    def expired_token(self) -> str:
+        """Return a token whose time is over."""
 
 
 class Opaque(Way):
     @override
-    def token(
-        self,
-        *,
-        permissions: Collection[Permission] = EVERY_PERMISSION,
-        centers: Collection[CenterId] | None = None,
-    ) -> str:
-        caller = Caller(
-            name=CallerName("web-shop"),
-            permissions=frozenset(permissions),
-            centers=None if centers is None else frozenset(centers),
-        )
-        return self.installation.token_for(caller)
+    def token(self, permissions: Permissions = EVERY_PERMISSION, centers: Centers = None) -> str:
+        named = None if centers is None else frozenset(centers)
+        return self.installation.token_for(self.installation.a_caller(*permissions, centers=named))
 
     @override
     def expired_token(self) -> str:
@@ -66,17 +57,8 @@ class Opaque(Way):
 
 
 class JsonWeb(Way):
-    def __init__(self, installation: Installation, provider: IdentityProvider) -> None:
-        super().__init__(installation)
-        self.provider = provider
-
     @override
-    def token(
-        self,
-        *,
-        permissions: Collection[Permission] = EVERY_PERMISSION,
-        centers: Collection[CenterId] | None = None,
-    ) -> str:
+    def token(self, permissions: Permissions = EVERY_PERMISSION, centers: Centers = None) -> str:
         named = ["*"] if centers is None else list(centers)
         return self.provider.token({"permissions": list(permissions), "centers": named})
 
@@ -85,12 +67,12 @@ class JsonWeb(Way):
         return self.provider.token({"exp": int(time.time()) - 60})
 
 
-@pytest.fixture(params=["opaque", "jwt"])
+@pytest.fixture(params=[Opaque, JsonWeb])
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
     with identity_provider() as provider:
         installation = provider.installation(tmp_path, CARDONFILE_JWT_CENTERS_CLAIM="centers")
         installation.has_center(a_center(id=OTHER_CENTER_ID))
-        yield Opaque(installation) if request.param == "opaque" else JsonWeb(installation, provider)
+        yield request.param(installation, provider)
         installation.close()
 
 
