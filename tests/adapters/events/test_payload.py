@@ -39,13 +39,8 @@ def test_every_type_has_all_fields(type_: EventType) -> None:
 
     assert body["type"] == type_
     assert {field for field, value in body["data"].items() if value is None} == {
-        "account_id",
-        "existing_account_id",
-        "reason",
-        "card",
-        "language",
-        "reference",
-        "live",
+        *("account_id", "existing_account_id", "reason", "card"),
+        *("language", "reference", "live"),
     }
 
 

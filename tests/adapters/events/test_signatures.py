@@ -58,20 +58,6 @@ def test_the_previous_secret_signs_for_24_hours(
     assert is_verified(request, SECRETS.current) is signs
 
 
-def test_another_secret_does_not_verify_it(receiver: ListeningServer) -> None:
-    assert not is_verified(sent(receiver), Secrets.of(NEXT).current)
-
-
-def test_a_flipped_bit_of_the_body_is_noticed(receiver: ListeningServer) -> None:
-    request = sent(receiver)
-    for index in range(len(request.body)):
-        body = bytearray(request.body)
-        body[index] ^= 1
-        flipped = Request(request.method, request.path, request.headers, bytes(body))
-
-        assert not is_verified(flipped, SECRETS.current)
-
-
 def test_another_id_or_time_is_noticed(receiver: ListeningServer) -> None:
     request = sent(receiver)
     later = str(int(request.headers["webhook-timestamp"]) + 1)

@@ -12,7 +12,6 @@ from falcon import inspect as falcon_inspect
 
 import adapters.http.errors
 import domain.errors
-from adapters.http.errors import MethodNotAllowed
 from domain.errors import Refusal
 from domain.pagination import PageRequest
 from entrypoints.demo.sample import CARD, CONSENT, GUESTS, SPA, store_sample
@@ -49,20 +48,6 @@ def test_every_method_of_a_route_is_described(installation: Installation) -> Non
     assert routes == {
         (path, method) for path, methods in DOCUMENT["paths"].items() for method in methods
     }
-
-
-def test_every_refusal_is_described() -> None:
-    # No operation describes MethodNotAllowed, which is the response to undescribed methods.
-    every = {
-        refusal
-        for module in (domain.errors, adapters.http.errors)
-        for _, refusal in inspect.getmembers(module, inspect.isclass)
-        if issubclass(refusal, Refusal) and refusal not in (Refusal, MethodNotAllowed)
-    }
-    document = json.dumps(DOCUMENT)
-    for refusal in every:
-        assert getattr(refusal, "message", "billing_info.") in document, refusal
-    assert len(every) > 20
 
 
 TYPES: Final = {
@@ -145,8 +130,6 @@ def test_an_operation_says_what_its_caller_needs() -> None:
     operation = DOCUMENT["paths"]["/api/v1/guests/{guest_id}/accounts"]["get"]
 
     assert operation["description"].endswith("Needs `guests:view`, `guests:add` or `guests:edit`.")
-    assert operation["security"] == [{"accessToken": []}, {"apikey": []}]
-    assert DOCUMENT["paths"]["/healthz"]["get"]["security"] == []
 
 
 def example_requests() -> Iterator[tuple[str, str, str, object]]:

@@ -20,6 +20,7 @@ class Measured:
     """A process of its own on the records, the clock and the PSP of an installation."""
 
     def __init__(self, installation: Installation) -> None:
+        self.installation = installation
         self.container = build(installation.settings)
         self.container.clock.override(Object(installation.clock))
         self.container.psp_adapters.override(Object({FAKE: installation.provider}))

@@ -22,7 +22,6 @@ from tests.installation import (
     MERCHANT,
     MISMATCHING_CARD,
     OTHER_GOOD_CARD,
-    Installation,
     Trouble,
 )
 
@@ -52,11 +51,9 @@ def test_methods_that_clients_make_up_are_counted_together(measured: Measured) -
     assert {labels[0] for labels in measured.scrape()[REQUESTS]} == {"other"}
 
 
-def test_failed_authentications_are_counted_beyond_their_limit(
-    measured: Measured, installation: Installation
-) -> None:
+def test_failed_authentications_are_counted_beyond_their_limit(measured: Measured) -> None:
     client = testing.TestClient(measured.container.app())
-    token = installation.token_for(installation.caller)
+    token = measured.installation.token_for(measured.installation.caller)
     measured.container.revoke_token()(token)
     for sent in (token, *["cof_" + "x" * 43] * 35):
         client.simulate_get(ACCOUNTS, headers={"Authorization": f"bearer {sent}"})
@@ -71,11 +68,9 @@ def test_failed_authentications_are_counted_beyond_their_limit(
     assert samples[REQUESTS]["GET", ROUTE, "429"] == 7
 
 
-def test_a_stored_card_is_counted_with_the_time_since_it_was_collected(
-    measured: Measured, installation: Installation
-) -> None:
-    session = installation.session_with_card()
-    installation.clock.advance(timedelta(minutes=2))
+def test_a_stored_card_is_counted_with_the_time_since_it_was_collected(measured: Measured) -> None:
+    session = measured.installation.session_with_card()
+    measured.installation.clock.advance(timedelta(minutes=2))
     measured.container.settle_session()(session.token_id)
 
     samples = measured.scrape()
@@ -85,18 +80,18 @@ def test_a_stored_card_is_counted_with_the_time_since_it_was_collected(
     assert samples["card_storing_seconds_bucket"]["300.0", FAKE] == 1
 
 
-def test_sessions_are_counted_by_how_they_ended(
-    measured: Measured, installation: Installation
-) -> None:
-    installation.configure(avs=True)
+def test_sessions_are_counted_by_how_they_ended(measured: Measured) -> None:
+    measured.installation.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
-    refused = installation.session_with_card(MISMATCHING_CARD, billing_info=address)
+    refused = measured.installation.session_with_card(MISMATCHING_CARD, billing_info=address)
     measured.container.settle_session()(refused.token_id)
-    cancelled, opened = (installation.opened_session(billing_info=address) for _ in range(2))
-    measured.container.cancel_session()(
-        installation.caller, guest_id=GUEST_ID, token_id=cancelled.token_id
+    cancelled, opened = (
+        measured.installation.opened_session(billing_info=address) for _ in range(2)
     )
-    installation.clock.advance(timedelta(hours=2))
+    measured.container.cancel_session()(
+        measured.installation.caller, guest_id=GUEST_ID, token_id=cancelled.token_id
+    )
+    measured.installation.clock.advance(timedelta(hours=2))
     measured.container.settle_session()(opened.token_id)
 
     samples = measured.scrape()
@@ -109,12 +104,10 @@ def test_sessions_are_counted_by_how_they_ended(
     assert samples["card_storing_seconds_count"] == {(FAKE,): 0}
 
 
-def test_declined_cards_are_counted_by_the_code_of_the_psp(
-    measured: Measured, installation: Installation
-) -> None:
-    session = installation.opened_session()
+def test_declined_cards_are_counted_by_the_code_of_the_psp(measured: Measured) -> None:
+    session = measured.installation.opened_session()
     for _ in range(2):
-        installation.type_card(session, DECLINED_CARD)
+        measured.installation.type_card(session, DECLINED_CARD)
     measured.container.settle_session()(session.token_id)
 
     # The PSP tells the code of the last card.
@@ -142,24 +135,24 @@ def test_codes_of_declined_cards_are_bounded() -> None:
     [(None, "ok"), (Trouble.BEFORE_IT_ACTED, "unavailable"), (Trouble.REFUSED, "refused")],
 )
 def test_calls_to_a_psp_are_counted_by_their_result(
-    measured: Measured, installation: Installation, trouble: Trouble | None, result: str
+    measured: Measured, trouble: Trouble | None, result: str
 ) -> None:
-    session = installation.session_with_card()
+    session = measured.installation.session_with_card()
     if trouble is not None:
-        installation.provider.have(trouble)
+        measured.installation.provider.have(trouble)
     measured.container.settle_session()(session.token_id)
 
     counted = measured.scrape()["psp_call_duration_seconds_count"]
     assert counted == {(MERCHANT, "outcome", FAKE, result): 1}
 
 
-def test_a_fault_of_an_adapter_is_counted(measured: Measured, installation: Installation) -> None:
-    session = installation.session_with_card()
+def test_a_fault_of_an_adapter_is_counted(measured: Measured) -> None:
+    session = measured.installation.session_with_card()
 
     def fail(_: str, __: str) -> None:
         raise KeyError("a bug")
 
-    installation.provider.before = fail
+    measured.installation.provider.before = fail
     with pytest.raises(KeyError):
         measured.container.settle_session()(session.token_id)
 
@@ -167,18 +160,16 @@ def test_a_fault_of_an_adapter_is_counted(measured: Measured, installation: Inst
     assert counted == {(MERCHANT, "outcome", FAKE, "fault"): 1}
 
 
-def test_attempts_to_deliver_events_are_counted_by_the_response(
-    measured: Measured, installation: Installation
-) -> None:
+def test_attempts_to_deliver_events_are_counted_by_the_response(measured: Measured) -> None:
     with EventReceiver() as receiver:
         container = measured.container
         endpoint = container.add_event_endpoint()(url=receiver.url, types=["account.stored"])
-        installation.stored_card()
+        measured.installation.stored_card()
         for status in (503, 204):
             receiver.status = status
             reconcile_until_idle(measured.container)
-            installation.clock.advance(timedelta(hours=1))
-    installation.stored_card(OTHER_GOOD_CARD)
+            measured.installation.clock.advance(timedelta(hours=1))
+    measured.installation.stored_card(OTHER_GOOD_CARD)
     reconcile_until_idle(measured.container)
 
     assert measured.scrape()["event_attempts_total"] == {

@@ -8,7 +8,7 @@ from domain.worker.heartbeat import WorkerState
 from tests.adapters.metrics.conftest import Measured
 from tests.builders import a_worker, an_event_endpoint
 from tests.databases import change_by_hand
-from tests.installation import MERCHANT, Installation, Trouble
+from tests.installation import MERCHANT, Trouble
 
 MINUTE = timedelta(minutes=1)
 
@@ -17,23 +17,23 @@ def test_the_release_is_told(measured: Measured) -> None:
     assert measured.scrape()["build_info"] == {(version("cardonfile"),): 1}
 
 
-def test_workers_that_run_are_counted(measured: Measured, installation: Installation) -> None:
-    leave = installation.container.leave_heartbeat()
+def test_workers_that_run_are_counted(measured: Measured) -> None:
+    leave = measured.installation.container.leave_heartbeat()
     for number, state in enumerate((WorkerState.RUNNING, WorkerState.STOPPED)):
         leave(a_worker(number), state)
     assert measured.scrape()["workers"] == {(): 1}
 
-    installation.clock.advance(2 * MINUTE)
+    measured.installation.clock.advance(2 * MINUTE)
     assert measured.scrape()["workers"] == {(): 0}
 
 
-def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest(
-    measured: Measured, installation: Installation
-) -> None:
-    opened = installation.opened_session()
+def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest(measured: Measured) -> None:
+    opened = measured.installation.opened_session()
     assert set(measured.scrape()["due_items"].values()) == {0}
     assert opened.due_at is not None
-    installation.clock.advance(opened.due_at - installation.clock.now() + 3 * MINUTE)
+    measured.installation.clock.advance(
+        opened.due_at - measured.installation.clock.now() + 3 * MINUTE
+    )
 
     samples = measured.scrape()
     assert samples["due_items"]["sessions",] == 1
@@ -46,52 +46,44 @@ def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest(
     }
 
 
-def test_work_whose_psp_does_not_respond_is_counted_by_merchant_account(
-    measured: Measured, installation: Installation
-) -> None:
-    session = installation.opened_session()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    installation.settle(session.token_id)
-    installation.clock.advance(MINUTE)
+def test_work_whose_psp_does_not_respond_is_counted_by_merchant_account(measured: Measured) -> None:
+    session = measured.installation.opened_session()
+    measured.installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    measured.installation.settle(session.token_id)
+    measured.installation.clock.advance(MINUTE)
     samples = measured.scrape()
     assert samples["unanswered_items"] == {(MERCHANT, FAKE): 1}
     assert samples["unanswered_items_oldest_age_seconds"] == {(MERCHANT, FAKE): 60}
 
-    installation.provider.recover()
-    installation.settle(session.token_id)
+    measured.installation.provider.recover()
+    measured.installation.settle(session.token_id)
     assert not measured.scrape()["unanswered_items"]
 
 
-def test_events_that_an_endpoint_has_not_taken_are_counted(
-    measured: Measured, installation: Installation
-) -> None:
+def test_events_that_an_endpoint_has_not_taken_are_counted(measured: Measured) -> None:
     endpoint = an_event_endpoint()
-    with installation.storage.write() as unit:
+    with measured.installation.storage.write() as unit:
         unit.event_endpoints.add(endpoint)
         unit.commit()
-    installation.stored_card()
-    installation.clock.advance(MINUTE)
+    measured.installation.stored_card()
+    measured.installation.clock.advance(MINUTE)
     samples = measured.scrape()
     assert samples["pending_events"] == {(endpoint.endpoint_id,): 1}
     assert samples["pending_events_oldest_age_seconds"] == {(endpoint.endpoint_id,): 60}
     assert samples["failed_events"] == {(endpoint.endpoint_id,): 0}
 
 
-def test_tokens_that_expire_soon_are_counted(
-    measured: Measured, installation: Installation
-) -> None:
+def test_tokens_that_expire_soon_are_counted(measured: Measured) -> None:
     for days in (13, 15):
-        installation.token_for(installation.caller, ttl=timedelta(days=days))
+        measured.installation.token_for(measured.installation.caller, ttl=timedelta(days=days))
 
     assert measured.scrape()["tokens_expiring"] == {(): 1}
 
 
-def test_without_the_database_the_rest_is_told(
-    measured: Measured, installation: Installation
-) -> None:
+def test_without_the_database_the_rest_is_told(measured: Measured) -> None:
     assert measured.scrape()["database_up"] == {(): 1}
     measured.container.storage().close()
-    installation.database.unlink()
+    measured.installation.database.unlink()
 
     samples = measured.scrape()
     assert samples["database_up"] == {(): 0}
@@ -99,8 +91,8 @@ def test_without_the_database_the_rest_is_told(
     assert samples["build_info"]
 
 
-def test_without_a_table_the_rest_is_told(measured: Measured, installation: Installation) -> None:
-    change_by_hand(installation.storage, "DROP TABLE event_endpoints")
+def test_without_a_table_the_rest_is_told(measured: Measured) -> None:
+    change_by_hand(measured.installation.storage, "DROP TABLE event_endpoints")
 
     samples = measured.scrape()
     assert samples["database_up"] == {(): 0}
