@@ -9,8 +9,6 @@ import pytest
 from adapters.identity import OpaqueTokens
 from adapters.sqlite.storage import SqliteStorage
 from domain.access.token import Identity, TokenState
-from domain.permissions import Permission
-from tests.builders import CENTER_ID
 from tests.installation import Installation, Later
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -21,31 +19,12 @@ def identity(installation: Installation) -> Identity:
     return installation.container.identity()
 
 
-def test_a_token_brings_its_caller_back(installation: Installation, identity: Identity) -> None:
-    caller = installation.a_caller(Permission.GUESTS_ADD, centers=frozenset({CENTER_ID}))
-    token = installation.token_for(caller)
-
-    assert identity.authenticate(token) == caller
-    for other in (token + "x", token[:-1], ""):
-        assert identity.authenticate(other) is TokenState.UNKNOWN
-
-
 def test_a_token_dies_with_its_time(installation: Installation, identity: Identity) -> None:
     token = installation.token_for(installation.caller, ttl=DAY)
     installation.clock.advance(DAY - timedelta(microseconds=1))
     assert identity.authenticate(token) == installation.caller
     installation.clock.advance(timedelta(microseconds=1))
     assert identity.authenticate(token) is TokenState.EXPIRED
-
-
-def test_only_the_revoked_one_of_two_tokens_is_refused(
-    installation: Installation, identity: Identity
-) -> None:
-    old, new = (installation.token_for(installation.caller) for _ in range(2))
-    installation.container.revoke_token()(old)
-
-    assert identity.authenticate(old) is TokenState.REVOKED
-    assert identity.authenticate(new) == installation.caller
 
 
 def used_at(installation: Installation) -> datetime | None:

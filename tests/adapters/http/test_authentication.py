@@ -36,13 +36,6 @@ def test_a_token_is_taken_from_no_other_place(api: Api) -> None:
     assert result.status_code == 401
 
 
-# Shows S3.
-def test_an_expired_token_is_refused(api: Api) -> None:
-    api.installation.clock.advance(timedelta(hours=24))
-
-    assert api.get(ACCOUNTS).status_code == 401
-
-
 # Shows F39, S3.
 def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
     assert api.get(ACCOUNTS).status_code == 200

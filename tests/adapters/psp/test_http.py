@@ -153,13 +153,6 @@ class TestTries:
 
         assert len(psp.requests) == requests
 
-    def test_there_is_one_if_the_policy_says_so(self, psp: ListeningServer) -> None:
-        psp.acts = [break_off]
-
-        no_response(psp.url, ONCE)
-
-        assert len(psp.requests) == 1
-
 
 class TestConnection:
     def test_is_one_for_all_requests(self, psp: ListeningServer) -> None:

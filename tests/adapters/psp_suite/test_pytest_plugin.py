@@ -60,15 +60,7 @@ def test_a_mistake_is_described_in_one_sentence(
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_mistake_ends_the_run_with_that_sentence(tmp_path: Path) -> None:
-    ended = run(tmp_path, *SUITE, "--psp=nowhere:Psp")
-
-    assert ended.returncode == pytest.ExitCode.USAGE_ERROR
-    assert ended.stderr.startswith("ERROR: --psp nowhere:Psp: nowhere cannot be imported")
-    assert len(ended.stderr.strip().splitlines()) == 1
-
-
-def test_a_mistake_ends_a_run_of_pytest_xdist_too(tmp_path: Path) -> None:
+def test_a_mistake_ends_the_run_also_of_pytest_xdist(tmp_path: Path) -> None:
     ended = run(tmp_path, *SUITE, "-p", "xdist", "-n", "1", "--psp=nowhere:Psp")
 
     assert ended.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)

@@ -16,7 +16,7 @@ import stripe
 from adapters.psp_suite.clock import START
 from adapters.stripe.calls import API_VERSION
 from tests.adapters.stripe.conftest import GOOD
-from tests.fake_stripe.described import validated
+from tests.fake_stripe.described import require_response, validated
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY
 from tests.waiting import LIMIT_SECONDS
@@ -121,25 +121,16 @@ def test_what_it_sends_is_validated(
     [
         ({"nickname": "Zoe"}, "response has ['nickname']"),
         ({"tax_exempt": "maybe"}, "response.tax_exempt is 'maybe'"),
-        ({"livemode": None}, "response.livemode is None"),
-        ({"address": {"zip": "08001"}}, "response.address has ['zip']"),
         ({"tax": {}}, "response.tax lacks ['automatic_tax', 'provider']"),
-        ({"metadata": {"order": 17}}, "response.metadata.order is 17"),
         ({"preferred_locales": ["de", 1]}, "response.preferred_locales[1] is 1"),
-        ({"cash_balance": {"object": "new"}}, "response.cash_balance has ['object']"),
-        ({"object": "client"}, "response has "),
         ({"deleted": True}, "response has ['address', 'created', "),
     ],
 )
 def test_what_is_not_as_described_fails_its_test(
-    server: FakeStripeServer,
-    sdk: stripe.StripeClient,
-    customer: str,
-    change: dict[str, Any],
-    fault: str,
+    server: FakeStripeServer, change: dict[str, Any], fault: str
 ) -> None:
-    server.stripe.main.customers[customer] |= change
-    sdk.v1.customers.retrieve(customer)
+    customer = server.stripe.create_customer(server.stripe.main, {})
+    server.stripe.require(require_response, 200, customer | change)
 
     with pytest.raises(AssertionError, match=f"^{re.escape(fault)}"):
         server.close()
