@@ -32,22 +32,12 @@ def test_an_import_with_a_product_of_another_center_is_refused(storage: Storage)
     assert products_of(storage, OTHER_CENTER_ID) == ()
 
 
-def test_pages_are_in_the_order_of_creation(storage: Storage) -> None:
-    put_products(storage, *map(a_product, [7, 3, 9, 1, 5]))
-    put_products(storage, *map(a_product, [8, 2]))
-    pages = [products_of(storage, page=page, size=3) for page in (1, 2, 3, 4)]
-    assert pages == [
-        (a_product(7), a_product(3), a_product(9)),
-        (a_product(1), a_product(5), a_product(8)),
-        (a_product(2),),
-        (),
-    ]
-
-
-def test_centers_have_pages_of_their_own(storage: Storage) -> None:
+def test_pages_of_a_center_are_in_the_order_of_creation(storage: Storage) -> None:
     sold_elsewhere = a_product(2, center_id=OTHER_CENTER_ID)
-    put_products(storage, a_product(1), sold_elsewhere, a_product(3))
-    assert products_of(storage) == (a_product(1), a_product(3))
+    put_products(storage, *map(a_product, [7, 3, 9]), sold_elsewhere, *map(a_product, [1, 5]))
+    put_products(storage, a_product(8))
+    pages = [products_of(storage, page=page, size=4) for page in (1, 2, 3)]
+    assert pages == [tuple(map(a_product, [7, 3, 9, 1])), tuple(map(a_product, [5, 8])), ()]
     assert products_of(storage, OTHER_CENTER_ID, size=1) == (sold_elsewhere,)
 
 

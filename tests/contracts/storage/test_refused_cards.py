@@ -11,7 +11,15 @@ from domain.identifiers import TokenId
 from domain.sessions.limit import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.storage import Storage, WriteUnit
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_refused_card, a_session
-from tests.contracts.storage.records import DAY, MINUTE, OTHER_TOKEN_ID, committed, store
+from tests.contracts.storage.records import (
+    DAY,
+    MINUTE,
+    OTHER_TOKEN_ID,
+    add,
+    committed,
+    numbered_sessions,
+    store,
+)
 
 
 # Shows S23.
@@ -121,12 +129,7 @@ def test_the_refused_cards_of_a_session_come_back_with_their_codes(storage: Stor
 
 def test_centers_are_found_by_their_refused_cards_within_the_window(storage: Storage) -> None:
     with committed(storage) as unit:
-        for minutes in (0, 1):
-            unit.sessions.add(
-                a_session(
-                    token_id=TokenId(a_uuid(500 + minutes)), created_at=NOW + minutes * MINUTE
-                )
-            )
+        add(unit, *numbered_sessions({"created_at": NOW}, {"created_at": NOW + MINUTE}))
         unit.refused_cards.add(a_refused_card(number=n) for n in range(3))
         unit.refused_cards.add(
             a_refused_card(attempt=2, number=n, refused_at=NOW + MINUTE) for n in range(2)

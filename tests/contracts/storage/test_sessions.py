@@ -16,7 +16,6 @@ from adapters.psp_suite.samples import (
     OTHER_GUEST_ID,
     TOKEN_ID,
     a_page_request,
-    a_uuid,
 )
 from domain.identifiers import CallerName, MerchantAccount, ProviderName, PspAccount, TokenId
 from domain.pagination import PageRequest
@@ -46,6 +45,7 @@ from tests.contracts.storage.records import (
     OTHER_TOKEN_ID,
     add,
     committed,
+    numbered_sessions,
     store,
 )
 from tests.databases import change_by_hand
@@ -53,18 +53,12 @@ from tests.waiting import LIMIT_SECONDS
 
 
 def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
-    sessions = [
-        a_session(
-            token_id=TokenId(a_uuid(30 + number)),
-            created_at=NOW + number * MICROSECOND,
-            center_id=OTHER_CENTER_ID if number == 1 else CENTER_ID,
-        )
-        for number in range(3)
-    ]
-    with committed(storage) as unit:
-        for session in (sessions[1], sessions[2], sessions[0]):
-            unit.sessions.add(session)
-        unit.sessions.add(a_session(token_id=TokenId(a_uuid(40)), guest_id=OTHER_GUEST_ID))
+    sessions = numbered_sessions(
+        {"created_at": NOW},
+        {"created_at": NOW + MICROSECOND, "center_id": OTHER_CENTER_ID},
+        {"created_at": NOW + 2 * MICROSECOND},
+    )
+    store(storage, *(sessions[number] for number in (1, 2, 0)), a_session(guest_id=OTHER_GUEST_ID))
     with storage.read() as reading:
         page = reading.sessions.page(GUEST_ID, None, PageRequest(page=2, size=2))
         assert (page.items, page.total) == ((sessions[0],), 3)
@@ -72,41 +66,23 @@ def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
         assert (page.items, page.total) == ((sessions[2], sessions[0]), 2)
 
 
-def test_sessions_of_one_moment_are_on_one_page_each(storage: Storage) -> None:
-    numbers = (31, 33, 32)
-    store(storage, *(a_session(token_id=TokenId(a_uuid(number))) for number in numbers))
-    with storage.read() as reading:
-        pages = [
-            reading.sessions.page(GUEST_ID, None, PageRequest(page=n, size=1)) for n in (1, 2, 3)
-        ]
-    listed = [each.token_id for page in pages for each in page.items]
-    assert listed == [a_uuid(number) for number in sorted(numbers, reverse=True)]
-
-
-def test_a_session_is_found_by_its_current_page_only(storage: Storage) -> None:
-    with committed(storage) as unit:
-        add(unit, a_session(attempt=an_attempt()), a_session(token_id=OTHER_TOKEN_ID))
-        next_one = a_session(attempt=an_attempt(page=a_page(reference="page-2")))
-        unit.sessions.update(next_one)
-    with storage.read() as unit:
-        assert unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-2") == next_one
-        assert unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1") is None
-        other = ProviderName("other")
-        assert unit.sessions.with_page(other, MERCHANT_ACCOUNT, "page-2") is None
-
-
-def test_the_same_page_reference_at_two_merchant_accounts_is_distinguished(
-    storage: Storage,
-) -> None:
+def test_a_session_is_found_by_its_current_page_at_its_merchant_account(storage: Storage) -> None:
     other = MerchantAccount("other")
-    session = a_session(
+    elsewhere = a_session(
         token_id=OTHER_TOKEN_ID,
         configuration=a_configuration(merchant_account=other),
         attempt=an_attempt(request=a_page_request(merchant_account=other)),
     )
-    store(storage, a_session(attempt=an_attempt()), session)
-    with storage.read() as unit:
-        assert unit.sessions.with_page(PROVIDER, other, "page-1") == session
+    store(storage, a_session(attempt=an_attempt()), elsewhere)
+    next_one = a_session(attempt=an_attempt(page=a_page(reference="page-2")))
+    with storage.write() as unit:
+        find = unit.sessions.with_page
+        assert find(PROVIDER, MERCHANT_ACCOUNT, "page-1") == a_session(attempt=an_attempt())
+        unit.sessions.update(next_one)
+        assert find(PROVIDER, MERCHANT_ACCOUNT, "page-1") is None
+        assert find(PROVIDER, MERCHANT_ACCOUNT, "page-2") == next_one
+        assert find(PROVIDER, other, "page-1") == elsewhere
+        assert find(ProviderName("other"), MERCHANT_ACCOUNT, "page-2") is None
 
 
 def test_an_id_that_is_no_uuid_is_of_no_session(storage: Storage) -> None:
@@ -151,38 +127,32 @@ def test_open_sessions_of_a_guest_with_a_page_are_made_due(storage: Storage) -> 
     with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
     of_another = {"guest_id": OTHER_GUEST_ID}
     ended = {"status": SessionStatus.EXPIRED, "due_at": None}
-    listed: list[dict[str, Any]] = [
+    sessions = numbered_sessions(
         with_page,
         {"due_at": NOW + DAY},
         with_page | of_another,
         with_page | ended,
         with_page | {"attempt": an_attempt(over=True)},
-    ]
-    ids = [TokenId(a_uuid(500 + number)) for number in range(len(listed))]
-    with committed(storage) as unit:
-        for token_id, changes in zip(ids, listed, strict=True):
-            unit.sessions.add(a_session(token_id=token_id, **changes))
+    )
+    store(storage, *sessions)
     with committed(storage) as unit:
         unit.sessions.make_pages_due(GUEST_ID, NOW)
     with storage.read() as unit:
-        due = [session.due_at for each in ids if (session := unit.sessions.get(each))]
+        due = [found.due_at for each in sessions if (found := unit.sessions.get(each.token_id))]
     assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY]
 
 
 def test_open_sessions_of_a_caller_are_found(storage: Storage) -> None:
-    listed: list[dict[str, Any]] = [
+    sessions = numbered_sessions(
         {},
         {"attempt": an_attempt()},
         {"caller": CallerName("kiosk")},
         {"status": SessionStatus.COMPLETED, "due_at": None},
         {"cancelled_at": NOW},
-    ]
-    ids = [TokenId(a_uuid(500 + number)) for number in range(len(listed))]
-    with committed(storage) as unit:
-        for token_id, changes in zip(ids, listed, strict=True):
-            unit.sessions.add(a_session(token_id=token_id, **changes))
+    )
+    store(storage, *sessions)
     with storage.read() as unit:
-        assert sorted(unit.sessions.open_of(CALLER)) == ids[:2]
+        assert sorted(unit.sessions.open_of(CALLER)) == [each.token_id for each in sessions[:2]]
 
 
 # Shows F40.
@@ -256,17 +226,13 @@ def test_sessions_are_found_by_the_beginning_of_their_token(storage: Storage) ->
 def test_sessions_are_searched_newest_first(
     storage: Storage, wanted: SessionFilter, numbers: list[int]
 ) -> None:
-    changes: list[dict[str, Any]] = [
-        {},
-        {"guest_id": OTHER_GUEST_ID},
-        {"center_id": OTHER_CENTER_ID},
-        {"status": SessionStatus.EXPIRED},
-        {"guest_id": OTHER_GUEST_ID, "center_id": OTHER_CENTER_ID},
-    ]
-    sessions = [
-        a_session(token_id=TokenId(a_uuid(500 + number)), created_at=NOW + number * MINUTE, **each)
-        for number, each in enumerate(changes)
-    ]
+    sessions = numbered_sessions(
+        {"created_at": NOW},
+        {"created_at": NOW + MINUTE, "guest_id": OTHER_GUEST_ID},
+        {"created_at": NOW + 2 * MINUTE, "center_id": OTHER_CENTER_ID},
+        {"created_at": NOW + 3 * MINUTE, "status": SessionStatus.EXPIRED},
+        {"created_at": NOW + 4 * MINUTE, "guest_id": OTHER_GUEST_ID, "center_id": OTHER_CENTER_ID},
+    )
     store(storage, *sessions)
     with storage.read() as unit:
         assert unit.sessions.search(SessionFilter(), limit=2) == (sessions[4], sessions[3])
@@ -280,7 +246,7 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
     overdue = {"due_at": NOW - MICROSECOND}
     expired = {"status": SessionStatus.EXPIRED, "attempt": an_attempt(over=True), **overdue}
     completed = {"status": SessionStatus.COMPLETED, "account_id": account.account_id}
-    changes: list[dict[str, Any]] = [
+    sessions = numbered_sessions(
         {"created_at": NOW - MICROSECOND},
         {},
         {"unanswered_since": NOW, "center_id": OTHER_CENTER_ID},
@@ -294,11 +260,7 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
         overdue,
         {"due_at": None},
         {"status": SessionStatus.EXPIRED},
-    ]
-    sessions = [
-        a_session(**{"token_id": TokenId(a_uuid(500 + number)), **each})
-        for number, each in enumerate(changes)
-    ]
+    )
     with committed(storage) as unit:
         add(unit, account, *sessions)
         # One that our rules refused is no card that the PSP refused.
