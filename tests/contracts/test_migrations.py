@@ -21,7 +21,7 @@ from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from adapters.sql.migrations import DatabaseIsNewer, DatabaseOfNoRelease
 from adapters.sqlite import migrations as sqlite
-from tests.adapters.postgresql.by_hand import execute
+from tests.adapters.postgresql.by_hand import execute, set_default
 from tests.builders import CENTER_ID
 from tests.databases import OF_0_1_0, make_database
 from tests.postgresql import empty_database, new_database
@@ -81,8 +81,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Migrated]:
         )
         return
     with new_database(request.getfixturevalue("postgresql_server"), migrated=False) as url:
-        name = url.rpartition("/")[2]
-        execute(url, f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
+        set_default(url, "default_transaction_isolation = serializable")
         yield Migrated(
             every=ALL[request.param],
             migrate_to_0_2=partial(execute, url, POSTGRESQL_TO_0_2),

@@ -54,7 +54,7 @@ def schema(fuzzed: Api) -> OpenApiSchema:
 
 FUZZING = settings(derandomize=TIMES == 1, suppress_health_check=list(HealthCheck))
 KNOWN = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "provider": "fake", "account": "default"}
-MOST_ROUNDS = 8
+MOST_ROUNDS = 32
 TO_SEE = {
     *((name, 200) for name in ("addCard", "readSession", "listCards", "readCard", "removeCard")),
     ("openHostedPage", 303),
@@ -103,7 +103,7 @@ def test_no_request_gets_a_response_outside_the_document(
     if known:
         cases |= described.as_strategy(generation_mode=GenerationMode(mode))
 
-    @settings(FUZZING, max_examples=15 * TIMES)
+    @settings(FUZZING, max_examples=8 * TIMES)
     @given(cases)
     # Any, because a case may have a body of any type.
     def request_has_a_documented_response(case: Case[Any]) -> None:
@@ -180,7 +180,7 @@ def run_until(history: type[APIStateMachine], has_seen_enough: Callable[[], bool
     for number in range(MOST_ROUNDS):
         if TIMES == 1:
             seed(number)(history)
-        history.run(settings=settings(FUZZING, max_examples=12 * TIMES, stateful_step_count=12))
+        history.run(settings=settings(FUZZING, max_examples=3 * TIMES, stateful_step_count=12))
         if has_seen_enough():
             return
 

@@ -19,6 +19,11 @@ def execute(url: str, statement: str) -> list[tuple[Any, ...]]:  # a column may 
         return cursor.fetchall() if cursor.description else []
 
 
+def set_default(url: str, setting: str) -> None:
+    """Change a setting, such as `TimeZone = 'Asia/Tokyo'`, for new connections to a database."""
+    execute(url, f"ALTER DATABASE {url.rpartition('/')[2]} SET {setting}")
+
+
 def states(url: str) -> list[str]:
     """Return the states of all other connections to a database."""
     return [state for (state,) in execute(url, f"SELECT state {_OTHERS}")]

@@ -16,7 +16,7 @@ from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, TokenId
 from domain.personal_data.erasure import Erasure
 from domain.storage import UnitOfWork, WriteUnit
-from tests.adapters.postgresql.by_hand import execute
+from tests.adapters.postgresql.by_hand import set_default
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
@@ -50,7 +50,7 @@ def has_session(storage: PostgresqlStorage) -> bool:
 
 # Shows F17.
 def test_both_units_of_a_deadlock_succeed(own_url: str, own_storage: PostgresqlStorage) -> None:
-    execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '10ms'")
+    set_default(own_url, "deadlock_timeout = '10ms'")
     both = [TokenId(a_uuid(number)) for number in (1, 2)]
     with own_storage.write() as unit:
         for token_id in both:
