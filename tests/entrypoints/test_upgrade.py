@@ -80,6 +80,19 @@ def test_everything_works_with_unknown_columns(installation: Installation) -> No
     assert Api(installation).get(ACCOUNTS).json["page_info"]["total"] == 1
 
 
+def as_stored_by_a_release_without(
+    installation: Installation, table: str, record: type[Account | CardSession], *columns: str
+) -> None:
+    """Store all rows of a table again as a release that does not know these columns."""
+    known = ", ".join(each.name for each in fields(record) if each.name not in columns)
+    change_by_hand(
+        installation.storage,
+        f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM {table}",
+        f"DELETE FROM {table}",
+        f"INSERT INTO {table} ({known}) SELECT {known} FROM stored",
+    )
+
+
 def notices(installation: Installation, day: datetime) -> list[str | None]:
     """Return the reasons of all notices of expiry so far, after the work of this day."""
     installation.clock.advance(day - installation.clock.now())
@@ -92,17 +105,9 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
 class TestAReleaseThatReadsNoCards:
     def test_stores_cards_that_are_read(self, installation: Installation) -> None:
         account = installation.stored_card()
-        unknown = (
-            *("due_at", "asked_at", "read_at", "unanswered_since"),
-            *("charge_reference", "authenticated"),
-        )
-        known = ", ".join(each.name for each in fields(Account) if each.name not in unknown)
-        change_by_hand(
-            installation.storage,
-            f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM payment_accounts",
-            "DELETE FROM payment_accounts",
-            f"INSERT INTO payment_accounts ({known}) SELECT {known} FROM stored",
-        )
+        unknown: tuple[str, ...] = ("due_at", "asked_at", "read_at", "unanswered_since")
+        unknown += ("charge_reference", "authenticated")
+        as_stored_by_a_release_without(installation, "payment_accounts", Account, *unknown)
         installation.clock.advance(timedelta(minutes=1))
 
         assert installation.read_cards() == 1
@@ -121,12 +126,8 @@ class TestAReleaseWithoutNoticesOfExpiry:
         return account
 
     def test_stores_cards_whose_expiry_is_told(self, installation: Installation) -> None:
-        known = ", ".join(each.name for each in fields(Account) if each.name != "expiry_notice_at")
-        change_by_hand(
-            installation.storage,
-            f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM payment_accounts",
-            "DELETE FROM payment_accounts",
-            f"INSERT INTO payment_accounts ({known}) SELECT {known} FROM stored",
+        as_stored_by_a_release_without(
+            installation, "payment_accounts", Account, "expiry_notice_at"
         )
 
         assert notices(installation, installation.clock.now()) == []
@@ -190,13 +191,7 @@ def test_the_page_of_a_session_of_an_earlier_release_does_not_show_the_guest(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
-    known = ", ".join(each.name for each in fields(CardSession) if each.name != "shows_guest")
-    change_by_hand(
-        installation.storage,
-        f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM card_sessions",
-        "DELETE FROM card_sessions",
-        f"INSERT INTO card_sessions ({known}) SELECT {known} FROM stored",
-    )
+    as_stored_by_a_release_without(installation, "card_sessions", CardSession, "shows_guest")
 
     installation.open_page(session)
 
@@ -209,18 +204,14 @@ def test_the_page_of_a_session_of_an_earlier_release_is_in_english(
 ) -> None:
     installation.container.set_consent()(CENTER_ID, "de")
     opened, unopened = installation.opened_session(), installation.add_card()
-    known = ", ".join(each.name for each in fields(CardSession) if each.name != "locale")
     remove = {
         True: "attempt = json_remove(attempt, '$.request.consent.language')",
         False: "attempt = attempt #- '{request,consent,language}'",
     }[isinstance(installation.storage, SqliteStorage)]
     change_by_hand(
-        installation.storage,
-        f"UPDATE card_sessions SET {remove} WHERE attempt IS NOT NULL",
-        f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM card_sessions",
-        "DELETE FROM card_sessions",
-        f"INSERT INTO card_sessions ({known}) SELECT {known} FROM stored",
+        installation.storage, f"UPDATE card_sessions SET {remove} WHERE attempt IS NOT NULL"
     )
+    as_stored_by_a_release_without(installation, "card_sessions", CardSession, "locale")
 
     installation.open_page(unopened)
 

@@ -80,20 +80,6 @@ def settled(installation: Installation, sessions: Iterable[CardSession]) -> list
     return [installation.session(session.token_id).is_settled for session in sessions]
 
 
-def test_one_token_is_left_of_a_card_that_was_typed_ten_times(
-    installation: Installation,
-) -> None:
-    sessions = sessions_with_a_card(installation, 10)
-    with running(a_runner(installation)):
-        # It is one card: one session stores it, the tokens of the others are discarded.
-        wait_until(
-            lambda: all(settled(installation, sessions)) and len(installation.tokens_at_psp()) == 1
-        )
-
-    (account,) = installation.accounts()
-    assert installation.tokens_at_psp() == {account.token}
-
-
 # Shows F22.
 def test_a_merchant_account_that_hangs_delays_no_other(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
