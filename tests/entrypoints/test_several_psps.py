@@ -13,7 +13,6 @@ from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount
-from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.adapters.http.api import Api, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
@@ -86,28 +85,6 @@ def test_changing_a_centers_psp_leaves_its_old_cards_removable(
     assert stripe.stripe.main.methods[old.token]["customer"] is None
     assert both.tokens_at_psp() == frozenset()
     assert not both.accounts()
-
-
-def test_a_link_account_gives_way_to_a_page_that_takes_a_card(
-    both: Installation, stripe: FakeStripeServer
-) -> None:
-    session = both.add_card(center_id=OTHER_CENTER_ID)
-    first = urlsplit(both.open_page(session)).path.rpartition("/")[2]
-    # An earlier release made pages that did not hide Link.
-    del stripe.stripe.main.sessions[first]["wallet_options"]
-    stripe.stripe.submit_link(first)
-    both.return_to_shop(session)
-    both.reconcile()
-    assert not both.accounts()
-    assert [each["customer"] for each in stripe.stripe.main.methods.values()] == [None]
-
-    second = urlsplit(both.open_page(session)).path.rpartition("/")[2]
-    stripe.stripe.submit_card(second, GOOD_CARD)
-    both.return_to_shop(session)
-
-    assert both.session(session.token_id).status is SessionStatus.COMPLETED
-    (account,) = both.accounts()
-    assert account.card_logo == "visa"
 
 
 class TestWebhooks:

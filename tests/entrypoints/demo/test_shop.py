@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 from collections.abc import Collection, Iterator
@@ -104,11 +103,6 @@ def shop(installation: Installation, token: str) -> Iterator[ShopUnderTest]:
         thread.join()
 
 
-def steps(page: Result) -> list[str]:
-    """Return the titles of the steps on the shop's page."""
-    return re.findall(r"<li[^>]*><strong>([^<]*)", page.text)
-
-
 def a_session(shop: ShopUnderTest, installation: Installation, visit: str = VISIT) -> CardSession:
     """Press the button, and open the hosted page."""
     link = shop.press(visit=visit).headers["Location"]
@@ -156,66 +150,28 @@ def test_the_time_line_is_that_of_the_newest_session(
     assert "Webhook lost" not in page
 
 
-def test_a_webhook_is_shown_in_the_time_line_of_its_own_session(
-    shop: ShopUnderTest, installation: Installation
-) -> None:
-    first = a_session(shop, installation)
-    second = a_session(shop, installation, visit=str(uuid4()))
-    # As the service logs every webhook, which may be about several sessions.
-    shop.timeline.read({"event": "request", "route": "/webhooks/{provider}", "status": 200})
-    shop.logs(first, "psp_webhook")
-    assert "Webhook" not in steps(shop.get())
-
-    shop.logs(second, "psp_webhook")
-
-    assert "Webhook" in steps(shop.get())
-
-
 @pytest.mark.parametrize(
-    ("event", "title", "state"),
+    ("event", "state"),
     [
-        ("page_made", "Page made", "The card page is open. No card has been sent yet."),
-        ("psp_declined", "Card declined", "The card was declined. Another one can be tried."),
-        ("psp_collected", "Card collected", "We are checking your card."),
-        ("guest_went_back", "Gone back", "You went back without adding a card."),
+        ("page_made", "The card page is open. No card has been sent yet."),
+        ("psp_declined", "The card was declined. Another one can be tried."),
+        ("psp_collected", "We are checking your card."),
+        ("guest_went_back", "You went back without adding a card."),
+        ("session.failed", "No card was added."),
+        ("session.expired", "No card was added."),
     ],
 )
 def test_the_shop_says_how_far_the_card_is(
-    shop: ShopUnderTest,
-    installation: Installation,
-    event: str,
-    title: str,
-    state: str,
+    shop: ShopUnderTest, installation: Installation, event: str, state: str
 ) -> None:
     session = a_session(shop, installation)
     assert "No card has been sent yet." in shop.get().text
 
-    shop.logs(session, event)
+    shop.logs(session, event, verified=True)
     a_session(shop, installation, visit=str(uuid4()))
 
-    page = shop.get(f"/?visit={VISIT}")
-    assert steps(page)[-1] == title
-    assert state in page.text
+    assert state in shop.get(f"/?visit={VISIT}").text
     assert state in shop.get(AT_BACK).text
-
-
-def test_a_card_that_was_removed_is_not_said_to_be_on_file(
-    shop: ShopUnderTest, installation: Installation
-) -> None:
-    session = a_session(shop, installation)
-    installation.type_card(session)
-    installation.return_to_shop(session)
-    shop.gets_event(session)
-    assert "Your card is on file." in shop.get().text
-
-    (card,) = installation.accounts(session.guest_id)
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=card.guest_id, account_id=card.account_id
-    )
-
-    page = shop.get().text
-    assert "Your card was removed." in page
-    assert "Cards of this guest on file: 0" in page
 
 
 def test_a_verified_event_is_shown_once_with_the_card(
@@ -234,26 +190,6 @@ def test_a_verified_event_is_shown_once_with_the_card(
     assert "Cards of this guest on file: 1" in page
     assert "ending in 4242" in page
     assert "Your card is on file." in shop.get(AT_BACK).text
-
-
-@pytest.mark.parametrize(
-    ("event", "shown"),
-    [
-        ("account.renewed", "Your card is on file."),
-        ("session.failed", "No card was added."),
-        ("session.expired", "No card was added."),
-    ],
-)
-def test_a_guest_who_is_back_reads_how_it_ended(
-    shop: ShopUnderTest, installation: Installation, event: str, shown: str
-) -> None:
-    session = a_session(shop, installation)
-    installation.type_card(session)
-    installation.return_to_shop(session)
-
-    shop.logs(session, event, verified=True)
-
-    assert shown in shop.get(AT_BACK).text
 
 
 @pytest.mark.parametrize(
@@ -290,14 +226,6 @@ def test_a_form_of_another_site_changes_nothing(shop: ShopUnderTest, origin: str
     assert shop.switched == []
 
 
-@pytest.mark.parametrize("visit", ["", "../centers", "x\r\nSet-Cookie: a=b"])
-def test_a_changed_form_adds_no_guest(shop: ShopUnderTest, visit: str) -> None:
-    refused = shop.press(visit=visit)
-
-    assert refused.status_code in (400, 404)
-    assert "Set-Cookie" not in refused.headers
-
-
 def test_no_secret_leaves_the_server(
     shop: ShopUnderTest, installation: Installation, token: str
 ) -> None:
@@ -321,13 +249,6 @@ def test_no_secret_leaves_the_server(
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         assert response.headers["Cache-Control"] == "no-store"
         assert response.headers["Referrer-Policy"] == "same-origin"
-
-
-def test_another_host_name_is_redirected_to_the_one_in_use(shop: ShopUnderTest) -> None:
-    page = shop.get(Host="localhost:8001")
-
-    assert page.status_code == 303
-    assert page.headers["Location"] == ORIGIN
 
 
 def test_without_the_api_no_card_can_be_added() -> None:
