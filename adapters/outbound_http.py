@@ -25,7 +25,7 @@ from typing_extensions import override
 MAX_HEAD_BYTES: Final = 64 * 1024
 """The limit for everything but the body: status line, headers, chunk lengths."""
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 # Any: the type of an address depends on its family.
 AddressInfo: TypeAlias = tuple[int, int, int, str, Any]
@@ -59,12 +59,12 @@ def reason_of(error: OSError | http.client.HTTPException) -> str:
     return next(text for kind, text in _REASONS if isinstance(error, kind))
 
 
-def begin(work: Callable[[], Result]) -> Future[Result]:
+def begin(work: Callable[[], Returned]) -> Future[Returned]:
     """Begin work that takes no time limit, such as the system's resolver.
 
     It is in a daemon thread, which does not keep the process from ending.
     """
-    begun: Future[Result] = Future()
+    begun: Future[Returned] = Future()
 
     def run() -> None:
         try:

@@ -78,7 +78,7 @@ class WriteUnit(UnitOfWork):
     commit: Callable[[], None]
 
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 class Storage(Protocol):
@@ -103,7 +103,7 @@ class Storage(Protocol):
         """
         ...
 
-    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
+    def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
         """Call `work` with a new write unit, and return its result.
 
         After a conflict with another unit it is called again with a new unit, a few times. It must
@@ -130,14 +130,14 @@ class Storage(Protocol):
 def take_due(
     storage: Storage,
     is_any: Callable[[UnitOfWork], bool],
-    take: Callable[[WriteUnit], Result | None],
-) -> Result | None:
+    take: Callable[[WriteUnit], Returned | None],
+) -> Returned | None:
     """Return what `take` has leased, and commit; None, without a write unit, if none `is_any`."""
     with storage.read() as unit:
         if not is_any(unit):
             return None
 
-    def take_one(unit: WriteUnit) -> Result | None:
+    def take_one(unit: WriteUnit) -> Returned | None:
         taken = take(unit)
         unit.commit()
         return taken

@@ -22,15 +22,15 @@ from adapters.events.payload import examples
 from adapters.events.sender import HttpEventSender
 from adapters.http.app import create_app
 from adapters.http.authentication import Authentication
-from adapters.http.cards import Cards
-from adapters.http.centers import Centers
-from adapters.http.guests import Guests
+from adapters.http.cards import CardResource
+from adapters.http.centers import CenterResource
+from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks, WorkerWatch
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.logos import Logos
-from adapters.http.products import Products
+from adapters.http.products import ProductResource
 from adapters.http.rate_limits import RateLimits, counts_in_redis
-from adapters.http.sessions import Sessions
+from adapters.http.sessions import SessionResource
 from adapters.http.trusted_proxy import TrustedProxy
 from adapters.http.webhooks import Webhooks
 from adapters.identity import OpaqueTokens
@@ -472,7 +472,7 @@ class Container(DeclarativeContainer):
     # The resources of the API.
     authenticate = ThreadSafeSingleton(Authentication, identity=identity, limits=rate_limits)
     guests = ThreadSafeSingleton(
-        Guests,
+        GuestResource,
         put_guest=put_guest,
         read_guest=read_guest,
         search_guests=search_guests,
@@ -480,7 +480,7 @@ class Container(DeclarativeContainer):
         wake_reconciler=wake_reconciler,
     )
     sessions = ThreadSafeSingleton(
-        Sessions,
+        SessionResource,
         add_card=add_card,
         list_sessions=list_sessions,
         read_session=read_session,
@@ -489,7 +489,7 @@ class Container(DeclarativeContainer):
         wake_reconciler=wake_reconciler,
     )
     cards = ThreadSafeSingleton(
-        Cards,
+        CardResource,
         list_accounts=list_accounts,
         read_account=read_account,
         read_consent=read_consent,
@@ -499,8 +499,12 @@ class Container(DeclarativeContainer):
         clock=clock,
         wake_reconciler=wake_reconciler,
     )
-    centers = ThreadSafeSingleton(Centers, list_centers=list_centers, read_center=read_center)
-    products = ThreadSafeSingleton(Products, list_products=list_products, put_product=put_product)
+    centers = ThreadSafeSingleton(
+        CenterResource, list_centers=list_centers, read_center=read_center
+    )
+    products = ThreadSafeSingleton(
+        ProductResource, list_products=list_products, put_product=put_product
+    )
     hosted_payments = ThreadSafeSingleton(
         HostedPayments,
         open_hosted_page=open_hosted_page,

@@ -37,7 +37,7 @@ _ABOUT_CODE: Final = (ImportError, AttributeError, NameError, SyntaxError, TypeE
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class InstalledPsp:
         )
 
 
-def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Result]) -> Result:
+def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> Returned:
     """Call a plugin. Turn whatever it raises into SettingsError."""
     try:
         return function()

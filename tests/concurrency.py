@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from adapters.psp_suite.concurrency import at_once
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
-def elsewhere(work: Callable[[], Result]) -> Result:
+def elsewhere(work: Callable[[], Returned]) -> Returned:
     """Run `work` in another thread; return what it returns, raise what it raises."""
     return at_once(1, lambda _: work())[0]

@@ -53,7 +53,7 @@ from domain.psps.payment_provider import PaymentProvider, ProviderRefused, Provi
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
-from domain.storage import RecordUnreadable, Result, WriteUnit
+from domain.storage import RecordUnreadable, WriteUnit
 from entrypoints.container import Container, build
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import OFF, Settings
@@ -383,7 +383,7 @@ class Installation:
         """Call `act` once, just before the next write unit begins."""
         transact = self.storage.transact
 
-        def transact_after_it(work: Callable[[WriteUnit], Result]) -> Result:
+        def transact_after_it(work: Callable[[WriteUnit], Returned]) -> Returned:
             self.storage.transact = transact  # type: ignore[method-assign]  # as it was
             act()
             return transact(work)

@@ -26,7 +26,7 @@ CONNECT_SECONDS: Final = 5
 """The limit for one address, so that there is time for the next one."""
 MAX_BODY_BYTES: Final = 64 * 1024
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 class HttpEventSender(EventSender):
@@ -88,7 +88,7 @@ class HttpEventSender(EventSender):
             return None
         return None if self._is_allowed(address) else _not_public(host)
 
-    def _with_connection(self, url: str, use: Callable[[Connection], Result]) -> Result:
+    def _with_connection(self, url: str, use: Callable[[Connection], Returned]) -> Returned:
         try:
             parse_endpoint_url(url, may_be_http=self._may_be_http)
             with Connection(

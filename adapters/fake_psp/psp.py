@@ -27,7 +27,7 @@ from adapters.fake_psp.database import CARD_ON_PAGE, PspDatabase, PspUnavailable
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock, Ids
-from domain.psps.card import Card, CardList, CardReading, StoredCard
+from domain.psps.card import Card, CardAtPsp, CardList, CardReading
 from domain.psps.hosted_page import HostedPageRequest
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
@@ -314,7 +314,7 @@ class FakePsp:
             (merchant_account, after or "", MAX_LISTED),
         )
         cards = [
-            StoredCard(GuestReference(str(row["guest_reference"])), CardToken(str(row["token"])))
+            CardAtPsp(GuestReference(str(row["guest_reference"])), CardToken(str(row["token"])))
             for row in found
         ]
         return CardList(cards, cards[-1].token if len(cards) == MAX_LISTED else None)

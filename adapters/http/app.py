@@ -12,11 +12,11 @@ from msgspec import Struct
 from adapters.guest_pages import add_style
 from adapters.http.api_docs import ApiDocs, ApiDocsFiles
 from adapters.http.authentication import Authentication
-from adapters.http.cards import Cards
-from adapters.http.centers import Centers
+from adapters.http.cards import CardResource
+from adapters.http.centers import CenterResource
 from adapters.http.dispatcher import Dispatcher
 from adapters.http.errors import add_error_handlers
-from adapters.http.guests import Guests
+from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.logos import Logos
@@ -24,8 +24,8 @@ from adapters.http.middleware import AccessLog, Observe, Paths, RequestIds, Secu
 from adapters.http.openapi import OpenApi
 from adapters.http.operations import operations_of
 from adapters.http.problem_page import STYLE
-from adapters.http.products import Products
-from adapters.http.sessions import Sessions
+from adapters.http.products import ProductResource
+from adapters.http.sessions import SessionResource
 from adapters.http.webhooks import Webhooks
 from domain.events.event import EventType
 from domain.hosted_payments.link import HostedLinks
@@ -34,11 +34,11 @@ from domain.outside import Ids
 
 def create_app(
     *,
-    guests: Guests,
-    sessions: Sessions,
-    cards: Cards,
-    centers: Centers,
-    products: Products,
+    guests: GuestResource,
+    sessions: SessionResource,
+    cards: CardResource,
+    centers: CenterResource,
+    products: ProductResource,
     hosted_payments: HostedPayments,
     webhooks: Webhooks,
     health: HealthChecks,

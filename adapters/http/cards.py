@@ -177,7 +177,7 @@ prepare(PaymentReference, StoredCard, StoredCardDetails, ExpiringCard, GuestCons
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cards:
+class CardResource:
     """List, read and remove cards on file, choose a default, and list those that expire."""
 
     list_accounts: ListAccounts

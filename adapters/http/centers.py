@@ -78,7 +78,7 @@ class ListedCenters(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Centers:
+class CenterResource:
     """List and read the caller's centers."""
 
     list_centers: ListCenters

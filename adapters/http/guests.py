@@ -119,7 +119,7 @@ prepare(GuestBody, GuestRecord, GuestSearch, FoundGuests)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guests:
+class GuestResource:
     """Create, update, read, erase and find guests."""
 
     put_guest: PutGuest

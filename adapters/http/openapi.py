@@ -10,17 +10,17 @@ import falcon
 import msgspec
 from msgspec import Struct
 
-from adapters.http.cards import Cards
-from adapters.http.centers import Centers
+from adapters.http.cards import CardResource
+from adapters.http.centers import CenterResource
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
-from adapters.http.guests import Guests
+from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.middleware import REQUEST_ID, REQUEST_ID_PATTERN
 from adapters.http.operations import TAGS, Json, Operation, Tag, operations_of, parameter
-from adapters.http.products import Products
+from adapters.http.products import ProductResource
 from adapters.http.responses import ErrorObject, Refused
-from adapters.http.sessions import Sessions
+from adapters.http.sessions import SessionResource
 from adapters.http.webhooks import Webhooks
 from domain import errors
 from domain.errors import Refusal
@@ -112,7 +112,16 @@ class OpenApi:
         resp.data = self._encoded
 
 
-_RESOURCES = (Guests, Sessions, Cards, Centers, Products, HostedPayments, Webhooks, HealthChecks)
+_RESOURCES = (
+    GuestResource,
+    SessionResource,
+    CardResource,
+    CenterResource,
+    ProductResource,
+    HostedPayments,
+    Webhooks,
+    HealthChecks,
+)
 
 OPERATIONS: Final[Sequence[Operation]] = [
     operation for resource in (*_RESOURCES, OpenApi) for operation in operations_of(resource)

@@ -107,7 +107,7 @@ prepare(ProductBody)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Products:
+class ProductResource:
     """List the products of a center, create and update them."""
 
     list_products: ListProducts

@@ -284,7 +284,7 @@ prepare(AddCardBody, CardSessionState, ListedSession)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sessions:
+class SessionResource:
     """Add cards: start, list, read and cancel sessions."""
 
     add_card: AddCard

@@ -15,7 +15,7 @@ from adapters.sql.errors import DatabaseUnavailable
 from adapters.sql.transaction import OnWait
 from adapters.sql.unit_of_work import unit_of_work
 from domain.errors import ServiceUnavailable
-from domain.storage import Result, Storage, UnitOfWork, WriteUnit
+from domain.storage import Returned, Storage, UnitOfWork, WriteUnit
 
 BACKOFF_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
 """The maximum wait before each repeat of a unit that had a conflict."""
@@ -54,7 +54,7 @@ class PostgresqlStorage(Storage):
             yield unit
 
     @override
-    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
+    def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
         for seconds in BACKOFF_SECONDS:
             try:
                 with self._write_unit() as unit:

@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import TypeVar
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
-def at_once(threads: int, work: Callable[[int], Result]) -> list[Result]:
+def at_once(threads: int, work: Callable[[int], Returned]) -> list[Returned]:
     """Run `work(0)`, `work(1)` … in threads that start together, and return the results.
 
     Raises the exception of any of them.
     """
     barrier = Barrier(threads)
 
-    def start(number: int) -> Result:
+    def start(number: int) -> Returned:
         barrier.wait(timeout=60)
         return work(number)
 

@@ -23,7 +23,7 @@ from adapters.psp_suite.under_test import (
 from domain.billing import BillingInfo
 from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import MerchantAccount, TokenId
-from domain.psps.card import Card, CardReading, StoredCard
+from domain.psps.card import Card, CardAtPsp, CardReading
 from domain.psps.hosted_page import CardCollected, HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import PaymentProvider
 
@@ -184,7 +184,7 @@ class Session:
             self.request.merchant_account, card.guest_reference, card.token
         )
 
-    def listed(self, merchant_account: MerchantAccount = MAIN) -> Sequence[StoredCard]:
+    def listed(self, merchant_account: MerchantAccount = MAIN) -> Sequence[CardAtPsp]:
         """Return every card that the PSP lists."""
         cards, place = self.adapter.list_cards(merchant_account)
         while place is not None:

@@ -61,7 +61,7 @@ from domain.identifiers import (
     MerchantAccount,
     TokenId,
 )
-from domain.psps.card import Card, StoredCard
+from domain.psps.card import Card, CardAtPsp
 from domain.psps.credibility import is_credible
 from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import (
@@ -747,14 +747,14 @@ class TestListCards:
         again = session.another(guest_reference=guest).collect(GuestCard.ANOTHER_GOOD).card
         other = session.another(guest_id=OTHER_GUEST_ID).collect().card
 
-        stored = [StoredCard(each.guest_reference, each.token) for each in (card, again, other)]
+        stored = [CardAtPsp(each.guest_reference, each.token) for each in (card, again, other)]
         assert sorted(session.listed()) == sorted(stored)
 
     def test_a_card_of_another_merchant_account_is_not_listed(self, session: Session) -> None:
         elsewhere = session.another(merchant_account=OTHER).collect().card
 
         assert session.listed() == []
-        assert session.listed(OTHER) == [StoredCard(elsewhere.guest_reference, elsewhere.token)]
+        assert session.listed(OTHER) == [CardAtPsp(elsewhere.guest_reference, elsewhere.token)]
 
     def test_a_discarded_card_is_not_listed(self, session: Session) -> None:
         session.discard(session.collect().card)

@@ -13,7 +13,7 @@ from adapters.sql.transaction import OnWait
 from adapters.sql.unit_of_work import unit_of_work
 from adapters.sqlite.connection import Connections, Error, FileUnusable
 from domain.errors import ServiceUnavailable
-from domain.storage import Result, Storage, UnitOfWork, WriteUnit
+from domain.storage import Returned, Storage, UnitOfWork, WriteUnit
 
 CHECK_SECONDS: Final = 0.5
 """How long the readiness check waits for the write lock."""
@@ -48,7 +48,7 @@ class SqliteStorage(Storage):
             yield unit_of_work(transaction)
 
     @override
-    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
+    def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
         # Writers are serialized from the start, so there is no conflict to repeat the work for.
         with self.write() as unit:
             return work(unit)

@@ -19,7 +19,7 @@ from adapters.thread_safe_types import prepare
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import CardToken, GuestReference
 from domain.languages import DEFAULT_LANGUAGE, look_up
-from domain.psps.card import Card, CardList, CardReading, StoredCard
+from domain.psps.card import Card, CardAtPsp, CardList, CardReading
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -405,7 +405,7 @@ class ListedMethods(msgspec.Struct):
         if self.has_more and not self.data:
             raise ProviderUnavailable("the list goes on, and nobody knows where")
         cards = [
-            StoredCard(GuestReference(method.customer.id), CardToken(method.id))
+            CardAtPsp(GuestReference(method.customer.id), CardToken(method.id))
             for method in self.data
             if method.customer is not None and not method.customer.deleted
         ]

@@ -11,7 +11,7 @@ from domain.cards.account import Account, AccountFilter
 from domain.identifiers import PspAccount
 from domain.outside import Clock
 from domain.pagination import ALL
-from domain.psps.card import StoredCard
+from domain.psps.card import CardAtPsp
 from domain.psps.payment_provider import Providers
 from domain.storage import Storage, UnitOfWork
 
@@ -19,7 +19,7 @@ from domain.storage import Storage, UnitOfWork
 class Comparison(NamedTuple):
     """The cards that only the PSP has, the accounts that are only on file, and how many are in both."""
 
-    only_at_psp: Sequence[StoredCard]
+    only_at_psp: Sequence[CardAtPsp]
     only_on_file: Sequence[Account]
     in_both: int
 
@@ -45,7 +45,7 @@ class CompareCards:
         with self.storage.read() as unit:
             found = unit.accounts.search(wanted, limit=ALL)
             here = {
-                StoredCard(account.guest_reference, account.token): account
+                CardAtPsp(account.guest_reference, account.token): account
                 for account in found
                 if account.psp_account == psp_account
             }
@@ -61,7 +61,7 @@ class CompareCards:
         ]
         return Comparison(only_there, only_here, len(here.keys() & there.keys()))
 
-    def _listed(self, psp_account: PspAccount) -> Iterator[StoredCard]:
+    def _listed(self, psp_account: PspAccount) -> Iterator[CardAtPsp]:
         provider, merchant_account = psp_account
         place: str | None = None
         while True:
@@ -72,7 +72,7 @@ class CompareCards:
 
 
 def _is_discarded(
-    unit: UnitOfWork, psp_account: PspAccount, card: StoredCard, begun_at: datetime
+    unit: UnitOfWork, psp_account: PspAccount, card: CardAtPsp, begun_at: datetime
 ) -> bool:
     """Return whether the card waits to be discarded, or was discarded meanwhile."""
     discard = unit.discards.get(*psp_account, card.token)

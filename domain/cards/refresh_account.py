@@ -30,7 +30,7 @@ REPLACED: Final = "replaced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ReadingVerdict:
     """What a reading changes. `removed` is stored before `kept`, `reason` says why.
 
     `is_updated`: the account that was read is kept, and shows another card or expiry date.
@@ -44,27 +44,27 @@ class Verdict:
 
 def judge_reading(
     account: Account, others: Sequence[Account], reading: CardReading | None, now: datetime
-) -> Verdict:
+) -> ReadingVerdict:
     """Judge what was read of an account; `others` are the guest's active ones at its center.
 
     The reading is None if the PSP did not respond. Of two accounts that turn out to be one card, the
     one with the later consent stays, and is the default if one of them was.
     """
     if reading is None:
-        return Verdict(kept=account.psp_unavailable(now))
+        return ReadingVerdict(kept=account.psp_unavailable(now))
     # What is stored may be from a clock that was ahead, and would hide every reading.
     if reading.read_at <= account.is_true_at <= now + CLOCKS_DIFFER_BY:
-        return Verdict(kept=account.read_too_early(reading.read_at, now))
+        return ReadingVerdict(kept=account.read_too_early(reading.read_at, now))
     if reading.card is None:
-        return Verdict(kept=heir_among(others), removed=account.removed(now), reason=GONE)
+        return ReadingVerdict(kept=heir_among(others), removed=account.removed(now), reason=GONE)
     read = account.read(reading.card, read_at=reading.read_at, now=now)
     twin = next((each for each in others if each.is_same_card(read, read.psp_account)), None)
     is_updated = any(getattr(read, name) != getattr(account, name) for name in asdict(reading.card))
     if twin is None:
-        return Verdict(kept=read, is_updated=is_updated)
+        return ReadingVerdict(kept=read, is_updated=is_updated)
     stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
     is_default = read.is_default or twin.is_default
-    return Verdict(
+    return ReadingVerdict(
         kept=replace(stays, is_default=is_default),
         is_updated=stays is read,
         removed=goes.removed(now),
@@ -119,20 +119,20 @@ class RefreshAccount:
                 reading = None
         now = self.clock.now()
 
-        def apply(unit: WriteUnit) -> Verdict:
+        def apply(unit: WriteUnit) -> ReadingVerdict:
             try:
                 current, others = lock_account(unit, account)
             except PaymentAccountNotFound:
                 self._never_again(unit, account)
-                return Verdict()
+                return ReadingVerdict()
             if (current.token, current.due_at) != (account.token, account.due_at):
                 # It was renewed, a webhook has come, or another process has taken it: it is read
                 # again, and what was read here may be older.
-                return Verdict(kept=current)
+                return ReadingVerdict(kept=current)
             if can_read:
                 verdict = judge_reading(current, others, reading, now)
             else:
-                verdict = Verdict(kept=current.waiting(now))
+                verdict = ReadingVerdict(kept=current.waiting(now))
             self._store(unit, verdict, now)
             unit.commit()
             return verdict
@@ -142,7 +142,7 @@ class RefreshAccount:
             self.log_lost(verdict.removed, verdict.reason)
         return verdict.kept
 
-    def _store(self, unit: WriteUnit, verdict: Verdict, now: datetime) -> None:
+    def _store(self, unit: WriteUnit, verdict: ReadingVerdict, now: datetime) -> None:
         """Store a verdict, and note what clients are told."""
         removed, kept = verdict.removed, verdict.kept
         note = partial(note_account_event, unit, self.note_event, now=now)

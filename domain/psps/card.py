@@ -77,7 +77,7 @@ class CardReading:
     read_at: datetime
 
 
-class StoredCard(NamedTuple):
+class CardAtPsp(NamedTuple):
     """A card that a PSP has stored, and the guest whom it belongs to there."""
 
     guest_reference: GuestReference
@@ -87,5 +87,5 @@ class StoredCard(NamedTuple):
 class CardList(NamedTuple):
     """Some of the cards of a merchant account, and the place after them; None at the end."""
 
-    cards: Sequence[StoredCard]
+    cards: Sequence[CardAtPsp]
     place: str | None

@@ -10,7 +10,7 @@ OVERDUE_AFTER: Final = timedelta(minutes=1)
 """How long after its time a session has not been processed because no worker keeps up."""
 
 
-class Result(StrEnum):
+class SessionResult(StrEnum):
     """What became of a session.
 
     A completed one has `RENEWED` a card that was on file before, or `STORED` one. `DECLINED`,
@@ -45,6 +45,6 @@ class CountedResult(NamedTuple):
     """
 
     group: str
-    result: Result
+    result: SessionResult
     reason: str | None
     sessions: int

@@ -15,7 +15,7 @@ _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 _LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
-class Step(NamedTuple):
+class TraceEntry(NamedTuple):
     """Something that happened in the life of a session. `details` say more; None is left out."""
 
     at: datetime
@@ -36,7 +36,7 @@ def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
     return found[0]
 
 
-def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[Step]:
+def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
     """Return what happened to a session so far, in the order of time."""
     request = session.attempt.request if session.attempt else None
     # An earlier release has kept no time but that of the latest attempt.
@@ -72,7 +72,9 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[Step]:
         ),
     ]
     happened = [
-        Step(time, name, {word: value for word, value in details.items() if value is not None})
+        TraceEntry(
+            time, name, {word: value for word, value in details.items() if value is not None}
+        )
         for time, name, details in steps
         if time is not None
     ]

@@ -48,7 +48,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class JobResult:
     """What a job did, and what it found out about its target.
 
     `end` is None if it failed, or another process has done it. `is_silent`: the PSP has not
@@ -72,7 +72,7 @@ class Job(Generic[Target]):
     """A piece of work that was taken. `do` may raise anything; the job is then due again later."""
 
     target: Target
-    do: Callable[[], Result]
+    do: Callable[[], JobResult]
 
 
 Take: TypeAlias = Callable[[Collection[Target]], Job[Target] | None]
@@ -93,19 +93,19 @@ def jobs_at_psps(
 ) -> Mapping[Kind, Take[PspAccount]]:
     """Return how to take the jobs at PSPs: due sessions, due tokens, and due cards on file."""
 
-    def settle_it(taken: DueSession) -> Result:
+    def settle_it(taken: DueSession) -> JobResult:
         session = settle(taken.token_id)
         if session is None:
-            return Result()
+            return JobResult()
         end = End.SETTLED if session.is_over else End.OPEN
         return _asked(end, session.unanswered_since, clock.now())
 
-    def discard_it(taken: Discard) -> Result:
+    def discard_it(taken: Discard) -> JobResult:
         discard = discard_token(taken)
         end = None if discard.done_at is None else End.DISCARDED
         return _asked(end, discard.unanswered_since, clock.now())
 
-    def read_it(taken: Account) -> Result:
+    def read_it(taken: Account) -> JobResult:
         account = refresh(taken)
         return _asked(End.READ, account.unanswered_since if account else None, clock.now())
 
@@ -120,7 +120,7 @@ class _TakeDue(Protocol[Due_co]):
     def __call__(self, *, except_at: Collection[PspAccount]) -> Due_co | None: ...
 
 
-def _at_psps(take: _TakeDue[Due], do: Callable[[Due], Result]) -> Take[PspAccount]:
+def _at_psps(take: _TakeDue[Due], do: Callable[[Due], JobResult]) -> Take[PspAccount]:
     def take_one(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
         taken = take(except_at=except_at)
         return None if taken is None else Job(target=taken.psp_account, do=partial(do, taken))
@@ -136,20 +136,20 @@ def jobs_at_endpoints(deliver: DeliverEvent) -> Mapping[Kind, Take[EndpointId]]:
         if taken is None:
             return None
 
-        def deliver_it() -> Result:
+        def deliver_it() -> JobResult:
             attempt = deliver(taken)
             if attempt is None:
-                return Result()
+                return JobResult()
             is_delivered = attempt.delivery.status is DeliveryStatus.DELIVERED
             end = End.DELIVERED if is_delivered else End.NOT_DELIVERED
-            return Result(end=end, attempt=attempt)
+            return JobResult(end=end, attempt=attempt)
 
         return Job(target=taken.endpoint_id, do=deliver_it)
 
     return {"events": take_delivery}
 
 
-def _asked(end: End | None, unanswered_since: datetime | None, now: datetime) -> Result:
+def _asked(end: End | None, unanswered_since: datetime | None, now: datetime) -> JobResult:
     if unanswered_since is not None:
         end = End.WAITING
-    return Result(end=end, is_silent=is_alarming(unanswered_since, now))
+    return JobResult(end=end, is_silent=is_alarming(unanswered_since, now))

@@ -11,7 +11,7 @@ from domain.outside import time_before
 from domain.sessions.end import SessionStatus
 from domain.sessions.result import OVERDUE_AFTER, CountedBy
 from domain.sessions.session import SessionFilter
-from domain.sessions.trace_session import Step, session_named, steps_of
+from domain.sessions.trace_session import TraceEntry, session_named, steps_of
 from entrypoints.cli.installation import existing, installation, reading
 from entrypoints.cli.terminal import (
     center_option,
@@ -104,7 +104,7 @@ def show(*, token: str, as_json: bool) -> None:
     """
     with reading() as (unit, _):
         found = session_named(unit, token)
-        steps = (Step._fields, steps_of(unit, found))
+        steps = (TraceEntry._fields, steps_of(unit, found))
     echo_record(row_of(_COLUMNS_OF_ONE, found), as_json=as_json, steps=steps)
 
 

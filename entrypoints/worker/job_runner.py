@@ -17,7 +17,7 @@ import structlog
 
 from domain.errors import ServiceUnavailable
 from domain.storage import RecordUnreadable
-from domain.worker.jobs import Job, Kind, Result, Take, Target
+from domain.worker.jobs import Job, JobResult, Kind, Take, Target
 from entrypoints.worker.reports import Done, EndpointLog, WorkLog
 
 LOOK_EVERY_SECONDS: Final = 1.0
@@ -176,14 +176,14 @@ class JobRunner(Generic[Target]):
         return True
 
     def _do(self, kind: Kind, job: Job[Target]) -> None:
-        result = Result()
+        result = JobResult()
         with self._noting(kind):
             try:
                 result = job.do()
             except ServiceUnavailable:
                 raise
             except Exception as fault:
-                result = Result(fault=fault)
+                result = JobResult(fault=fault)
                 if not isinstance(fault, RecordUnreadable):  # which the storage has logged
                     log.error("reconciling_one_failed", exc_info=fault)
             if result.attempt is not None:

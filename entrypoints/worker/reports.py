@@ -19,7 +19,7 @@ from domain.identifiers import CenterId, EndpointId
 from domain.outside import Clock
 from domain.sessions.card_testing import FindCardTesting
 from domain.sessions.limit import WINDOW
-from domain.worker.jobs import End, Kind, Result
+from domain.worker.jobs import End, JobResult, Kind
 from entrypoints.databases import cause_of
 
 LINE_EVERY_SECONDS: Final = 60
@@ -48,7 +48,7 @@ class Done:
         """Whether there was nothing to do."""
         return not self.jobs.total()
 
-    def note(self, kind: Kind, result: Result) -> None:
+    def note(self, kind: Kind, result: JobResult) -> None:
         """Count a job, and keep what it found out."""
         self.jobs[kind] += 1
         self.ends.update([result.end] if result.end else [])

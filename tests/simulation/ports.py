@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from domain.events.event_sender import EventSender
 from domain.psps.payment_provider import PaymentProvider
-from domain.storage import Result, Storage, UnitOfWork, WriteUnit
+from domain.storage import Returned, Storage, UnitOfWork, WriteUnit
 
 
 class Moment(StrEnum):
@@ -62,7 +62,7 @@ class WatchedStorage(Storage):
         self._watcher("storage.write", Moment.AFTER)
 
     @override
-    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
+    def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
         self._watcher("storage.write", Moment.BEFORE)
         result = self._storage.transact(
             lambda unit: work(cast(WriteUnit, _Watched(unit, "write", self._watcher)))

@@ -142,7 +142,7 @@ NAMES: Final[Mapping[str, str]] = {
     **{each.id: each.name for each in CENTERS},
 }
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 Thing = TypeVar("Thing")
 
 ERRORS: Final = (
@@ -857,9 +857,9 @@ class Simulation:
         self,
         what: str,
         process: Process,
-        act: Callable[[], Result],
-        describe: Callable[[Result], str] = lambda _: "done",
-    ) -> Result | Exception:
+        act: Callable[[], Returned],
+        describe: Callable[[Returned], str] = lambda _: "done",
+    ) -> Returned | Exception:
         """Have a process do something; return the result, or the error that it raised."""
         step = self._faults.steps[-1]
         self._log(f"{what} ({process.name})")

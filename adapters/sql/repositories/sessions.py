@@ -38,7 +38,7 @@ from domain.sessions.limit import (
     RefusedCard,
     RefusedCards,
 )
-from domain.sessions.result import CountedBy, CountedResult, Result
+from domain.sessions.result import CountedBy, CountedResult, SessionResult
 from domain.sessions.session import (
     CardSession,
     CardSessions,
@@ -91,20 +91,20 @@ _GROUPS: Final[Mapping[CountedBy | None, str]] = {
 
 _RESULT: Final = f"""
     CASE
-        WHEN status = '{SessionStatus.FAILED}' THEN '{Result.REFUSED_BY_RULE}'
+        WHEN status = '{SessionStatus.FAILED}' THEN '{SessionResult.REFUSED_BY_RULE}'
         WHEN status = '{SessionStatus.COMPLETED}' THEN CASE WHEN EXISTS (
             SELECT 1 FROM payment_accounts AS renewed
             WHERE renewed.account_id = card_sessions.account_id
             AND renewed.token_id <> card_sessions.token_id
-        ) THEN '{Result.RENEWED}' ELSE '{Result.STORED}' END
+        ) THEN '{SessionResult.RENEWED}' ELSE '{SessionResult.STORED}' END
         WHEN status = '{SessionStatus.OPEN}' THEN CASE
-            WHEN unanswered_since IS NOT NULL THEN '{Result.WAITING_FOR_PSP}'
-            WHEN due_at < :overdue_before THEN '{Result.OVERDUE}' ELSE '{Result.OPEN}' END
+            WHEN unanswered_since IS NOT NULL THEN '{SessionResult.WAITING_FOR_PSP}'
+            WHEN due_at < :overdue_before THEN '{SessionResult.OVERDUE}' ELSE '{SessionResult.OPEN}' END
         WHEN EXISTS (
             SELECT 1 FROM refused_cards AS refused
             WHERE refused.token_id = card_sessions.token_id AND refused.number > 0
-        ) THEN '{Result.DECLINED}'
-        WHEN attempt IS NULL THEN '{Result.NEVER_OPENED}' ELSE '{Result.ABANDONED}'
+        ) THEN '{SessionResult.DECLINED}'
+        WHEN attempt IS NULL THEN '{SessionResult.NEVER_OPENED}' ELSE '{SessionResult.ABANDONED}'
     END
 """
 
@@ -287,7 +287,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             {"since": since, "overdue_before": overdue_before},
         )
         return [
-            CountedResult(str(group), Result(result), reason, sessions)
+            CountedResult(str(group), SessionResult(result), reason, sessions)
             for group, result, reason, sessions in found.fetchall()
         ]
 

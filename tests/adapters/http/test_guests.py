@@ -4,7 +4,7 @@ import json
 
 from falcon import testing
 
-from adapters.http.guests import Guests
+from adapters.http.guests import GuestResource
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from tests.adapters.http.api import Api, refused, refused_bare
 from tests.builders import CENTER_ID
@@ -58,7 +58,7 @@ def test_a_guest_is_refused_in_the_envelope(api: Api) -> None:
     code, message = refused(nameless)
 
     assert code == 400
-    assert message in {refusal.message for refusal in Guests.put.refusals}
+    assert message in {refusal.message for refusal in GuestResource.put.refusals}
     assert refused(api.get(GUEST)) == (404, "Guest not found")
     assert refused(api.put("/api/v1/guests/x", ADA)) == (400, "Guest not found")
 

@@ -17,7 +17,7 @@ from domain.cards.queries import consents_of
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
 from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAccount
-from domain.psps.card import Card, CardList, StoredCard
+from domain.psps.card import Card, CardAtPsp, CardList
 from domain.psps.payment_provider import ProviderUnavailable
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_guest, an_account
 from tests.installation import (
@@ -296,7 +296,7 @@ def test_a_comparison_tells_what_only_one_side_has(installation: Installation) -
 
     found = compare(PspAccount(FAKE, MERCHANT))
 
-    there = StoredCard(only_there.guest_reference, only_there.token)
+    there = CardAtPsp(only_there.guest_reference, only_there.token)
     assert found == Comparison([there], [only_here], 1)
     # What is being discarded is neither.
     installation.remove_card(both)
@@ -355,7 +355,7 @@ def test_a_comparison_reads_every_page_of_the_psps_list(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cards = [
-        StoredCard(card.guest_reference, card.token)
+        CardAtPsp(card.guest_reference, card.token)
         for card in (installation.card_at_psp(), installation.card_at_psp(OTHER_GOOD_CARD))
     ]
     pages = {None: CardList(cards[:1], "second"), "second": CardList(cards[1:], None)}

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from adapters.fake_psp.psp import BANK_ACTS_AFTER
 from adapters.psp_suite.samples import NOW
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, READINGS_PER_MINUTE, Account
-from domain.cards.refresh_account import Verdict, judge_reading
+from domain.cards.refresh_account import ReadingVerdict, judge_reading
 from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card, CardReading
 from domain.retries import MIN_BACKOFF
@@ -308,7 +308,7 @@ def test_a_reading_that_is_not_later_is_repeated_after_its_lag(
 
     verdict = judge_reading(account, [], CardReading(card=None, read_at=NOW - lag), NOW)
 
-    assert verdict == Verdict(kept=replace(account, due_at=NOW + wait))
+    assert verdict == ReadingVerdict(kept=replace(account, due_at=NOW + wait))
 
 
 def card_of(account: Account, **changes: Any) -> Card:

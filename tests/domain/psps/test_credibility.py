@@ -11,7 +11,7 @@ import pytest
 from adapters.psp_suite.samples import NOW
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
-from domain.psps.card import Card, CardList, CardReading, StoredCard
+from domain.psps.card import Card, CardAtPsp, CardList, CardReading
 from domain.psps.credibility import (
     is_credible,
     is_credible_list,
@@ -49,7 +49,7 @@ NO_YEAR = (datetime.min.replace(tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 
 @pytest.mark.parametrize("token", ["", "a card", "x" * 256])
 def test_a_list_with_a_card_that_cannot_be_stored_is_not_credible(token: str) -> None:
-    cards = [StoredCard(CARD.guest_reference, CARD.token)]
+    cards = [CardAtPsp(CARD.guest_reference, CARD.token)]
     assert is_credible_list(CardList(cards, None), None)
     assert not is_credible_list(CardList([cards[0]._replace(token=CardToken(token))], None), None)
 

@@ -6,16 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from domain.errors import (
-    InvalidField,
-    ServiceUnavailable,
-)
+from domain.errors import InvalidField, ServiceUnavailable
 from domain.hosted_payments.link import LinkCancelled
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import Progress
-from domain.storage import Result, WriteUnit
+from domain.storage import Returned, WriteUnit
 from tests.databases import change_by_hand
 from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -261,7 +258,7 @@ class TestOfACaller:
         units: list[object] = []
         transact = installation.storage.transact
 
-        def counted(work: Callable[[WriteUnit], Result]) -> Result:
+        def counted(work: Callable[[WriteUnit], Returned]) -> Returned:
             units.append(work)
             return transact(work)
 

@@ -16,7 +16,7 @@ from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
 from domain.errors import IncorrectBillingAddress
 from domain.identifiers import TokenId
 from domain.sessions.end import SessionStatus
-from domain.sessions.result import Result
+from domain.sessions.result import SessionResult
 from domain.sessions.session import CardSession
 from tests.builders import (
     CENTER_ID,
@@ -28,13 +28,7 @@ from tests.builders import (
     an_attempt,
 )
 from tests.entrypoints.conftest import CommandLine
-from tests.installation import (
-    DECLINED_CARD,
-    GOOD_CARD,
-    OTHER_GOOD_CARD,
-    Installation,
-    Trouble,
-)
+from tests.installation import DECLINED_CARD, GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 MINUTE: Final = timedelta(minutes=1)
 NOBODY: Final = "TOKEN must be the beginning of the token of one session; none begins like this"
@@ -149,7 +143,7 @@ def test_results_are_counted(cardonfile: CommandLine) -> None:
     header, *lines = cardonfile.succeeds("session", "stats", "--since", "9d").splitlines()
     assert header.split() == ["RESULT", "REASON", "SESSIONS"]
     assert ["refused_by_rule", "incorrect_billing_address", "1"] in map(str.split, lines)
-    assert {line.split()[0] for line in lines} == set(Result)
+    assert {line.split()[0] for line in lines} == set(SessionResult)
     by_center = json.loads(
         cardonfile.succeeds("session", "stats", "--by", "center", "--since", "9d", "--json")
     )

@@ -14,7 +14,7 @@ from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable
-from domain.worker.jobs import Job, Result, jobs_at_psps
+from domain.worker.jobs import Job, JobResult, jobs_at_psps
 from entrypoints.worker import job_runner, reports
 from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import WorkLog
@@ -133,7 +133,7 @@ def test_no_more_is_taken_than_there_are_threads(installation: Installation) -> 
 def test_a_job_that_fails_gives_its_place_to_the_next(fault: type[Exception]) -> None:
     begun: list[Job[PspAccount]] = []
 
-    def fail() -> Result:
+    def fail() -> JobResult:
         raise fault
 
     def take(busy: Collection[PspAccount]) -> Job[PspAccount] | None:
