@@ -31,7 +31,7 @@ from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
-from domain.consents.choose_consent import ChooseConsent
+from domain.consents.choose_consent import ChooseConsent, ConsentsOf
 from domain.consents.set_consent import SetConsent
 from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
@@ -608,7 +608,9 @@ USE_CASES: Final[Mapping[type, Expected]] = {
     NoticeExpiry: Expected(situations=(two_cards_that_expire_soon,)),
 }
 
-STEPS: Final = frozenset({ChooseConsent, NoteAct, NoteEvent, ObtainPage, RecognizeMerchant})
+STEPS: Final = frozenset(
+    {ChooseConsent, ConsentsOf, NoteAct, NoteEvent, ObtainPage, RecognizeMerchant}
+)
 """Parts of use cases; their calls are among those of the use cases."""
 
 READ_ONLY: Final = frozenset(
