@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, Request, build_opener
 
+from click.testing import CliRunner
+
+from entrypoints.cli.main import main
 from entrypoints.demo.sample import BILLING_INFO, GUESTS, SPA, SampleCenter
 from tests.programs import ROOT, RUNTIME
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -29,6 +32,7 @@ class Demo:
     """A running demo, and what it has printed."""
 
     process: subprocess.Popen[bytes]
+    settings: Mapping[str, str]
     printed: str
     log: Path
 
@@ -79,6 +83,10 @@ class Demo:
         }
         return self.call("", body)
 
+    def command(self, *arguments: str) -> None:
+        """Run a command of `cardonfile` on its database, which its settings must name."""
+        CliRunner().invoke(main, arguments, env=self.settings, catch_exceptions=False)
+
     def remove_cards(self) -> None:
         """Remove every card of Ada's."""
         for card in self.call("?size=100")["accounts"]:
@@ -114,7 +122,7 @@ def running_demo(
     try:
         wait_until(lambda: LAST_LINE in printed.read_text() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
-        yield Demo(process=process, printed=printed.read_text(), log=log)
+        yield Demo(process=process, settings=settings or {}, printed=printed.read_text(), log=log)
         process.send_signal(with_signal)
         expected = -with_signal if with_signal == signal.SIGKILL else 0
         assert process.wait(LIMIT_SECONDS) == expected, log.read_text()

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner
 from playwright.sync_api import Page, expect
 
 from adapters.system import SystemClock
-from entrypoints.cli.main import main
 from entrypoints.demo.sample import SPA
 from tests.browser.pages import type_into
 from tests.demo import Demo, running_demo
@@ -40,12 +38,7 @@ def shared_demo(
         "CARDONFILE_STRIPE_API_BASE": stripe.url,
     }
     with running_demo(folder, settings) as demo:
-        CliRunner().invoke(
-            main,
-            ["configure-payments", SPA.center.id, "--provider", "stripe"],
-            env=settings,
-            catch_exceptions=False,
-        )
+        demo.command("configure-payments", SPA.center.id, "--provider", "stripe")
         stripe.stripe.main.webhook_url = f"{demo.api}/webhooks/stripe"
         yield demo
 

@@ -8,11 +8,9 @@ from contextlib import closing
 from typing import Final
 
 import pytest
-from click.testing import CliRunner
 from playwright.sync_api import Page, ViewportSize, expect
 from pysqlite3 import dbapi2
 
-from entrypoints.cli.main import main
 from entrypoints.demo.sample import SPA
 from tests.browser.pages import assert_accessible, assert_fits
 from tests.demo import Demo, running_demo
@@ -29,14 +27,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     settings = {"CARDONFILE_DATABASE_URL": f"sqlite:///{folder / 'demo.db'}"}
     (folder / "logo.png").write_bytes(a_png())
     with running_demo(folder, settings) as demo:
-        options = ("--contact", "tel:+49301234567", "--color", "#2e7d32")
-        logo = ("--logo", str(folder / "logo.png"))
-        CliRunner().invoke(
-            main,
-            ["center", "set", SPA.center.id, *options, *logo],
-            env=settings,
-            catch_exceptions=False,
-        )
+        look = ("--color", "#2e7d32", "--logo", str(folder / "logo.png"))
+        demo.command("center", "set", SPA.center.id, "--contact", "tel:+49301234567", *look)
         yield demo
 
 

@@ -310,21 +310,15 @@ def test_the_form_fits_on_a_phone_in_every_language(
     assert page.locator("option[value=DE]").text_content() == germany[language]
 
 
-@pytest.mark.parametrize("language", ["de", "ar"])
-def test_a_card_is_typed_to_the_end(
-    served: Installation, open_page: OpenPage, language: str
+def test_a_card_is_typed_to_the_end_from_right_to_left(
+    served: Installation, open_page: OpenPage
 ) -> None:
-    t = catalog(language)
+    t = catalog("ar")
     page = open_page(viewport=PHONE)
-    session = started(served, language)
+    session = started(served, "ar")
     page.goto(link(served, session))
-    fields = {
-        "form.number": "4242424242424242",
-        "form.expiry": "0931",
-        "form.cvc": "123",
-    }
-    for key, typed in fields.items():
-        field = page.get_by_label(t.text(key))
+    for key, typed in (("number", "4242424242424242"), ("expiry", "0931"), ("cvc", "123")):
+        field = page.get_by_label(t.text(f"form.{key}"))
         type_into(field, typed)
         # Digits of a card run from left to right in every language.
         assert field.evaluate("it => getComputedStyle(it).direction") == "ltr"
@@ -337,10 +331,10 @@ def test_a_card_is_typed_to_the_end(
     (given,) = served.use_cases.read_consent(
         served.caller, guest_id=stored.guest_id, account_id=str(stored.account_id)
     )
-    assert (given.language, given.text) == (language, a_shipped_consent(language=language).text)
+    assert (given.language, given.text) == ("ar", a_shipped_consent(language="ar").text)
 
 
-@pytest.mark.parametrize("language", ["en", "de", "ar"])
+@pytest.mark.parametrize("language", ["en", "ar"])
 def test_a_guest_agrees_on_our_page_where_the_psp_shows_no_text(
     asking: Installation, open_page: OpenPage, language: str
 ) -> None:
