@@ -111,29 +111,16 @@ class UnreliableEndpoint(EventReceiver):
             raise WebhookVerificationError("another signature")
 
 
-class Events(NamedTuple):
-    """How many events were decided, and what became of them.
-
-    `under_load` counts those that arrived while the service was killed again and again; the others
-    were delivered at the end. `again` counts those that arrived more than once, under one id.
-    `invented` arrived or are stored, but did not happen. `failures` is how often the endpoint failed.
-    """
-
-    decided: int
-    delivered: int
-    under_load: int
-    lost: int
-    invented: int
-    again: int
-    failures: int
-
-
 class Survived(NamedTuple):
-    """What happened to all requests and events, how many add-cards were answered, and all faults."""
+    """What happened to all requests and events, how many add-cards were answered, and all faults.
+
+    Events that arrived "under load" did so while the service was killed again and again; the others
+    were delivered at the end. "again" counts those that arrived more than once, under one id.
+    """
 
     fates: Counter[str]
     answered: int
-    events: Events
+    events: Counter[str]
     broken: list[str]
 
 
@@ -185,14 +172,14 @@ def _survive(storage: Storage, endpoint: UnreliableEndpoint, *, rounds: int, see
     note("event not delivered", [each for each in decided.values() if each.status != "delivered"])
     note("event that differs", _changed(endpoint, records))
     note("event not verified", endpoint.unverified)
-    events = Events(
-        decided=len(decided),
-        delivered=len(taken & decided.keys()),
-        under_load=under_load,
-        lost=len(lost) + len(lost_on_the_way),
-        invented=len(invented) + len(taken - decided.keys()),
-        again=sum(times > 1 for times in endpoint.taken.values()),
-        failures=endpoint.failures,
+    events = Counter(
+        {
+            "decided": len(decided),
+            "delivered": len(taken & decided.keys()),
+            "under load": under_load,
+            "delivered again": sum(times > 1 for times in endpoint.taken.values()),
+            "failures of the endpoint": endpoint.failures,
+        }
     )
     return Survived(clients.fates, len(clients.added), events, broken)
 
@@ -296,15 +283,13 @@ def main(rounds: int, seed: int) -> None:
         with tempfile.TemporaryDirectory() as folder, storage(Path(folder)) as lent:
             survived = survive(lent, rounds=rounds, seed=seed)
         seconds = time.monotonic() - started_at
-        fates = ", ".join(f"{count} {fate}" for fate, count in survived.fates.items())
-        events = survived.events
+        fates, events = (
+            ", ".join(f"{count} {what}" for what, count in each.items())
+            for each in (survived.fates, survived.events)
+        )
         click.echo(
             f"{name}: {rounds} rounds; requests: {fates}; {survived.answered} add-cards answered; "
-            f"events: {events.decided} decided, {events.delivered} delivered "
-            f"({events.under_load} under load), {events.lost} lost, "
-            f"{events.invented} invented, {events.again} delivered again under the same id, "
-            f"{events.failures} failures of the endpoint; "
-            f"{len(survived.broken)} faults; {seconds:.0f} s"
+            f"events: {events}; {len(survived.broken)} faults; {seconds:.0f} s"
         )
         broken += [f"{name}: {each}" for each in survived.broken]
     for each in broken:
