@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timedelta
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from domain.identifiers import (
     AccountId,
@@ -32,6 +32,20 @@ READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
 """When a card is read at its PSP: between these times, spread evenly."""
 READ_LEASE: Final = timedelta(hours=1)
 """Long, so that the budget is not spent on accounts that cannot be decoded."""
+REMOVED: Final[dict[str, Any]] = {
+    "due_at": None,
+    "unanswered_since": None,
+    "expiry_notice_at": None,
+    "is_default": False,
+}
+"""What the fields of a removed account hold beside `removed_at`. Any: each has its own type."""
+NAMED_AT_PSP: Final[dict[str, Any]] = {
+    "guest_reference": "",
+    "token": "",
+    "fingerprint": "",
+    "charge_reference": None,
+}
+"""Fields that name the guest or the card at the PSP, and what an erasure leaves there."""
 READINGS_PER_MINUTE: Final = 60
 """The budget of a merchant account. Its PSP allows more, and the rest is for guests."""
 
@@ -99,12 +113,7 @@ class Account(Card, WorkAtPsp):
 
     def removed(self, now: datetime) -> Account:
         """Return this account as removed: no longer listed, charged, read or a default."""
-        return replace(
-            self.postponed(None),
-            removed_at=now,
-            expiry_notice_at=None,
-            is_default=False,
-        )
+        return replace(self, removed_at=now, **REMOVED)
 
     @property
     def is_true_at(self) -> datetime:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.identifiers import (
@@ -33,6 +33,11 @@ MAX_ATTEMPTS: Final = 20
 every session must end."""
 
 DAY: Final = timedelta(days=1)
+
+TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {"billing_info": None, "reference": None}
+"""Fields that an erasure blanks at once, and what it leaves there. Any: each field has its own type."""
+NEEDED_UNTIL_OVER: Final[dict[str, Any]] = {"redirect_uri": ""}
+"""Fields that it blanks once the session is over, beside `attempt`, of which the consent stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +113,13 @@ class CardSession(PolledSession, RequestedSession):
 
         Until then its page is found at the PSP by the parameters with which it was made.
         """
-        blank = replace(self, billing_info=None, reference=None)
+        blank = replace(self, **TELLS_OF_THE_GUEST)
         if not self.is_over:
             return blank
         attempt = self.attempt
         if attempt is not None:
             attempt = replace(attempt, request=attempt.request.without_personal_data())
-        return replace(blank, attempt=attempt, redirect_uri="")
+        return replace(blank, attempt=attempt, **NEEDED_UNTIL_OVER)
 
     def without_references(self) -> CardSession:
         """Return a session that is over without what names the guest or the page at the PSP."""

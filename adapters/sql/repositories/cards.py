@@ -9,9 +9,16 @@ from datetime import date, datetime
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queue, QueuesAtPsps
-from adapters.sql.repositories.repository import ById, where
+from adapters.sql.repositories.repository import ById, assignments, where
 from adapters.sql.rows import Rows
-from domain.cards.account import READINGS_PER_MINUTE, Account, AccountFilter, Accounts
+from domain.cards.account import (
+    NAMED_AT_PSP,
+    READINGS_PER_MINUTE,
+    REMOVED,
+    Account,
+    AccountFilter,
+    Accounts,
+)
 from domain.cards.discard import Discard, Discards
 from domain.identifiers import (
     AccountId,
@@ -179,10 +186,10 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
         found = [
             self._transaction.execute(
-                "UPDATE payment_accounts SET removed_at = :now, expiry_notice_at = NULL, "
-                "due_at = NULL, unanswered_since = NULL, is_default = FALSE WHERE account_id = :account_id "
+                f"UPDATE payment_accounts SET removed_at = :now, {assignments(REMOVED)} "
+                "WHERE account_id = :account_id "
                 "RETURNING provider, merchant_account, guest_reference, token",
-                {**key, "now": now},
+                {**key, **REMOVED, "now": now},
             ).fetchall()
             for key in _ACCOUNTS.unreadable(self._transaction, condition, {"guest_id": guest_id})
         ]
@@ -194,10 +201,9 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
     @override
     def blank(self, guest_id: GuestId) -> None:
         self._transaction.execute(
-            "UPDATE payment_accounts SET guest_reference = '', token = '', fingerprint = '', "
-            "charge_reference = NULL "
+            f"UPDATE payment_accounts SET {assignments(NAMED_AT_PSP)} "
             "WHERE guest_id = :guest_id AND removed_at IS NOT NULL",
-            {"guest_id": guest_id},
+            {**NAMED_AT_PSP, "guest_id": guest_id},
         )
 
     @override

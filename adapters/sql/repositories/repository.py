@@ -27,6 +27,11 @@ def where(conditions: Mapping[str, object]) -> str:
     return f"WHERE {' AND '.join(given)} " if given else ""
 
 
+def assignments(columns: Iterable[str]) -> str:
+    """Return what follows SET in a statement that sets columns to parameters of the same names."""
+    return ", ".join(f"{column} = :{column}" for column in columns)
+
+
 def waiting(items: object, since: object) -> Waiting:
     """Return what a row tells of work that waits. A sum may be a decimal, or None over nothing."""
     return Waiting(int(str(items or 0)), msgspec.convert(since, datetime | None))

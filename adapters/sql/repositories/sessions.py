@@ -13,7 +13,7 @@ import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import QueuesAtPsps
-from adapters.sql.repositories.repository import Repository, where
+from adapters.sql.repositories.repository import Repository, assignments, where
 from adapters.sql.rows import Rows
 from adapters.sql.transaction import Values
 from domain.identifiers import (
@@ -40,6 +40,8 @@ from domain.sessions.limit import (
 )
 from domain.sessions.result import CountedBy, CountedResult, SessionResult
 from domain.sessions.session import (
+    NEEDED_UNTIL_OVER,
+    TELLS_OF_THE_GUEST,
     CardSession,
     CardSessions,
     DueSession,
@@ -201,18 +203,19 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         are_over = True
         for key in _SESSIONS.unreadable(self._transaction, *self._of_guest(guest_id)):
             (consent,) = self._transaction.one(
-                "UPDATE card_sessions SET billing_info = NULL, reference = NULL "
+                f"UPDATE card_sessions SET {assignments(TELLS_OF_THE_GUEST)} "
                 "WHERE token_id = :token_id "
                 "RETURNING CAST(attempt -> 'request' -> 'consent' AS text)",
-                key,
+                {**key, **TELLS_OF_THE_GUEST},
             )
             ended = self._transaction.execute(
-                "UPDATE card_sessions SET redirect_uri = '', attempt = :attempt, due_at = NULL, "
-                "status = CASE status WHEN :open THEN :expired ELSE status END, "
+                f"UPDATE card_sessions SET {assignments(NEEDED_UNTIL_OVER)}, attempt = :attempt, "
+                "due_at = NULL, status = CASE status WHEN :open THEN :expired ELSE status END, "
                 "ended_at = coalesce(ended_at, :now) "
                 "WHERE token_id = :token_id AND (status <> :open OR expires_at <= :now)",
                 {
                     **key,
+                    **NEEDED_UNTIL_OVER,
                     "attempt": consent and f'{{"request":{{"consent":{consent}}}}}',
                     "now": now,
                     "open": SessionStatus.OPEN,

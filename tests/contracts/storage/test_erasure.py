@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
+from domain.cards.account import NAMED_AT_PSP
 from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount
 from domain.personal_data.erasure import Erasure
-from domain.sessions.end import SessionStatus
 from domain.storage import AlreadyStored, Storage
 from tests.builders import (
     OTHER_CENTER_ID,
@@ -127,9 +127,7 @@ class TestUnreadableSession:
     def test_keeps_what_its_page_is_found_by_until_its_end(self, storage: Storage) -> None:
         assert not self.blank(storage, self.SESSION.expires_at - timedelta(seconds=1))
         with storage.read() as unit:
-            assert unit.sessions.get(TOKEN_ID) == replace(
-                self.SESSION, billing_info=None, reference=None
-            )
+            assert unit.sessions.get(TOKEN_ID) == self.SESSION.without_personal_data()
             assert len(unit.evidence.of(TOKEN_ID)) == 1
 
     def test_keeps_the_consent_alone(self, storage: Storage) -> None:
@@ -156,16 +154,9 @@ class TestUnreadableSession:
             storage, f"UPDATE card_sessions SET attempt = NULL WHERE token_id = '{TOKEN_ID}'"
         )
         with storage.read() as unit:
-            assert unit.sessions.get(TOKEN_ID) == replace(
-                self.SESSION,
-                billing_info=None,
-                reference=None,
-                attempt=None,
-                redirect_uri="",
-                status=SessionStatus.EXPIRED,
-                due_at=None,
-                ended_at=self.SESSION.expires_at,
-            )
+            expired = self.SESSION.expired(self.SESSION.expires_at)
+            blank = replace(expired.without_personal_data(), attempt=None)
+            assert unit.sessions.get(TOKEN_ID) == blank
             assert list(unit.evidence.of(TOKEN_ID)) == []
 
     def test_stays_alone(self, storage: Storage) -> None:
@@ -211,13 +202,7 @@ def test_removed_accounts_are_blanked(storage: Storage) -> None:
         unit.accounts.blank(GUEST_ID)
         unit.commit()
     with storage.read() as unit:
-        assert unit.accounts.get(blanked.account_id) == replace(
-            blanked,
-            guest_reference=GuestReference(""),
-            token=CardToken(""),
-            fingerprint="",
-            charge_reference=None,
-        )
+        assert unit.accounts.get(blanked.account_id) == replace(blanked, **NAMED_AT_PSP)
         for account in kept:
             assert unit.accounts.get(account.account_id) == account
 

@@ -11,13 +11,12 @@ import pytest
 from adapters.psp_suite.samples import NOW
 from domain.errors import RedirectUriInvalid
 from domain.identifiers import GuestReference
-from domain.psps.hosted_page import PageAttempt
+from domain.psps.hosted_page import HostedPageRequest, PageAttempt
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN
-from domain.sessions.session import CardSession
+from domain.sessions.session import NEEDED_UNTIL_OVER, TELLS_OF_THE_GUEST, CardSession
 from tests.builders import a_page, a_session, an_account, an_attempt
 
-TELLS_OF_THE_GUEST: Final = {"redirect_uri", "billing_info", "reference", "attempt"}
 TELLS_WHAT_HAPPENED: Final = {
     *("token_id", "guest_id", "center_id", "caller", "source", "configuration", "link_minutes"),
     *("locale", "status", "progress", "account_id", "existing_account_id", "failure"),
@@ -25,10 +24,15 @@ TELLS_WHAT_HAPPENED: Final = {
     *("created_at", "expires_at", "due_at", "unanswered_since", "ended_at", "cancelled_at"),
     *("ask_again_at", "opened_at", "returned_at"),
 }
+NEEDED_OF_A_REQUEST: Final = {
+    *("token_id", "attempt", "merchant_account", "guest_id", "guest_reference", "center_id"),
+    *("center_name", "avs", "return_uri", "cancel_uri", "redirect_origin", "consent", "begun_at"),
+    *("live_until", "color", "logo_uri"),
+}
 
 
 def test_an_erasure_knows_every_field() -> None:
-    """A new field belongs to one of the two; `blank_unreadable` blanks the first too."""
+    """A new field belongs to one of these. `blank_unreadable` blanks the same as the session itself."""
     session = a_session(
         status=SessionStatus.EXPIRED, reference="order 7", attempt=an_attempt(over=True)
     )
@@ -36,8 +40,21 @@ def test_an_erasure_knows_every_field() -> None:
 
     names = {field.name for field in fields(CardSession)}
     changed = {name for name in names if getattr(session, name) != getattr(blank, name)}
-    assert changed == TELLS_OF_THE_GUEST
+    assert changed == {*TELLS_OF_THE_GUEST, *NEEDED_UNTIL_OVER, "attempt"}
     assert names - changed == TELLS_WHAT_HAPPENED
+
+
+def test_an_erasure_knows_every_field_of_the_request_for_a_page() -> None:
+    request = an_attempt().request
+    request = replace(
+        request, guest_email="zoe@guests.example", billing_info=a_session().billing_info
+    )
+    blank = request.without_personal_data()
+
+    names = {field.name for field in fields(HostedPageRequest)}
+    changed = {name for name in names if getattr(request, name) != getattr(blank, name)}
+    assert changed == {"guest_name", "guest_email", "billing_info"}
+    assert names - changed == NEEDED_OF_A_REQUEST
 
 
 def test_without_references_nothing_names_the_guest_or_the_page_at_the_psp() -> None:

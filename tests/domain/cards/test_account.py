@@ -1,0 +1,32 @@
+"""What an account itself decides."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final
+
+from adapters.psp_suite.samples import NOW
+from domain.cards.account import NAMED_AT_PSP, REMOVED, Account
+from tests.builders import an_account
+
+STAYS: Final = {
+    *("account_id", "token_id", "guest_id", "center_id", "provider", "merchant_account", "source"),
+    *("card_logo", "last_four", "expiry_month", "expiry_year", "consent_version", "consented_at"),
+    *("created_at", "asked_at", "read_at", "authenticated"),
+}
+
+
+def test_an_erasure_knows_every_field() -> None:
+    """A new field belongs to one of these. `Accounts.blank` and `remove_unreadable` follow from two."""
+    names = {field.name for field in fields(Account)}
+
+    assert names == STAYS | NAMED_AT_PSP.keys() | REMOVED.keys() | {"removed_at"}
+
+
+def test_a_removed_account_is_not_due_told_of_or_a_default() -> None:
+    account = an_account(is_default=True, expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW)
+
+    removed = account.removed(NOW)
+
+    assert {name: getattr(removed, name) for name in REMOVED} == REMOVED
+    assert all(getattr(account, name) != left for name, left in REMOVED.items())
