@@ -160,11 +160,14 @@ class Shop:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the page, or the one for a guest who is back. A script asks for what is new."""
-        lines, cards = self.timeline.of(req.get_param("visit")), None
+        is_back = req.path == BACK
+        # A guest who is back sees the steps of the own visit alone.
+        visit = req.get_param("visit") or ("" if is_back else None)
+        lines, cards = self.timeline.of(visit), None
         with suppress(falcon.HTTPError):
             if any("verified" in line for line in lines):
                 cards = self.api("GET", lines[0]["guest_id"], "accounts")["accounts"]
-        shown = {"back_at": SPA.center.name if req.path == BACK else "", "cards": cards}
+        shown = {"back_at": SPA.center.name if is_back else "", "cards": cards}
         page = _PAGES.get_template("page.html")
         resp.content_type = falcon.MEDIA_HTML
         resp.text = page.render(shown, shop=self, lines=lines, visit=uuid4())

@@ -172,6 +172,8 @@ def test_the_shop_says_how_far_the_card_is(
 
     assert state in shop.get(f"/?visit={VISIT}").text
     assert state in shop.get(AT_BACK).text
+    for unknown in (BACK, f"{BACK}?visit=", f"{BACK}?visit={uuid4()}"):
+        assert state not in shop.get(unknown).text
 
 
 def test_a_verified_event_is_shown_once_with_the_card(
