@@ -300,7 +300,7 @@ class Connections:
             raise ServiceUnavailable from self._unavailable()
         began = time.monotonic()
         try:
-            connection = pool.getconn(AWAY_SECONDS if was_away else None)
+            connection = pool.getconn(AWAY_SECONDS if was_away else CONNECT_SECONDS)
         except psycopg.OperationalError:
             # While another thread has a responsive connection, the pool is only exhausted.
             if not any(connection.is_responsive for connection in tuple(self._in_use)):
@@ -360,7 +360,6 @@ class Connections:
                     kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
                     min_size=1,
                     max_size=self._max_connections,
-                    timeout=CONNECT_SECONDS,
                     # No limit: the pool counts waiters that have timed out until it has a connection
                     # again, and above the limit it would not open one.
                     max_waiting=0,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
 from domain.storage import Storage
@@ -17,8 +18,11 @@ from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
-    """Return an empty storage of each adapter in turn."""
+def storage(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Storage]:
+    """Return an empty storage of each adapter in turn, which waits as long as other tests."""
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", LIMIT_SECONDS)
     if request.param == "sqlite":
         path = tmp_path / "cardonfile.db"
         make_database(path)

@@ -11,6 +11,14 @@ from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from tests.adapters.postgresql.relay import Relay, relay_to
 from tests.postgresql import empty_database, new_database
+from tests.waiting import LIMIT_SECONDS
+
+
+@pytest.fixture(autouse=True)
+def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for connections as long as for anything else."""
+    for name in ("CHECK_SECONDS", "CONNECT_SECONDS"):
+        monkeypatch.setattr(connection, name, LIMIT_SECONDS)
 
 
 @pytest.fixture
