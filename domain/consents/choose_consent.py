@@ -47,7 +47,6 @@ class ChooseConsent:
         unit: UnitOfWork,
         center: Center,
         guest: Guest | None,
-        *,
         provider: ProviderName,
         locale: str | None,
         accepted: Sequence[str],

@@ -32,17 +32,14 @@ class StoredWithConsent(Protocol):
     @property
     def account_id(self) -> AccountId:
         """The account."""
-        ...
 
     @property
     def guest_id(self) -> GuestId:
         """The guest."""
-        ...
 
     @property
     def consent_version(self) -> str:
         """The version of the text that applies."""
-        ...
 
 
 class Consents(Protocol):

@@ -70,12 +70,7 @@ class FindWayBack:
             elif center is not None:
                 guest = unit.guests.get(session.guest_id)
                 consent = self.choose_consent(
-                    unit,
-                    center,
-                    guest,
-                    provider=provider,
-                    locale=session.locale,
-                    accepted=accepted,
+                    unit, center, guest, provider, session.locale, accepted
                 )
         is_asked_for = not session.has_agreed and self.choose_consent.is_on_our_page(provider)
         psp = self.psps.get(provider)

@@ -194,12 +194,7 @@ class OpenHostedPage:
             cancel_uri=self.links.cancel_uri(session.token_id),
             redirect_origin=redirect_origin(session.redirect_uri) or "",
             consent=self.choose_consent(
-                unit,
-                center,
-                guest,
-                provider=session.configuration.provider,
-                locale=session.locale,
-                accepted=accepted,
+                unit, center, guest, session.configuration.provider, session.locale, accepted
             ),
             begun_at=now,
             live_until=min(session.expires_at, latest),
