@@ -17,7 +17,7 @@ import pytest
 from pysqlite3 import dbapi2
 from structlog.testing import capture_logs
 
-from adapters.psp_suite.samples import GUEST_ID, NOW
+from adapters.psp_suite.samples import NOW
 from adapters.system import operating_system_user
 from domain.sessions.end import SessionStatus
 from entrypoints.backup import BackupExists, back_up
@@ -27,7 +27,6 @@ from tests.builders import CENTER_ID
 from tests.entrypoints.conftest import CommandLine
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database, pg_dump
-from tests.programs import free_port
 
 PUBLIC: Final = {"CARDONFILE_PUBLIC_BASE_URL": "https://pay.example"}
 """Settings under which there is no fake PSP."""
@@ -256,56 +255,3 @@ class TestPostgresql:
             *("backup", str(tmp_path / "backups")), PATH="", CARDONFILE_DATABASE_URL=url, **PUBLIC
         )
         assert sentence.startswith("pg_dump is not installed: install the client programs")
-
-
-class TestRestore:
-    """A restore by the steps of the docs, after a guest who is in the backup was erased."""
-
-    @pytest.fixture
-    def cardonfile(self, tmp_path: Path) -> CommandLine:
-        cardonfile = CommandLine(tmp_path)
-        cardonfile.environment["CARDONFILE_ERASURES_FILE"] = str(tmp_path / "erasures.txt")
-        return cardonfile
-
-    def back_up_then_erase(self, cardonfile: CommandLine) -> Path:
-        """Back an installation up that has a guest, and erase the guest; return the backup."""
-        guests = cardonfile.folder / "guests.csv"
-        guests.write_text(f"id,first_name,last_name,email\n{GUEST_ID},Zoë,Null,\n")
-        for command in ("migrate", f"import guests {guests}"):
-            cardonfile.succeeds(*command.split())
-        folder = cardonfile.folder / "backups"
-        cardonfile.succeeds("backup", str(folder))
-        cardonfile.succeeds("guest", "erase", GUEST_ID)
-        (file,) = folder.glob("cardonfile-*")
-        return file
-
-    def erases_again(self, cardonfile: CommandLine) -> None:
-        """See that the restored installation works only once the guest is erased again."""
-        cardonfile.succeeds("migrate")
-        cardonfile.succeeds("guest", "show", GUEST_ID)
-        serve = ("serve", "--port", str(free_port()))
-        for command in (serve, ("reconcile",)):
-            assert "run `cardonfile guest erase --again`" in cardonfile.refuses(*command)
-        assert cardonfile.succeeds("guest", "erase", "--again").endswith("erased again: 1\n")
-        assert "erased" in cardonfile.succeeds("guest", "show", GUEST_ID)
-        cardonfile.succeeds("reconcile")
-
-    def test_of_sqlite_erases_the_guest_again(self, cardonfile: CommandLine) -> None:
-        file = self.back_up_then_erase(cardonfile)
-        for end in ("-wal", "-shm"):
-            cardonfile.database.with_name(f"cards.db{end}").unlink(missing_ok=True)
-        file.replace(cardonfile.database)
-        self.erases_again(cardonfile)
-
-    def test_of_postgresql_erases_the_guest_again(
-        self, cardonfile: CommandLine, postgresql_server: str
-    ) -> None:
-        programs = pg_dump().parent
-        cardonfile.environment |= {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"} | PUBLIC
-        with new_database(postgresql_server) as url:
-            cardonfile.environment["CARDONFILE_DATABASE_URL"] = url
-            file = self.back_up_then_erase(cardonfile)
-        with new_database(postgresql_server, migrated=False) as url:
-            subprocess.run([programs / "pg_restore", f"--dbname={url}", file], check=True)
-            cardonfile.environment["CARDONFILE_DATABASE_URL"] = url
-            self.erases_again(cardonfile)

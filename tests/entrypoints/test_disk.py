@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID
-from adapters.sqlite.connection import connect
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.entrypoints.load import (
     Added,
@@ -29,9 +27,8 @@ from tests.entrypoints.load import (
 from tests.entrypoints.syncs import calls_on_sqlite, syncs_on_postgresql
 from tests.entrypoints.torture import damage_of
 from tests.installation import REDIRECT_URI
-from tests.programs import SERVE, TO_FULL_DISK
+from tests.programs import SERVE
 from tests.system_calls import SYNCS, WRITES, SystemCalls
-from tests.waiting import LIMIT_SECONDS
 
 UNAVAILABLE = {
     "success": False,
@@ -141,56 +138,4 @@ def test_a_full_or_failing_disk_is_a_clear_503_until_it_works_again(
         assert machine.stop() == 0
     assert clients.unexpected == []
     assert machine.faults() == []
-    assert look_at(machines, clients) == Aftermath()
-
-
-# Shows F8.
-def test_requests_go_on_while_the_log_cannot_be_written(machines: Machines) -> None:
-    (machine,), clients = machines.each, Clients(machines, "log", 1)
-    (client,) = clients.each
-    machine.start(TO_FULL_DISK + SERVE)
-    machine.wait_until_ready()
-    with closing(clients):
-        add_cards(client, 4)
-        for added in client.added:
-            client.ask_again(added)
-    # These write log lines of other kinds.
-    assert machine.status("/nothing") == 404
-    assert machine.status(ACCOUNTS) == 401
-    assert machine.stop() == 0
-    assert clients.unexpected == []
-    assert look_at(machines, clients) == Aftermath()
-
-
-# Shows F12.
-def test_a_write_lock_that_is_held_too_long_is_a_503_while_reads_go_on(
-    machines: Machines,
-) -> None:
-    (machine,), clients = machines.each, Clients(machines, "lock", 1)
-    (client,) = clients.each
-    machine.start()
-    machine.wait_until_ready()
-    with closing(clients):
-        add_cards(client, 4)
-        # The worker may be writing.
-        with closing(
-            connect(machines.installation.database, busy_timeout_seconds=LIMIT_SECONDS)
-        ) as other:
-            other.execute("PRAGMA query_only=OFF")
-            other.execute("BEGIN IMMEDIATE")
-            before = records_of(machines.url)
-
-            def write_or_read(number: int) -> None:
-                if number == 0:
-                    assert try_to_add_card(machines) == (503, UNAVAILABLE)
-                else:
-                    for added in client.added:
-                        client.ask_again(added)
-
-            at_once(2, write_or_read)
-            assert statuses(machine) == (200, 503)
-            assert records_of(machines.url) == before
-        add_cards(client, 4)
-    assert machine.stop() == 0
-    assert clients.unexpected == []
     assert look_at(machines, clients) == Aftermath()

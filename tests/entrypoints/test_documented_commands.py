@@ -12,7 +12,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import psycopg
-import pytest
 
 from adapters.sqlite.storage import SqliteStorage
 from domain.identifiers import MerchantAccount, ProviderName
@@ -48,16 +47,12 @@ def run(commands: str, folder: Path, *, typed: str = "", **environment: str) -> 
     )
 
 
-@pytest.mark.parametrize("begin", ["copy-database", "migrate"])
 def test_the_commands_for_postgresql_make_a_database_for_a_role_of_its_own(
-    tmp_path: Path, begin: str
+    tmp_path: Path,
 ) -> None:
     assert MAKE_DATABASE is not None
     commands = MAKE_DATABASE[0]
     address = commands.split()[-1]
-    if begin == "migrate":
-        *commands_before, _ = commands.splitlines()
-        commands = "\n".join([*commands_before, "cardonfile migrate"])
     make_database(tmp_path / "cardonfile.db")
 
     with own_server() as server:

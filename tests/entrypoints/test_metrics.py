@@ -71,7 +71,7 @@ def measured(
 only_on = partial(pytest.mark.parametrize, "measured", indirect=True)
 
 
-# Shows S29.
+# Shows F8, S29.
 def test_what_processes_count_is_served_without_saying_of_whom(
     measured: tuple[Serving, Metrics],
 ) -> None:

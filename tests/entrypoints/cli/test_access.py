@@ -114,30 +114,6 @@ def test_only_a_revoked_token_lets_nobody_in(cardonfile: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "sentence"),
-    [
-        ("cof_", "PREFIX must be longer than cof_, with which every token begins"),
-        ("cof_none", "no token begins like this"),
-        (
-            "cof_same",
-            "several tokens begin like this; give their first 12 characters, or the whole token",
-        ),
-    ],
-)
-def test_a_prefix_that_does_not_name_one_token_is_refused(
-    cardonfile: CommandLine, prefix: str, sentence: str
-) -> None:
-    with cardonfile.storage.write() as unit:
-        for number in range(2):
-            unit.access_tokens.add(
-                an_access_token(token_hash=f"{number}", prefix=f"cof_same{number}")
-            )
-        unit.commit()
-
-    assert cardonfile.refuses("token", "revoke", prefix) == sentence
-
-
-@pytest.mark.parametrize(
     ("length", "note"),
     [
         (12, ""),

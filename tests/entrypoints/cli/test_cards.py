@@ -68,15 +68,6 @@ def test_cards_are_listed_as_asked(
     assert listed(cardonfile, *options) == [a_uuid(100 + number) for number in numbers]
 
 
-def test_a_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None:
-    store(cardonfile, an_account(1), an_account(2, guest_id=OTHER_GUEST_ID))
-
-    found = cardonfile.run("card", "list", "--json", "--limit", "1")
-    assert [each["account_id"] for each in json.loads(found.stdout)] == [a_uuid(102)]
-    assert found.stderr == "no more than 1 are listed; see --limit\n"
-    assert len(listed(cardonfile, "--limit", "3")) == 2
-
-
 def test_a_card_is_shown_without_what_charges_it(cardonfile: CommandLine) -> None:
     account = an_account(1, is_default=True)
     store(cardonfile, account)

@@ -140,6 +140,8 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         (f"{ISSUE} --caller 'web\nstore'", "--caller must be 1 to 100 characters, not blank, "),
         (f"{ISSUE} --center harbor", f"--center {UUID}"),
         (f"{ISSUE} --center {NOBODY}", NO_CENTER),
+        ("token revoke cof_", "PREFIX must be longer than cof_, with which every token begins"),
+        ("token revoke cof_none", "no token begins like this"),
         *(
             case
             for group in ("session", "card")

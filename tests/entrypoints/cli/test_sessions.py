@@ -19,6 +19,7 @@ from domain.sessions.end import SessionStatus
 from domain.sessions.result import SessionResult
 from domain.sessions.session import CardSession
 from tests.builders import (
+    CALLER,
     CENTER_ID,
     OTHER_CENTER_ID,
     a_center,
@@ -287,3 +288,12 @@ def test_only_one_session_is_shown(cardonfile: CommandLine) -> None:
         assert cardonfile.refuses("session", "show", odd) == (
             "TOKEN must be the token of a session, or at least its first 8 characters"
         )
+
+
+def test_the_open_sessions_of_a_caller_are_cancelled(cardonfile: CommandLine) -> None:
+    cardonfile.succeeds("token", "issue", "--caller", CALLER, "--permission", "guests:add")
+    store(cardonfile, *(a_session(token_id=token(number)) for number in range(3)))
+
+    cancel = ("session", "cancel", "--caller", CALLER)
+    assert cardonfile.succeeds(*cancel) == f"cancelled 3 sessions of {CALLER}\n"
+    assert cardonfile.succeeds(*cancel) == f"cancelled 0 sessions of {CALLER}\n"
