@@ -120,14 +120,24 @@ class TestCircuitBreaker:
         self.hang(2)
         self.call(takes=0)
 
+    def be_limited(self, asked: timedelta, *, takes: float = 0) -> None:
+        with pytest.raises(ProviderUnavailable, match="429"):
+            self.call(takes=takes, fault=ProviderUnavailable("429", retry_after=asked))
+
     @pytest.mark.parametrize(
-        ("asked", "seconds"), [(timedelta(seconds=7), 7), (timedelta(days=1), 60)]
+        ("hangs", "takes", "asked", "seconds"),
+        [
+            (0, 0, timedelta(seconds=7), 7),
+            (0, 0, timedelta(days=1), 60),
+            (HANGS_BEFORE_PAUSE - 1, 5, timedelta(seconds=3), PAUSE_SECONDS),
+            (HANGS_BEFORE_PAUSE - 1, 5, timedelta(seconds=30), 30),
+        ],
     )
     def test_it_opens_for_as_long_as_the_psp_says_up_to_a_minute(
-        self, asked: timedelta, seconds: int
+        self, hangs: int, takes: float, asked: timedelta, seconds: float
     ) -> None:
-        with pytest.raises(ProviderUnavailable, match="429"):
-            self.call(takes=0, fault=ProviderUnavailable("429", retry_after=asked))
+        self.hang(hangs)
+        self.be_limited(asked, takes=takes)
         self.seconds += seconds - 1
         self.assert_open()
         self.seconds += 1
@@ -136,26 +146,11 @@ class TestCircuitBreaker:
     def test_a_trial_call_that_times_out_opens_it_again_after_a_pause_that_the_psp_asked_for(
         self,
     ) -> None:
-        with pytest.raises(ProviderUnavailable, match="429"):
-            self.call(takes=0, fault=ProviderUnavailable("429", retry_after=timedelta(seconds=7)))
+        self.be_limited(timedelta(seconds=7))
         self.seconds += 7
         self.hang(1)
         self.assert_open()
         self.seconds += PAUSE_SECONDS
-        self.call(takes=0)
-
-    @pytest.mark.parametrize(("asked", "seconds"), [(3, PAUSE_SECONDS), (30, 30)])
-    def test_a_time_out_with_a_pause_of_the_psp_opens_it_for_the_longer_time(
-        self, asked: int, seconds: float
-    ) -> None:
-        self.hang(HANGS_BEFORE_PAUSE - 1)
-        with pytest.raises(ProviderUnavailable, match="503"):
-            self.call(
-                takes=5, fault=ProviderUnavailable("503", retry_after=timedelta(seconds=asked))
-            )
-        self.seconds += seconds - 1
-        self.assert_open()
-        self.seconds += 1
         self.call(takes=0)
 
     def test_each_merchant_account_has_its_own(self, installation: Installation) -> None:
@@ -186,6 +181,19 @@ class TestCircuitBreaker:
         assert breakers.capacities(12) == {AT_FAKE: 0, AT_HARBOR: 12}
 
 
+def fail(
+    outages: OutageLog,
+    failure: Exception | None = None,
+    *,
+    at: PspAccount = AT_FAKE,
+    operation: str = "start",
+) -> None:
+    """Have a call fail, by default because the PSP is away."""
+    failure = failure or ProviderUnavailable("away")
+    with suppress(type(failure)), outages.around_call(at, operation):
+        raise failure
+
+
 class TestOutages:
     def test_an_outage_has_a_line_at_its_start_or_end_only(
         self, installation: Installation
@@ -213,8 +221,7 @@ class TestOutages:
         with capture_logs() as lines:
             for account in (AT_FAKE, AT_HARBOR):
                 for operation in ("start", "discard", "start"):
-                    with suppress(ProviderUnavailable), outages.around_call(account, operation):
-                        raise ProviderUnavailable
+                    fail(outages, at=account, operation=operation)
                 with outages.around_call(account, "close"):
                     pass
 
@@ -228,9 +235,9 @@ class TestOutages:
     def test_a_refusal_during_an_outage_is_another_state(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
-            for failure in (ProviderUnavailable, ProviderRefused, ProviderRefused):
-                with suppress(failure), outages.around_call(AT_FAKE, "start"):
-                    raise failure
+            fail(outages)
+            for _ in range(2):
+                fail(outages, ProviderRefused("no"))
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
 
@@ -239,8 +246,7 @@ class TestOutages:
         outages = OutageLog(now=lambda: seconds[0])
         with capture_logs() as lines:
             for seconds[0] in map(float, range(120)):
-                with suppress(ProviderUnavailable), outages.around_call(AT_FAKE, "start"):
-                    raise ProviderUnavailable
+                fail(outages)
                 with outages.around_call(AT_FAKE, "start"):
                     pass
 
@@ -250,8 +256,8 @@ class TestOutages:
     def test_its_line_holds_the_known_details_of_the_failure(
         self, failure: type[ProviderUnavailable | ProviderRefused]
     ) -> None:
-        with capture_logs() as lines, suppress(failure), OutageLog().around_call(AT_FAKE, "start"):
-            raise failure("zoe@", details=FailureDetails(status=402, code="odd"))
+        with capture_logs() as lines:
+            fail(OutageLog(), failure("zoe@", details=FailureDetails(status=402, code="odd")))
 
         (line,) = lines
         assert line.keys() - {"event", "log_level", "exc_info", *AT_FAKE._fields, "operation"} == {
@@ -263,10 +269,8 @@ class TestOutages:
     def test_keys_of_another_merchant_are_no_fault_of_the_adapter(self) -> None:
         results: list[str] = []
         outages = OutageLog(lambda *call: results.append(call[3]))
-        failure = AnotherMerchant(kept="acct_main test", given=None)
 
-        with suppress(AnotherMerchant), outages.around_call(AT_FAKE, "start"):
-            raise failure
+        fail(outages, AnotherMerchant(kept="acct_main test", given=None))
 
         assert results == ["unavailable"]
 

@@ -79,10 +79,10 @@ class Shop:
         self.clock = clock
         self.provider = adapter_for(server)
 
-    def use_keys(self, keys: StripeKeys) -> None:
-        """Give the adapter other keys."""
+    def use_keys(self, keys: StripeKeys, clock: SettableClock | None = None) -> None:
+        """Give the adapter other keys, and perhaps another clock."""
         self.provider = StripeProvider(
-            {MAIN: keys}, clock=self.clock, api_base=self.server.url, retry_policy=CALM
+            {MAIN: keys}, clock=clock or self.clock, api_base=self.server.url, retry_policy=CALM
         )
 
     # Any: `changes` are fields of the request, of any type.

@@ -13,9 +13,8 @@ from adapters.psp.findings import Diagnosis
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.stripe.plugin import PLUGIN
-from adapters.stripe.provider import StripeProvider
-from tests.adapters.stripe.conftest import CALM, KEYS
-from tests.fake_stripe.server import FakeStripeServer, Trouble
+from tests.adapters.stripe.conftest import KEYS, Shop
+from tests.fake_stripe.server import Trouble
 
 URL: Final = "https://cards.example/webhooks/stripe"
 EVENTS: Final = [
@@ -35,11 +34,11 @@ def endpoint(**changes: Any) -> dict[str, Any]:
     return {**found, **changes}
 
 
-def found_by(provider: StripeProvider, about: str, url: str = URL) -> tuple[Diagnosis, str]:
+def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
     """Return what is found about something."""
     assert PLUGIN.check is not None
     ((diagnosis, _, text),) = (
-        each for each in PLUGIN.check(provider, MAIN, url) if each.about == about
+        each for each in PLUGIN.check(shop.provider, MAIN, url) if each.about == about
     )
     return diagnosis, text
 
@@ -56,11 +55,11 @@ def found_by(provider: StripeProvider, about: str, url: str = URL) -> tuple[Diag
     ],
 )
 def test_a_webhook_endpoint_with_its_events_is_fine(
-    server: FakeStripeServer, provider: StripeProvider, endpoints: Sequence[dict[str, Any]]
+    shop: Shop, endpoints: Sequence[dict[str, Any]]
 ) -> None:
-    server.stripe.main.webhook_endpoints = [endpoint(url="https://other.example"), *endpoints]
+    shop.main.webhook_endpoints = [endpoint(url="https://other.example"), *endpoints]
 
-    assert found_by(provider, "webhooks")[0] is Diagnosis.OK
+    assert found_by(shop, "webhooks")[0] is Diagnosis.OK
 
 
 @pytest.mark.parametrize(
@@ -75,17 +74,17 @@ def test_a_webhook_endpoint_with_its_events_is_fine(
     ids=["none", "another", "disabled", "event", "events of cards"],
 )
 def test_a_webhook_endpoint_without_its_events_is_a_problem(
-    server: FakeStripeServer, provider: StripeProvider, endpoints: list[dict[str, Any]], said: str
+    shop: Shop, endpoints: list[dict[str, Any]], said: str
 ) -> None:
-    server.stripe.main.webhook_endpoints = endpoints
+    shop.main.webhook_endpoints = endpoints
 
-    diagnosis, text = found_by(provider, "webhooks")
+    diagnosis, text = found_by(shop, "webhooks")
     assert diagnosis is Diagnosis.PROBLEM
     assert f"{URL} {said}" in text
 
 
-def test_stripe_cannot_call_this_machine_by_its_loopback_address(provider: StripeProvider) -> None:
-    diagnosis, text = found_by(provider, "webhooks", "http://127.0.0.1:8000/webhooks/stripe")
+def test_stripe_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> None:
+    diagnosis, text = found_by(shop, "webhooks", "http://127.0.0.1:8000/webhooks/stripe")
 
     assert diagnosis is Diagnosis.UNKNOWN
     assert "`stripe listen`" in text
@@ -103,22 +102,21 @@ def test_stripe_cannot_call_this_machine_by_its_loopback_address(provider: Strip
 )
 @pytest.mark.parametrize(("call", "about"), [("GET /v1/account", "keys"), (LISTING, "webhooks")])
 def test_what_stripe_refuses_is_told_apart(
-    server: FakeStripeServer,
-    provider: StripeProvider,
+    shop: Shop,
     call: str,
     about: str,
     trouble: Trouble,
     diagnosis: Diagnosis,
     said: str,
 ) -> None:
-    server.stripe.main.webhook_endpoints = [endpoint()]
-    server.have(trouble, call)
+    shop.main.webhook_endpoints = [endpoint()]
+    shop.server.have(trouble, call)
 
-    found = found_by(provider, about)
+    found = found_by(shop, about)
     assert found[0] is diagnosis
     assert said in found[1]
     other = "keys" if about == "webhooks" else "webhooks"
-    assert found_by(provider, other)[0] is Diagnosis.OK
+    assert found_by(shop, other)[0] is Diagnosis.OK
 
 
 @pytest.mark.parametrize(
@@ -130,29 +128,25 @@ def test_what_stripe_refuses_is_told_apart(
     ],
 )
 def test_the_clock_is_compared_with_stripes(
-    server: FakeStripeServer, ahead: timedelta, diagnosis: Diagnosis, said: str
+    shop: Shop, ahead: timedelta, diagnosis: Diagnosis, said: str
 ) -> None:
-    clock = SettableClock(server.stripe.clock.now().replace(microsecond=0) + ahead)
-    provider = StripeProvider({MAIN: KEYS}, clock=clock, api_base=server.url, retry_policy=CALM)
+    clock = SettableClock(shop.stripe.clock.now().replace(microsecond=0) + ahead)
+    shop.use_keys(KEYS, clock)
 
-    found = found_by(provider, "clock")
+    found = found_by(shop, "clock")
     assert found[0] is diagnosis
     assert said in found[1]
 
 
-def test_the_clock_is_compared_although_the_key_is_not_accepted(
-    server: FakeStripeServer, provider: StripeProvider
-) -> None:
-    server.have(Trouble.UNAUTHORIZED)
+def test_the_clock_is_compared_although_the_key_is_not_accepted(shop: Shop) -> None:
+    shop.server.have(Trouble.UNAUTHORIZED)
 
-    assert found_by(provider, "clock")[0] is Diagnosis.OK
+    assert found_by(shop, "clock")[0] is Diagnosis.OK
 
 
-def test_the_mode_is_named(server: FakeStripeServer) -> None:
-    server.stripe.add_merchant("sk_live_shop", "whsec_x")
+def test_the_mode_is_named(shop: Shop) -> None:
+    shop.stripe.add_merchant("sk_live_shop", "whsec_x")
     keys = {"test": KEYS, "live": replace(KEYS, secret_key="sk_live_shop")}
     for mode, each in keys.items():
-        provider = StripeProvider(
-            {MAIN: each}, clock=server.stripe.clock, api_base=server.url, retry_policy=CALM
-        )
-        assert f"in {mode} mode" in found_by(provider, "keys")[1]
+        shop.use_keys(each)
+        assert f"in {mode} mode" in found_by(shop, "keys")[1]

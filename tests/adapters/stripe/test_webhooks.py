@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -20,14 +19,13 @@ from adapters.psp_suite.samples import TOKEN_ID, a_page_request
 from adapters.stripe import webhooks
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
-from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
+from domain.identifiers import MerchantAccount
 from domain.psps.payment_provider import WebhookRejected
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from tests.adapters.stripe import under_test
 from tests.adapters.stripe.conftest import CHALLENGED, DECLINED, GOOD, KEYS
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, signature
-from tests.strategies import altered
 
 REQUEST = a_page_request(begun_at=START, live_until=START + timedelta(minutes=30))
 READER = StripeProvider({MAIN: KEYS}, clock=SettableClock())
@@ -137,34 +135,6 @@ def test_the_mode_of_an_event_must_be_that_of_the_keys() -> None:
     for reader, livemode in ((READER, True), (live, False)):
         with pytest.raises(WebhookRejected, match="test and live mode"):
             reader.read_webhook(delivery(an_event(livemode=livemode)))
-
-
-def test_the_address_without_a_name_is_the_default_accounts() -> None:
-    provider = StripeProvider({DEFAULT_MERCHANT_ACCOUNT: KEYS}, clock=SettableClock())
-
-    (notice,) = provider.read_webhook(delivery(an_event(), account=None))
-
-    assert (notice.merchant_account, notice.token_id) == (DEFAULT_MERCHANT_ACCOUNT, TOKEN_ID)
-
-
-# Shows F33.
-@given(st.data())
-def test_whatever_is_altered_is_rejected(data: st.DataObject) -> None:
-    sent = delivery(an_event())
-    signed = sent.headers[webhooks.HEADER]
-    time, mac = (part.partition("=")[2] for part in signed.split(","))
-    body = data.draw(st.just(sent.body) | altered(sent.body))
-    header = data.draw(altered(signed.encode()) | st.binary()).decode("latin-1")
-
-    parts = [part.partition("=")[::2] for part in header.split(",")]
-    times = [value for name, value in parts if name == "t" and re.fullmatch("[0-9]{1,12}", value)]
-    is_signed = body == sent.body and times == [time] and ("v1", mac) in parts
-    delivered = replace(sent, headers={webhooks.HEADER: header}, body=body)
-    if is_signed:
-        assert READER.read_webhook(delivered)
-    else:
-        with pytest.raises(WebhookRejected):
-            READER.read_webhook(delivered)
 
 
 odd: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
