@@ -118,6 +118,13 @@ def test_a_signature_with_another_time_than_one_is_rejected(header: str) -> None
         READER.read_webhook(replace(delivery(an_event()), headers={webhooks.HEADER: header}))
 
 
+def test_a_signature_of_another_scheme_is_rejected() -> None:
+    sent = delivery(an_event())
+    signed = sent.headers[webhooks.HEADER].replace("v1=", "v0=")
+    with pytest.raises(WebhookRejected, match="not signed by Stripe with a secret"):
+        READER.read_webhook(replace(sent, headers={webhooks.HEADER: signed}))
+
+
 def test_a_malformed_event_is_not_quoted() -> None:
     with pytest.raises(WebhookRejected, match="no event") as rejected:
         READER.read_webhook(delivery(an_event(id=7)))
