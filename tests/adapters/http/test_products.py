@@ -6,29 +6,6 @@ import pytest
 
 from adapters.psp_suite.samples import a_uuid
 from tests.adapters.http.api import PRODUCTS, Api
-from tests.builders import a_product
-
-
-def test_products_come_in_pages(api: Api) -> None:
-    with api.installation.storage.write() as unit:
-        unit.products.put_many(a_product(number) for number in range(1, 26))
-        unit.commit()
-
-    first = api.get(PRODUCTS)
-    assert first.json["page_info"] == {"total": 25, "page": 1, "size": 10}
-    assert len(first.json["products"]) == 10
-    assert first.json["products"][0] == {
-        "id": a_product(1).id,
-        "code": "P-1",
-        "name": "Massage 1",
-        "description": "An hour of rest",
-        "price": {"amount": "120.50", "currency": "EUR"},
-    }
-    last = api.get(PRODUCTS, "page=3&size=10")
-    assert [product["code"] for product in last.json["products"]] == [
-        f"P-{number}" for number in range(21, 26)
-    ]
-
 
 OIL: Final = {
     "code": "OIL-50",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from typing import Final
 
 import pytest
 
@@ -20,6 +21,21 @@ from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
 from tests.installation import Trouble
 
+OPEN: Final = {
+    "success": True,
+    "error": None,
+    "center_id": CENTER_ID,
+    "reference": None,
+    "locale": None,
+    "created_at": "2026-11-20T12:00:00Z",
+    "status": "open",
+    "account_id": None,
+    "existing_account_id": None,
+    "failure": None,
+    "hosted_payment_uri": None,
+}
+"""An open session, without what differs."""
+
 
 def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
     session = api.installation.opened_session()
@@ -31,21 +47,10 @@ def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
     waiting = api.send("DELETE", path)
 
     assert waiting.status_code == 200
-    assert waiting.json == {
-        "success": True,
-        "error": None,
+    assert waiting.json == OPEN | {
         "token_id": session.token_id,
-        "center_id": CENTER_ID,
-        "reference": None,
-        "locale": None,
-        "created_at": "2026-11-20T12:00:00Z",
-        "status": "open",
         "progress": "cancelled",
-        "account_id": None,
-        "existing_account_id": None,
-        "failure": None,
         "expires_at": "2026-11-20T12:00:00Z",
-        "hosted_payment_uri": None,
     }
     assert work.is_set()
     api.installation.provider.recover()
@@ -58,19 +63,9 @@ def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
 def test_the_state_of_a_session_is_read(api: Api) -> None:
     session = api.installation.opened_session()
     path = f"{ACCOUNTS}/sessions/{session.token_id}"
-    assert api.get(path).json == {
-        "success": True,
-        "error": None,
+    assert api.get(path).json == OPEN | {
         "token_id": session.token_id,
-        "center_id": CENTER_ID,
-        "reference": None,
-        "locale": None,
-        "created_at": "2026-11-20T12:00:00Z",
-        "status": "open",
         "progress": "opened",
-        "account_id": None,
-        "existing_account_id": None,
-        "failure": None,
         "expires_at": "2026-11-20T12:30:00Z",
         "hosted_payment_uri": api.installation.container.links().hosted_payment_uri(session),
     }
