@@ -23,6 +23,7 @@ from domain.events.event import EventDeliveries, EventEndpoints
 from domain.guests.guest import Guests
 from domain.personal_data.erasure import Erasures
 from domain.products.product import Products
+from domain.psps.merchant_standing import MerchantStandings
 from domain.psps.references import GuestReferences, MerchantIdentities
 from domain.sessions.limit import RefusedCards
 from domain.sessions.session import CardSessions, EvidenceLog, IdempotencyKeys
@@ -60,6 +61,7 @@ class UnitOfWork:
     consents: Consents
     guest_references: GuestReferences
     merchant_identities: MerchantIdentities
+    merchant_standings: MerchantStandings
     discards: Discards
     event_endpoints: EventEndpoints
     event_deliveries: EventDeliveries

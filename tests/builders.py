@@ -40,6 +40,7 @@ from domain.identifiers import (
     GuestReference,
     ProductId,
     ProviderName,
+    PspAccount,
     TokenId,
     WorkerId,
 )
@@ -48,6 +49,7 @@ from domain.products.product import Product
 from domain.psps.card import Card
 from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import Consent, HostedPage, PageAttempt, Prefill, PspGuest
+from domain.psps.merchant_standing import MerchantStanding
 from domain.sessions.limit import RefusedCard
 from domain.sessions.session import CardSession
 from domain.source import Source
@@ -289,6 +291,11 @@ def an_access_token(**changes: Any) -> AccessToken:
 def a_psp_guest() -> PspGuest:
     """Return who a guest is at a PSP."""
     return PspGuest(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID, CENTER_ID, Prefill.GUEST)
+
+
+def a_standing(**changes: Any) -> MerchantStanding:
+    """Return the standing of the merchant account of the other records."""
+    return replace(MerchantStanding.of(PspAccount(PROVIDER, MERCHANT_ACCOUNT)), **changes)
 
 
 def a_worker(number: int = 1, **changes: Any) -> WorkerProcess:

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from typing import Final
 
 from adapters.postgresql.connection import Conflict, Connection, connect, translated
-from adapters.sql.migrations import QUEUES, RECORDS_FOR_OPERATORS, pending_migrations
+from adapters.sql.migrations import QUEUES, RECORDS_FOR_OPERATORS, RELEASE_0_3, pending_migrations
 from domain.errors import ServiceUnavailable
 
 WAIT_SECONDS: Final = 60
@@ -246,6 +246,9 @@ MIGRATIONS: Final = {
         strict="",
         text_id=_TEXT_ID,
         within_30_days="now() + random() * interval '30 days'",
+    ),
+    "m007_release_0_3": RELEASE_0_3.format(
+        time="timestamptz", json="jsonb", boolean="boolean", strict=""
     ),
 }
 

@@ -154,6 +154,22 @@ The databases have their own types, and SQLite's new tables are strict. `text_id
 function below.
 """
 
+RELEASE_0_3: Final = """
+    CREATE TABLE merchant_standings (
+        provider text NOT NULL,
+        merchant_account text NOT NULL,
+        closed_at {time},
+        stopped_at {time},
+        confirmed_at {time},
+        PRIMARY KEY (provider, merchant_account)
+    ){strict};
+    ALTER TABLE discards ADD COLUMN out_of_reach {boolean};
+    ALTER TABLE erasures ADD COLUMN out_of_reach {json};
+    ALTER TABLE payment_accounts ADD COLUMN refused_since {time};
+    ALTER TABLE payment_accounts ADD COLUMN refusals integer NOT NULL DEFAULT 0
+"""
+"""What the release 0.3.0 stores beside: closed merchant accounts, and cards that PSPs do not know."""
+
 
 def text_id(version: str, language: str | None, text: str | None) -> str:
     """Return the id of a consent text: equal texts have equal ids."""

@@ -15,7 +15,11 @@ from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoin
 from adapters.sql.repositories.guests import SqlGuests
 from adapters.sql.repositories.personal_data import SqlErasures
 from adapters.sql.repositories.products import SqlProducts
-from adapters.sql.repositories.psps import SqlGuestReferences, SqlMerchantIdentities
+from adapters.sql.repositories.psps import (
+    SqlGuestReferences,
+    SqlMerchantIdentities,
+    SqlMerchantStandings,
+)
 from adapters.sql.repositories.sessions import (
     SqlCardSessions,
     SqlEvidenceLog,
@@ -45,6 +49,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         consents=SqlConsents(transaction),
         guest_references=SqlGuestReferences(transaction),
         merchant_identities=SqlMerchantIdentities(transaction),
+        merchant_standings=SqlMerchantStandings(transaction),
         discards=SqlDiscards(transaction),
         event_endpoints=SqlEventEndpoints(transaction),
         event_deliveries=SqlEventDeliveries(transaction),

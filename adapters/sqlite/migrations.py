@@ -13,7 +13,13 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from adapters.sql.migrations import QUEUES, RECORDS_FOR_OPERATORS, pending_migrations, text_id
+from adapters.sql.migrations import (
+    QUEUES,
+    RECORDS_FOR_OPERATORS,
+    RELEASE_0_3,
+    pending_migrations,
+    text_id,
+)
 from adapters.sqlite.connection import connect, translated
 
 MIGRATIONS: Final = Migrations("cardonfile")
@@ -442,5 +448,13 @@ def m006_operators(db: Database) -> None:
         within_30_days="strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', "
         "abs(random() % 2592000) || ' seconds')",
     )
+    for statement in statements.split(";"):
+        db.execute(statement)
+
+
+@MIGRATIONS()
+def m007_release_0_3(db: Database) -> None:
+    """Create what the release 0.3.0 stores beside."""
+    statements = RELEASE_0_3.format(time="text", json="text", boolean="integer", strict=" STRICT")
     for statement in statements.split(";"):
         db.execute(statement)

@@ -62,7 +62,8 @@ class Account(Card, WorkAtPsp):
     `CardCollected`.
 
     `due_at` is when it is read next at its PSP, `asked_at` when it was taken for that last, and
-    `read_at` the time, by the PSP's clock, of what is stored; None means `consented_at`.
+    `read_at` the time, by the PSP's clock, of what is stored; None means `consented_at`. `refusals` counts the looks since `refused_since`, each at least
+    LOOK_AGAIN_AFTER after the one before, at which the PSP did not know the card.
 
     A guest with active accounts at a center has one default among them: the first account is, until
     another is chosen. When the default is removed, the newest account left there becomes it.
@@ -85,6 +86,8 @@ class Account(Card, WorkAtPsp):
     read_at: datetime | None = None
     charge_reference: str | None = None
     authenticated: bool | None = None
+    refused_since: datetime | None = None
+    refusals: int = 0
 
     @property
     def psp_account(self) -> PspAccount:

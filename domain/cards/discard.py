@@ -37,7 +37,8 @@ class Discard(WorkAtPsp):
 
     `begun_at` is set once a process has started. From then on the discard can only be finished:
     whether the PSP has acted is unknown, and discarding twice is fine. Once `done_at` is set,
-    `due_at` is None; the record stays and says that the token is dead.
+    `due_at` is None; the record stays and says that the token is dead. `out_of_reach` is set if it
+    ended because the merchant account is closed; None also for what an earlier release has stored.
     """
 
     provider: ProviderName
@@ -46,6 +47,7 @@ class Discard(WorkAtPsp):
     token: CardToken
     begun_at: datetime | None = None
     done_at: datetime | None = None
+    out_of_reach: bool | None = None
 
     @property
     def psp_account(self) -> PspAccount:
@@ -65,6 +67,10 @@ class Discard(WorkAtPsp):
         """Note that the PSP has discarded the token."""
         return replace(self.postponed(None), done_at=now)
 
+    def ended_out_of_reach(self, now: datetime) -> Discard:
+        """Note that the merchant account is closed, so that nobody can discard the token."""
+        return replace(self.done(now), out_of_reach=True)
+
     def was_done_after(self, collected_at: datetime) -> bool:
         """Return whether it was done at or after the time when a card was collected."""
         return self.done_at is not None and collected_at <= self.done_at
@@ -77,7 +83,7 @@ class Discard(WorkAtPsp):
         the discard, or our clock is ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
-        return replace(self, due_at=now, begun_at=begun_at, done_at=None)
+        return replace(self, due_at=now, begun_at=begun_at, done_at=None, out_of_reach=None)
 
 
 class Discards(WorkAtPsps, Protocol):

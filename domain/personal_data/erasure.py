@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from domain.identifiers import GuestId
+from domain.identifiers import GuestId, PspAccount
 from domain.retries import CLOCKS_DIFFER_BY, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
@@ -19,12 +19,14 @@ class Erasure:
     """The erasure of a guest. It is kept for good, so that no guest comes back under the id.
 
     `due_at` is when the worker looks next what is left. It is None once nothing is, since `done_at`.
+    `out_of_reach` are the merchant accounts that were closed before their PSP had forgotten the guest.
     """
 
     guest_id: GuestId
     erased_at: datetime
     due_at: datetime | None
     done_at: datetime | None = None
+    out_of_reach: tuple[PspAccount, ...] | None = None
 
     def may_be_done(self, now: datetime) -> bool:
         """Return whether no request can store anything of the guest any more."""

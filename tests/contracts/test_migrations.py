@@ -187,7 +187,7 @@ def test_accounts_keep_the_consents_of_the_sessions_that_are_still_there(empty: 
     ):
         empty.execute(statement)
 
-    assert empty.migrate() == ["m006_operators"]
+    assert empty.migrate() == ["m006_operators", "m007_release_0_3"]
 
     texts = [("2026-11", "en", "Spa"), ("2026-11", "en", "Zoë “Spa”")]
     ids = [sha256("\n".join(each).encode()).hexdigest() for each in texts]

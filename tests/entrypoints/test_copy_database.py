@@ -54,6 +54,7 @@ from tests.builders import (
     a_psp_guest,
     a_refused_card,
     a_session,
+    a_standing,
     a_worker,
     an_access_token,
     an_account,
@@ -163,6 +164,7 @@ def fill(storage: Storage) -> None:
         unit.idempotency_keys.claim(CALLER, "key 1", TOKEN_ID, now=NOW, since=NOW - DAY)
         unit.guest_references.keep(a_psp_guest(), GuestReference("r"))
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1 test")
+        unit.merchant_standings.put(a_standing(closed_at=NOW))
         unit.discards.add(a_discard())
         unit.discards.add(a_discard(token=CardToken("token-2"), due_at=None, done_at=NOW))
         unit.event_endpoints.add(an_event_endpoint())
@@ -196,6 +198,7 @@ def records(storage: Storage) -> dict[str, object]:
             "keys": unit.idempotency_keys.get(CALLER, "key 1", since=NOW - DAY),
             "references": unit.guest_references.get(a_psp_guest()),
             "identities": unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
+            "standings": unit.merchant_standings.all(),
             "endpoints": unit.event_endpoints.all(),
             "deliveries": unit.event_deliveries.latest(limit=9, only_failed=False),
             "discards": [

@@ -27,7 +27,13 @@ TABLES = (
     *("consent_texts", "consents"),
     *("discards", "evidence"),
     *("event_deliveries", "event_endpoints", "guest_references"),
-    *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
+    *(
+        "guests",
+        "idempotency_keys",
+        "merchant_identities",
+        "merchant_standings",
+        "payment_accounts",
+    ),
     *("payment_configurations", "products", "psp_guests", "refused_cards", "workers"),
 )
 

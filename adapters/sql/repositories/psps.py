@@ -8,8 +8,10 @@ from typing import Final
 from typing_extensions import override
 
 from adapters.sql.repositories.repository import Repository
+from adapters.sql.rows import Rows
 from domain.identifiers import GuestId, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.psps.hosted_page import PspGuest
+from domain.psps.merchant_standing import MerchantStanding, MerchantStandings
 from domain.psps.references import GuestReferences, MerchantIdentities
 
 _TABLES: Final = ("psp_guests", "former_guest_references", "guest_references")
@@ -27,6 +29,10 @@ _REFERENCES: Final = " UNION ALL ".join(
     )
 )
 
+
+_STANDINGS: Final = Rows(
+    "merchant_standings", MerchantStanding, key=("provider", "merchant_account")
+)
 
 _GUESTS: Final = " UNION ALL ".join(
     f"SELECT guest_id FROM {table} WHERE provider = :provider "
@@ -119,3 +125,22 @@ class SqlMerchantIdentities(Repository, MerchantIdentities):
             {"provider": provider, "merchant_account": merchant_account, "identity": identity},
         )
         return self.get(provider, merchant_account) or identity
+
+
+class SqlMerchantStandings(Repository, MerchantStandings):
+    """What operators have said of merchant accounts."""
+
+    @override
+    def of(self, psp_account: PspAccount) -> MerchantStanding:
+        found = _STANDINGS.get(self._transaction, lock=True, **psp_account._asdict())
+        return found or MerchantStanding.of(psp_account)
+
+    @override
+    def put(self, standing: MerchantStanding) -> None:
+        self._transaction.execute(
+            _STANDINGS.insert + _STANDINGS.or_replace, _STANDINGS.row(standing)
+        )
+
+    @override
+    def all(self) -> Sequence[MerchantStanding]:
+        return _STANDINGS.find(self._transaction, "ORDER BY provider, merchant_account", {})

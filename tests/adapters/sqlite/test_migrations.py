@@ -38,7 +38,7 @@ class TestADatabaseOfTheRelease010:
             yield db
 
     def test_has_the_schema_of_a_new_one(self, db: Database, path: Path, tmp_path: Path) -> None:
-        names = ["m005_release_0_2", "m006_operators"]
+        names = ["m005_release_0_2", "m006_operators", "m007_release_0_3"]
         assert pending(tmp_path / "cardonfile.db") == names
         assert migrate(tmp_path / "cardonfile.db") == names
         with closing(Database(path)) as new:

@@ -54,12 +54,14 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "AccessToken": lambda unit, each: unit.access_tokens.add(each),
     "AuditEntry": lambda unit, each: unit.audit_trail.add(each),
     "Erasure": lambda unit, each: unit.erasures.add(each),
+    "MerchantStanding": lambda unit, each: unit.merchant_standings.put(each),
 }
 
 
 UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     **{each: ADD[each] for each in ("Center", "Guest", "Product", "PaymentConfiguration")},
     "CenterSettings": ADD["CenterSettings"],
+    "MerchantStanding": ADD["MerchantStanding"],
     "CardSession": lambda unit, each: unit.sessions.update(each),
     "Account": lambda unit, each: unit.accounts.update(each),
     "Discard": lambda unit, each: unit.discards.update(each),
@@ -88,6 +90,8 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
         each.event.event_id, each.endpoint_id
     ),
     "AccessToken": lambda unit, each: unit.access_tokens.get(each.token_hash),
+    "Erasure": lambda unit, each: unit.erasures.get(each.guest_id),
+    "MerchantStanding": lambda unit, _: next(iter(unit.merchant_standings.all()), None),
     "AuditEntry": lambda unit, each: next(iter(unit.audit_trail.latest(about=each.about)), None),
 }
 

@@ -4,8 +4,9 @@ from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
 from domain.identifiers import GuestId, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.psps.hosted_page import Prefill
+from domain.psps.merchant_standing import MerchantStanding
 from domain.storage import Storage
-from tests.builders import OTHER_CENTER_ID, PROVIDER, a_psp_guest, an_account
+from tests.builders import OTHER_CENTER_ID, PROVIDER, a_psp_guest, a_standing, an_account
 from tests.contracts.storage.records import committed
 from tests.databases import transaction_of
 
@@ -80,6 +81,17 @@ def test_the_first_merchant_identity_is_kept_for_its_psp_account(storage: Storag
         ):
             assert identities.get(*psp_account) is None
             assert identities.claim(*psp_account, "acct_2") == "acct_2"
+
+
+def test_an_account_of_which_nobody_has_said_anything_has_a_standing(storage: Storage) -> None:
+    closed = a_standing(closed_at=NOW)
+    with committed(storage) as unit:
+        unit.merchant_standings.put(closed)
+        assert unit.merchant_standings.of(closed.psp_account) == closed
+    other = PspAccount(PROVIDER, MerchantAccount("other"))
+    with storage.read() as reading:
+        assert reading.merchant_standings.of(other) == MerchantStanding.of(other)
+        assert reading.merchant_standings.all() == (closed,)
 
 
 def test_one_of_many_merchant_identities_claimed_at_once_is_kept(storage: Storage) -> None:

@@ -23,6 +23,7 @@ from domain.billing import BillingInfo
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.events.event import ENDPOINT_TYPES
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
+from domain.personal_data.erasure import Erasure
 from domain.products.product import Product
 from domain.psps.evidence import EvidenceOrigin
 from domain.sessions.end import Failure, SessionStatus
@@ -41,6 +42,7 @@ from tests.builders import (
     a_guest,
     a_product,
     a_session,
+    a_standing,
     an_access_token,
     an_account,
     an_attempt,
@@ -114,6 +116,12 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_event_delivery(event=replace(an_event_delivery().event, card=None, reason=AWKWARD)),
         an_access_token(caller=a_caller(centers=None), revoked_at=NOW, used_at=NOW),
         an_access_token(caller=a_caller(centers=frozenset(), permissions=frozenset())),
+        an_account(refused_since=NOW, refusals=3),
+        a_discard().ended_out_of_reach(NOW),
+        Erasure(
+            guest_id=GUEST_ID, erased_at=NOW, due_at=None, out_of_reach=(an_account().psp_account,)
+        ),
+        a_standing(closed_at=NOW, stopped_at=NOW + DAY, confirmed_at=NOW - DAY),
         an_audit_entry(about=AWKWARD, details={AWKWARD: AWKWARD, "word": "5", "number": 5}),
     ],
     ids=kind,
@@ -173,6 +181,7 @@ def test_a_record_comes_back_as_it_was_stored(storage: Storage, record: object) 
                 due_at=NOW + DAY,
             ),
         ),
+        (a_standing(closed_at=NOW), None, a_standing(stopped_at=NOW)),
     ],
     ids=kind,
 )

@@ -72,14 +72,14 @@ def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
     assert (token["token"], token["caller"]) == ("5e88", "web-store")
     budget = {"readings": account, "items": 1, "of": READINGS_PER_MINUTE}
     assert shown.pop("readings") == [budget]
-    assert shown == {"release": shown["release"], "migration": "m006_operators"}
+    assert shown == {"release": shown["release"], "migration": "m007_release_0_3"}
 
 
 def test_the_table_names_what_does_not_wait_either(cardonfile: CommandLine) -> None:
     is_seen(cardonfile, 1)
 
     shown = cardonfile.succeeds("status").splitlines()
-    assert shown[1] == "migration  m006_operators"
+    assert shown[1] == "migration  m007_release_0_3"
     assert shown[3].split()[:4] == ["HOST", "PID", "RELEASE", "STATE"]
     assert shown[4].split()[-2:] == ["0", "s"]
     assert [line.split() for line in shown[7:12]] == [

@@ -1,0 +1,57 @@
+"""What operators have said of a merchant account: that it is closed, or that its keys are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from domain.identifiers import MerchantAccount, ProviderName, PspAccount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MerchantStanding:
+    """Whether a PSP is still asked about a merchant account.
+
+    Since `closed_at` it is not: the account is closed at the PSP, or the PSP is not used any more.
+    Since `stopped_at` no further card is removed because the PSP does not know it: there were so many
+    that the keys may be wrong. Since `confirmed_at` an operator vouches for the keys.
+    """
+
+    provider: ProviderName
+    merchant_account: MerchantAccount
+    closed_at: datetime | None = None
+    stopped_at: datetime | None = None
+    confirmed_at: datetime | None = None
+
+    @classmethod
+    def of(cls, psp_account: PspAccount) -> MerchantStanding:
+        """Return the standing of an account of which nobody has said anything."""
+        return cls(provider=psp_account.provider, merchant_account=psp_account.merchant_account)
+
+    @property
+    def psp_account(self) -> PspAccount:
+        """The merchant account at its PSP."""
+        return PspAccount(self.provider, self.merchant_account)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the PSP cannot be asked any more."""
+        return self.closed_at is not None
+
+
+class MerchantStandings(Protocol):
+    """The standing of each merchant account."""
+
+    def of(self, psp_account: PspAccount) -> MerchantStanding:
+        """Return the standing of an account; a write unit locks it if it is stored."""
+        ...
+
+    def put(self, standing: MerchantStanding) -> None:
+        """Store a standing; it replaces the one before."""
+        ...
+
+    def all(self) -> Sequence[MerchantStanding]:
+        """Return every standing that is stored, by PSP and account."""
+        ...
