@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from domain.card_numbers import holds_card_number, passes_luhn
+from tests.fuzzing import TIMES
 
 NUMBERS = {
     "Visa": "4111111111111111",
@@ -112,7 +113,8 @@ def with_check_digit(digits: str) -> str:
     return f"{digits}{-total % 10}"
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("form", ORDER_NUMBERS)
 def test_at_most_1_order_number_in_100000_is_taken_for_a_card_number(form: str) -> None:
-    random, draw = Random(form), ORDER_NUMBERS[form]
-    assert sum(holds_card_number(draw(random)) for _ in range(100_000)) <= 1
+    random, draw, numbers = Random(form), ORDER_NUMBERS[form], 10_000 * TIMES
+    assert sum(holds_card_number(draw(random)) for _ in range(numbers)) <= numbers / 100_000
