@@ -222,21 +222,17 @@ class FaultyInstallation(Installation):
         return page
 
     def remove(self, account: Account) -> None:
-        self.use_cases.remove_account(
-            self.caller, guest_id=account.guest_id, account_id=account.account_id
-        )
+        self.remove_card(account)
         self.known.removed.add(account.account_id)
 
     def erase(self) -> None:
         """Erase the guest."""
-        self.container.erase_guest()(self.caller, guest_id=GUEST_ID)
+        self.erase_guest()
         self.known.erased.add(GUEST_ID)
 
     def cancel(self, session: CardSession) -> str:
         """Cancel a session as a client; return its status and progress."""
-        cancelled = self.use_cases.cancel_session(
-            self.caller, guest_id=session.guest_id, token_id=session.token_id
-        )
+        cancelled = self.cancel_session(session)
         self.known.cancelled.add(session.token_id)
         return f"{cancelled.status} {cancelled.progress}"
 
@@ -252,9 +248,7 @@ class FaultyInstallation(Installation):
 
     def come_back(self, session: CardSession) -> str:
         """Return from the page of a session; return where the browser is sent."""
-        return self.use_cases.return_from_hosted_page(
-            token_id=session.token_id, parameters={"status": "success"}
-        )
+        return self.return_to_shop(session, status="success")
 
     def status_after_settling(self, session: CardSession) -> str:
         """Settle a session, and return its status."""

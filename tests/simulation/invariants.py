@@ -162,21 +162,18 @@ def _tries(snapshot: Snapshot, endpoint_id: str) -> int:
 def require_in_time(snapshot: Snapshot, now: datetime) -> None:
     """Raise Broken if work is due later than it ever waits, as a wrong clock may have set it."""
     soon, later = now + timedelta(hours=1, minutes=5), now + timedelta(hours=24, minutes=17)
-    for session in snapshot.sessions.values():
-        is_in_time = session.due_at is None or session.due_at <= max(soon, session.expires_at)
-        require(is_in_time, "F40", f"session {session.token_id} is due at {session.due_at}")
-    for discard in snapshot.discards:
-        is_in_time = discard.due_at is None or discard.due_at <= soon
-        require(is_in_time, "F40", f"a discard is due at {discard.due_at}")
-    for account in snapshot.accounts.values():
-        is_in_time = account.due_at is None or account.due_at <= now + timedelta(days=31)
-        require(is_in_time, "F40", f"a card is read at {account.due_at}")
-    for erasure in snapshot.erasures.values():
-        is_in_time = erasure.due_at is None or erasure.due_at <= soon
-        require(is_in_time, "F40", f"an erasure is due at {erasure.due_at}")
-    for delivery in snapshot.all_deliveries:
-        is_in_time = delivery.due_at is None or delivery.due_at <= later
-        require(is_in_time, "F40", f"event {delivery.event_id} is due at {delivery.due_at}")
+    month = now + timedelta(days=31)
+    for name, due_at, latest in (
+        *(
+            (f"session {it.token_id}", it.due_at, max(soon, it.expires_at))
+            for it in snapshot.sessions.values()
+        ),
+        *(("a discard", it.due_at, soon) for it in snapshot.discards),
+        *((f"account {it.account_id}", it.due_at, month) for it in snapshot.accounts.values()),
+        *((f"the erasure of {it.guest_id}", it.due_at, soon) for it in snapshot.erasures.values()),
+        *((f"event {it.event_id}", it.due_at, later) for it in snapshot.all_deliveries),
+    ):
+        require(due_at is None or due_at <= latest, "F40", f"{name} is due at {due_at}")
 
 
 def require_nothing_personal(files: Mapping[str, bytes], guests: Collection[Guest]) -> None:

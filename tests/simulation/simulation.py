@@ -565,7 +565,9 @@ class Simulation:
             self._call(
                 f"a webhook comes: {self._names[token]} was changed",
                 process,
-                lambda: process.use_cases.receive_webhook(FAKE, self._signed(event)),
+                lambda: process.use_cases.receive_webhook(
+                    FAKE, self._signed(event, self._clock.now())
+                ),
             )
 
     def the_psp_sends_late_webhooks(self, process: Process, _choices: Random) -> None:
@@ -888,12 +890,10 @@ class Simulation:
     def _deliver(
         self, process: Process, event: Event, *, is_altered: bool = False, is_old: bool = False
     ) -> None:
-        body = batch(msgspec.json.encode(event))
-        signed_at = self._clock.now() - timedelta(minutes=10) * is_old
-        signature = signatures.sign(body, secret=self._psp.webhook_secret, now=signed_at)
+        delivery = self._signed(event, self._clock.now() - timedelta(minutes=10) * is_old)
         if is_altered:
-            body = body.replace(b'"type":"', b'"type":"!')
-        delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
+            body = delivery.body.replace(b'"type":"', b'"type":"!')
+            delivery = replace(delivery, body=body)
         is_wrong = is_altered or is_old
         result = self._call(
             f"a webhook{', not to be trusted,' * is_wrong} comes: {event.type} for "
@@ -907,10 +907,9 @@ class Simulation:
         if not isinstance(result, Exception):
             self._require_evidence(event.token_id, "webhook")
 
-    def _signed(self, event: CardEvent) -> WebhookDelivery:
+    def _signed(self, event: Event | CardEvent, at: datetime) -> WebhookDelivery:
         body = batch(msgspec.json.encode(event))
-        secret, now = self._psp.webhook_secret, self._clock.now()
-        signature = signatures.sign(body, secret=secret, now=now)
+        signature = signatures.sign(body, secret=self._psp.webhook_secret, now=at)
         return WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
 
     def _send(self, process: Process, visit: Visit, guest: Guest | None = None) -> None:
