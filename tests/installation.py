@@ -364,10 +364,7 @@ class Installation:
     def token_for(self, caller: Caller, *, ttl: timedelta = timedelta(hours=24)) -> str:
         """Issue an access token."""
         return self.container.issue_token()(
-            caller=caller.name,
-            permissions=caller.permissions,
-            centers=caller.centers,
-            lifetime=ttl,
+            caller=caller.name, permissions=caller.permissions, centers=caller.centers, lifetime=ttl
         )
 
     def access_tokens(self) -> Sequence[AccessToken]:

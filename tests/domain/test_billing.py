@@ -13,78 +13,56 @@ from domain.errors import BillingInfoInvalid, Refusal
 from domain.fields import is_clean
 from tests.strategies import anything
 
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("first_name", "Zo\u00eb"),
-        ("last_name", "\u0646\u0627\u200c\u0645\u0647"),
-        ("email", "zoe+cards@guests.example"),
-        ("email", "zoe@guests.test"),
-        ("country_code", "DE"),
-        ("phone", "+49 (30) 901820-0"),
-        ("phone", "+12125550100"),
-        ("phone", "+1234567"),
-        ("phone", "+123456789012345"),
+RIGHT: dict[str, list[object]] = {
+    "first_name": ["Zo\u00eb"],
+    "last_name": ["\u0646\u0627\u200c\u0645\u0647"],
+    "email": ["zoe+cards@guests.example", "zoe@guests.test"],
+    "country_code": ["DE"],
+    "phone": [
+        *("+49 (30) 901820-0", "+12125550100", "+1234567", "+123456789012345"),
         # The last digit checks the others, as a card's does.
-        ("phone", "+49 1512 3456787"),
-        ("phone", "+34 612 345 673"),
-        ("phone", "+39 06 1234 5673"),
-        ("phone", "+62 812 3456 78909"),
+        *("+49 1512 3456787", "+34 612 345 673", "+39 06 1234 5673", "+62 812 3456 78909"),
         # As many digits as cards have, and no check digit.
-        ("phone", "+378282246310006"),
-        ("address", "1 Main St"),
-        ("address", "1234567890123 Main St"),
+        "+378282246310006",
     ],
-)
-def test_a_billing_field_of_right_form_is_kept(name: str, value: str) -> None:
+    "address": ["1 Main St", "1234567890123 Main St"],
+}
+WRONG: dict[str, list[object]] = {
+    "first_name": [7, ["Zoe"], "x" * 101, "6011-0009-9013-9424"],
+    "last_name": ["Null\x00"],
+    "city": ["Sea\r\nttle"],
+    "state": ["W\u2028A"],
+    "email": [
+        *("zoe", "zoe@", "a@b@c.example", "zoe@-x.example", "4111111111111111@guests.example")
+    ],
+    "country_code": ["XX", "USA", "\uff44\uff45"],
+    "zipcode": ["1" * 21, "4111111111111111"],
+    "phone": [
+        *("2125550100", "+0 123 456 78", "+123456", "+1234567890123456", "tel:+12125550100"),
+        "+\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668",
+        *("+378282246310005", "+37 (1449) 635398431", "+341111111111111", "+3056 930902 5904"),
+        "+38520000023237",
+    ],
+    "address": [
+        *("\ud800", "\x1b[31mred", "4111111111111111", "card 4111 1111 1111 1111 CVC 737"),
+        *("Flat 12, 4111 1111 1111 1111", "12 4111111111111111", "4111 1111 1111 1111 98101"),
+        "\u0664\u0661" + "\u0661" * 14,
+    ],
+}
+
+
+def pairs(table: dict[str, list[object]]) -> list[tuple[str, object]]:
+    return [(name, value) for name, values in table.items() for value in values]
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(RIGHT))
+def test_a_billing_field_of_right_form_is_kept(name: str, value: object) -> None:
     billing_info = parse_billing_info({name: value})
 
-    assert billing_info is not None
     assert getattr(billing_info, name) == value
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("first_name", 7),
-        ("first_name", ["Zoe"]),
-        ("first_name", "x" * 101),
-        ("last_name", "Null\x00"),
-        ("city", "Sea\r\nttle"),
-        ("state", "W\u2028A"),
-        ("address", "\ud800"),
-        ("address", "\x1b[31mred"),
-        ("email", "zoe"),
-        ("email", "zoe@"),
-        ("email", "a@b@c.example"),
-        ("email", "zoe@-x.example"),
-        ("country_code", "XX"),
-        ("country_code", "USA"),
-        ("country_code", "\uff44\uff45"),
-        ("phone", "2125550100"),
-        ("phone", "+0 123 456 78"),
-        ("phone", "+123456"),
-        ("phone", "+1234567890123456"),
-        ("phone", "+\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668"),
-        ("phone", "tel:+12125550100"),
-        ("phone", "+378282246310005"),
-        ("phone", "+37 (1449) 635398431"),
-        ("phone", "+341111111111111"),
-        ("phone", "+3056 930902 5904"),
-        ("phone", "+38520000023237"),
-        ("zipcode", "1" * 21),
-        ("address", "4111111111111111"),
-        ("address", "card 4111 1111 1111 1111 CVC 737"),
-        ("first_name", "6011-0009-9013-9424"),
-        ("zipcode", "4111111111111111"),
-        ("email", "4111111111111111@guests.example"),
-        ("address", "Flat 12, 4111 1111 1111 1111"),
-        ("address", "12 4111111111111111"),
-        ("address", "4111 1111 1111 1111 98101"),
-        ("address", "\u0664\u0661" + "\u0661" * 14),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), pairs(WRONG))
 def test_a_billing_field_of_wrong_form_is_named(name: str, value: object) -> None:
     with pytest.raises(BillingInfoInvalid) as refused:
         parse_billing_info({name: value})
@@ -92,23 +70,21 @@ def test_a_billing_field_of_wrong_form_is_named(name: str, value: object) -> Non
 
 
 @pytest.mark.parametrize(
-    "split",
+    ("split", "named"),
     [
-        {"address": "4111 1111", "zipcode": "1111 1111"},
-        {"address": "41111111", "city": "11111111"},
-        {"last_name": "411111", "address": "1111111111"},
-        {"state": "4111", "zipcode": "1111", "city": "1111 1111"},
+        ({"address": "4111 1111", "zipcode": "1111 1111"}, "address"),
+        ({"address": "41111111", "city": "11111111"}, "address"),
+        ({"last_name": "411111", "address": "1111111111"}, "address"),
+        ({"state": "4111", "zipcode": "1111", "city": "1111 1111"}, "address"),
+        ({"first_name": "4111 1111", "last_name": "1111 1111"}, "last_name"),
     ],
 )
-def test_a_card_number_split_over_an_address_is_refused(split: dict[str, str]) -> None:
+def test_a_card_number_split_over_several_fields_is_refused(
+    split: dict[str, str], named: str
+) -> None:
     with pytest.raises(BillingInfoInvalid) as refused:
         parse_billing_info(split)
-    assert refused.value.message == "billing_info.address is invalid"
-
-
-def test_a_card_number_split_over_both_names_is_refused() -> None:
-    with pytest.raises(BillingInfoInvalid):
-        parse_billing_info({"first_name": "4111 1111", "last_name": "1111 1111"})
+    assert refused.value.message == f"billing_info.{named} is invalid"
 
 
 @pytest.mark.parametrize("value", [None, {}, {"email": ""}, {"city": "  "}, {"colour": "red"}])
@@ -122,16 +98,7 @@ def test_a_country_may_be_written_in_small_letters() -> None:
 
 WORDS = st.sampled_from(
     (
-        *(
-            "1 Main St",
-            "Zo\u00eb",
-            "zoe@guests.example",
-            "+1 206 555 0100",
-            "us",
-            "DE",
-            "98101",
-            " ",
-        ),
+        *("1 Main St", "Zo\u00eb", "zoe@guests.example", "+1 206 555 0100", "us", "98101", " "),
         *("4242", "4242 4242", "4242424242424242", "-", "@", "\x00", "\u2028", "\ud800", "\u0664"),
     )
 )
@@ -139,9 +106,7 @@ TEXTS = st.lists(WORDS | st.text(max_size=5), max_size=6).map("".join)
 
 
 @given(st.dictionaries(st.sampled_from(list(MAX_LENGTHS)), TEXTS | anything))
-def test_nothing_unsafe_is_kept_of_billing_info(
-    value: dict[str, object],
-) -> None:
+def test_nothing_unsafe_is_kept_of_billing_info(value: dict[str, object]) -> None:
     with suppress(Refusal):
         read = parse_billing_info(value)
         kept = {} if read is None else {k: v for k, v in asdict(read).items() if v is not None}

@@ -69,8 +69,7 @@ def test_fields_of_the_right_form_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "field"),
-    [(Center, "id"), (Guest, "id"), (Product, "id"), (Product, "center_id")],
+    ("record", "field"), [(Center, "id"), (Guest, "id"), (Product, "id"), (Product, "center_id")]
 )
 def test_ids_are_kept_in_lower_case(record: Any, field: str) -> None:
     some_id = "ABCDEFAB-CDEF-4ABC-8DEF-ABCDEFABCDEF"

@@ -20,13 +20,7 @@ from entrypoints.container import Container
 from entrypoints.worker.reconcile import reconcile_until_idle
 from entrypoints.worker.reports import Done
 from tests.simulation.endpoints import Endpoints, LeaseCheck
-from tests.simulation.ports import (
-    Moment,
-    WatchedStorage,
-    Watcher,
-    watched_provider,
-    watched_sender,
-)
+from tests.simulation.ports import Moment, WatchedStorage, Watcher, watched_provider, watched_sender
 from tests.simulation.psp import LastingTokens
 from tests.use_cases import UseCases
 

@@ -378,9 +378,7 @@ class Expected:
 USE_CASES: Final[Mapping[str, Expected]] = {
     "AddCard": Expected(
         situations=after(
-            add,
-            a_request_under_a_key=address_to_verify,
-            a_request_sent_before=request_sent_before,
+            add, a_request_under_a_key=address_to_verify, a_request_sent_before=request_sent_before
         )
     ),
     "OpenHostedPage": Expected(
@@ -641,11 +639,7 @@ def try_each_call(
 
 
 def _try(
-    situations: Situations,
-    expected: Expected,
-    situation: Situation,
-    fault: CallFault,
-    number: int,
+    situations: Situations, expected: Expected, situation: Situation, fault: CallFault, number: int
 ) -> None:
     without_fault = fault_free_run(situations, situation)
     call = without_fault.calls[number - 1]

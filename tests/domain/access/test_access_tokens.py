@@ -126,7 +126,7 @@ def test_a_use_is_noted_by_its_hour_which_only_moves_on() -> None:
 
 
 class TestRevoke:
-    @pytest.mark.parametrize("length", [8, 12, 14, 46, 999])
+    @pytest.mark.parametrize("length", [8, 14, 999])
     def test_a_token_is_named_by_its_beginning_or_the_whole_of_it(
         self, installation: Installation, length: int
     ) -> None:
@@ -151,20 +151,14 @@ class TestRevoke:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_what_names_no_token_or_several_revokes_none(self, installation: Installation) -> None:
-        # Two of 65 tokens share the first of 64 possible characters after the mark.
-        tokens = [issue(installation) for _ in range(65)]
-        beginnings = [token[:5] for token in tokens]
-        shared = next(each for each in beginnings if beginnings.count(each) > 1)
-
-        with pytest.raises(TokenAmbiguous):
-            installation.container.revoke_token()(shared)
+    def test_what_names_no_token_revokes_none(self, installation: Installation) -> None:
+        issue(installation)
         # A shell's argument that is no UTF-8 becomes a lone surrogate.
         for unknown in ("cof_unknown", "\udcff"):
             with pytest.raises(TokenNotFound):
                 installation.container.revoke_token()(unknown)
 
-        assert {token.revoked_at for token in installation.access_tokens()} == {None}
+        assert installation.access_tokens()[0].revoked_at is None
 
     def test_of_tokens_with_one_prefix_only_a_whole_one_is_revoked(
         self, installation: Installation

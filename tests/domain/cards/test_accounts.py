@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapters.psp_suite.samples import (
-    GUEST_ID,
-    MERCHANT_ACCOUNT,
-    NOW,
-    OTHER_GUEST_ID,
-    a_uuid,
-)
+from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import PaymentAccountNotFound
 from domain.permissions import Permission
@@ -37,9 +31,7 @@ def test_the_payment_reference_is_for_callers_that_may_use_cards(
 
     def may_charge(*permissions: Permission) -> bool:
         return installation.use_cases.read_account(
-            installation.a_caller(*permissions),
-            guest_id=GUEST_ID,
-            account_id=account.account_id,
+            installation.a_caller(*permissions), guest_id=GUEST_ID, account_id=account.account_id
         ).may_charge
 
     assert not may_charge(Permission.GUESTS_VIEW)

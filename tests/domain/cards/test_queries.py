@@ -32,10 +32,7 @@ def listed(
     page: PageRequest = FIRST_PAGE,
 ) -> Page[Account]:
     return installation.use_cases.list_accounts(
-        caller or installation.caller,
-        guest_id=guest_id,
-        center_ids=center_ids,
-        page=page,
+        caller or installation.caller, guest_id=guest_id, center_ids=center_ids, page=page
     )
 
 
@@ -85,10 +82,7 @@ def expiring(
     page: PageRequest = FIRST_PAGE,
 ) -> Page[Account]:
     return installation.use_cases.list_expiring_cards(
-        caller or installation.caller,
-        center_id=center_id,
-        expires_before=expires_before,
-        page=page,
+        caller or installation.caller, center_id=center_id, expires_before=expires_before, page=page
     )
 
 

@@ -36,12 +36,7 @@ from domain.events.replay_event import EventNotFound
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.retries import CLOCKS_DIFFER_BY, LEASE
 from domain.sessions.session import CardSession
-from tests.builders import (
-    CENTER_ID,
-    OTHER_CENTER_ID,
-    an_account,
-    an_event_delivery,
-)
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_event_delivery
 from tests.databases import change_by_hand
 from tests.event_receiver import EventReceiver
 from tests.installation import (

@@ -221,9 +221,7 @@ def test_a_text_in_a_language_that_our_page_lacks_is_not_shown(tmp_path: Path) -
         assert shown(installed, installed.add_card(locale="pl")).language == "en"
 
 
-def test_a_page_that_was_made_without_an_agreement_waits_for_it(
-    installation: Installation,
-) -> None:
+def test_a_page_that_was_made_without_an_agreement_waits_for_it(installation: Installation) -> None:
     session = installation.add_card()
     address = agree(installation, session)
     opened = installation.session(session.token_id)

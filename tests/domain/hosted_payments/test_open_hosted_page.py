@@ -116,9 +116,7 @@ def test_a_page_that_has_died_is_followed_by_another(installation: Installation)
     assert installation.session(session.token_id).current_attempt.request.attempt == 2
 
 
-def test_a_page_that_is_known_to_be_dead_is_not_asked_for_again(
-    installation: Installation,
-) -> None:
+def test_a_page_that_is_known_to_be_dead_is_not_asked_for_again(installation: Installation) -> None:
     session = installation.opened_session()
     installation.psp.close_page(installation.page_reference(session))
     installation.settle(session.token_id)
@@ -304,9 +302,7 @@ def test_a_page_that_comes_late_does_not_take_the_place_of_the_next(
     assert not installation.psp.page(attempt.page.reference).is_over
 
 
-def test_a_page_that_died_while_it_was_made_is_shown_to_nobody(
-    installation: Installation,
-) -> None:
+def test_a_page_that_died_while_it_was_made_is_shown_to_nobody(installation: Installation) -> None:
     session = installation.add_card()
 
     def lose_the_page_in_another_tab() -> None:

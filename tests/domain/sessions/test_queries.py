@@ -37,9 +37,7 @@ def test_a_session_does_not_exist_for_others(installation: Installation, use_cas
     assert installation.session(session.token_id) == session
 
 
-def test_a_limited_caller_reads_the_sessions_of_its_own_centers(
-    installation: Installation,
-) -> None:
+def test_a_limited_caller_reads_the_sessions_of_its_own_centers(installation: Installation) -> None:
     session = installation.add_card()
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
 

@@ -356,9 +356,7 @@ def give_another_page(installation: Installation, session: CardSession) -> None:
     installation.open_page(session)
 
 
-def test_a_card_of_an_earlier_page_does_not_end_the_session(
-    installation: Installation,
-) -> None:
+def test_a_card_of_an_earlier_page_does_not_end_the_session(installation: Installation) -> None:
     session = installation.session_with_card()
 
     installation.provider.meanwhile["outcome"] = lambda: give_another_page(installation, session)

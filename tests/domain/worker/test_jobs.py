@@ -149,9 +149,7 @@ def test_a_token_that_an_active_account_holds_is_not_discarded(installation: Ins
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_a_discard_that_somebody_else_took_over_is_left_to_them(
-    installation: Installation,
-) -> None:
+def test_a_discard_that_somebody_else_took_over_is_left_to_them(installation: Installation) -> None:
     installation.removed_card()
     mine = installation.container.discard_token().take()
     installation.clock.advance(timedelta(minutes=2))

@@ -13,9 +13,7 @@ from tests.installation import MERCHANT, Installation, Trouble
 MINUTE = timedelta(minutes=1)
 
 
-def test_nothing_waits_in_a_new_installation(
-    installation: Installation,
-) -> None:
+def test_nothing_waits_in_a_new_installation(installation: Installation) -> None:
     status = installation.container.read_status()()
 
     assert status.is_worker_missing
