@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
 
 from entrypoints.settings import Settings
-
-_NAME: Final = re.compile(r"\.?[a-z0-9_]+-([0-9]{8}T[0-9]{6}Z)\.(?:db|dump)(\.partial)?")
-"""A backup, or with `.partial` what a killed command has left of one."""
 
 
 class BackupExists(Exception):
@@ -28,26 +26,58 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
     run meanwhile. Raises BackupExists, OSError, and what `plain_errors` describes.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stamp = _stamp(now)
-    files = {folder / f"{name}-{stamp}{suffix}": copy for name, suffix, copy in _copies(settings)}
+    end = f"{_mark(settings)}-{_stamp(now)}"
+    files = {folder / f"{name}-{end}{suffix}": copy for name, suffix, copy in _copies(settings)}
     with _all_or_none(files) as unfinished:
         for file, copy in files.items():
             copy(unfinished[file])
     return list(files)
 
 
-def prune(folder: Path, keep: int, now: datetime) -> list[Path]:
-    """Delete all but the newest backups in a folder, and return what was deleted.
+def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Path]:
+    """Delete all but the newest backups of an installation in a folder; return what was deleted.
 
-    Those of a time to come stay and do not count: a clock was ahead.
+    Files of other names or installations stay. Backups of a time to come stay and do not count: a
+    clock was ahead. What a killed command has left of a backup goes with those of its time.
     """
-    found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
+    ours = re.compile(
+        rf"\.?[a-z0-9_]+-{_mark(settings)}-([0-9]{{8}}T[0-9]{{6}}Z)\.(?:db|dump)(\.partial)?"
+    )
+    found = [
+        match
+        for file in folder.iterdir()
+        if (match := ours.fullmatch(file.name)) and stat.S_ISREG(file.lstat().st_mode)
+    ]
     made = {match[1] for match in found if not match[2] and match[1] <= _stamp(now)}
     kept = sorted(made)[-keep:]
     deleted = sorted(folder / match[0] for match in found if kept and match[1] < kept[0])
     for file in deleted:
         file.unlink()
     return deleted
+
+
+def open_to_others(folder: Path) -> Path | None:
+    """Return the folder, or the one above it, where others may replace the backups, or None.
+
+    Where the sticky bit is set, only the owner of an entry may replace it.
+    """
+    folder = folder.resolve()
+    for each in (folder, *folder.parents):
+        mode = each.stat().st_mode
+        may_write = mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if may_write and (each == folder or not mode & stat.S_ISVTX):
+            return each
+    return None
+
+
+def _mark(settings: Settings) -> str:
+    """Return what an installation has in the names of its backups: 8 hexadecimal digits.
+
+    The database's address alone would not do: on each machine, SQLite's file may have the same.
+    """
+    database = settings.database
+    address = database.resolve() if isinstance(database, Path) else database
+    return sha256(f"{settings.public_base_url}\n{address}".encode()).hexdigest()[:8]
 
 
 def _stamp(now: datetime) -> str:
@@ -72,12 +102,14 @@ def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], Non
 @contextmanager
 def _all_or_none(files: Iterable[Path]) -> Iterator[dict[Path, Path]]:
     """Yield an empty file beside each; rename them at the end, or delete them after an error."""
-    unfinished = {file: file.with_name(f".{file.name}.partial") for file in files}
+    unfinished: dict[Path, Path] = {}
     try:
-        for file, beside in unfinished.items():
+        for file in files:
             if file.exists():
                 raise BackupExists(f"{file} exists")
+            beside = file.with_name(f".{file.name}.partial")
             os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            unfinished[file] = beside
         yield unfinished
         for file, beside in unfinished.items():
             beside.rename(file)

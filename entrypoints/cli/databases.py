@@ -52,19 +52,19 @@ def migrate() -> None:
     "--keep",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Then delete all but the newest N backups in FOLDER.",
+    help="Then delete all but the newest N backups of this installation in FOLDER.",
 )
 def backup(*, folder: Path, keep: int | None) -> None:
     """Copy the databases into FOLDER while the service runs, and check the copies.
 
-    The files are named after the time in UTC, and only their owner may read them. The audit trail
-    notes each backup. PostgreSQL needs its programs pg_dump and pg_restore.
+    The files are named after the installation and the time in UTC, and only their owner may read
+    them. The audit trail notes each backup. PostgreSQL needs its programs pg_dump and pg_restore.
 
     \b
     Example:
       cardonfile backup /var/backups/cardonfile --keep 14
     """
-    from entrypoints.backup import BackupExists, back_up, prune
+    from entrypoints.backup import BackupExists, back_up, open_to_others, prune
 
     with installation() as container, plain_errors(BackupExists):
         now = container.clock().now()
@@ -79,8 +79,14 @@ def backup(*, folder: Path, keep: int | None) -> None:
             "backup",
             {"folder": click.format_filename(folder.absolute()), "files": len(files)},
         )
-        for file in prune(folder, keep, now) if keep else ():
+        for file in prune(container.settings(), folder, keep, now) if keep else ():
             click.echo(f"deleted {file}")
+        if (theirs := open_to_others(folder)) is not None:
+            click.echo(
+                f"Warning: others may write to {theirs}, and replace or delete the backups: "
+                f"run `chmod go-w {theirs}`",
+                err=True,
+            )
 
 
 @click.command("import")

@@ -9,6 +9,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -119,14 +120,15 @@ def cardonfile(api: Api, tmp_path: Path) -> CommandLine:
 
 
 def names_in(folder: Path) -> list[str]:
-    return sorted(re.sub("[0-9]{8}T[0-9]{6}Z", "TIME", file.name) for file in folder.iterdir())
+    mark_and_time = re.compile("[0-9a-f]{8}-[0-9]{8}T[0-9]{6}Z")
+    return sorted(mark_and_time.sub("MARK-TIME", file.name) for file in folder.iterdir())
 
 
 def test_it_copies_every_file_for_its_owner_only(cardonfile: CommandLine, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     output = cardonfile.succeeds("backup", str(folder))
 
-    assert names_in(folder) == ["cardonfile-TIME.db", "fake-TIME.db"]
+    assert names_in(folder) == ["cardonfile-MARK-TIME.db", "fake-MARK-TIME.db"]
     files = sorted(folder.iterdir())
     assert output == "".join(f"wrote {file}\n" for file in files)
     assert {stat.S_IMODE(file.stat().st_mode) for file in (folder, *files)} == {0o600, 0o700}
@@ -177,16 +179,69 @@ def test_only_the_newest_are_kept(cardonfile: CommandLine, api: Api, tmp_path: P
     days = [NOW - timedelta(days=day) for day in (3, 2, 1)]
     oldest, second, third = (back_up(api.installation.settings, folder, day) for day in days)
     left_by_a_killed_command = folder / f".{oldest[0].name}.partial"
-    of_somebody_else = folder / "cardonfile-notes.db"
-    for file in (left_by_a_killed_command, of_somebody_else):
-        file.touch()
+    left_by_a_killed_command.touch()
 
     output = cardonfile.succeeds("backup", str(folder), "--keep", "2")
 
     deleted = sorted((*oldest, *second, left_by_a_killed_command))
     assert output.splitlines()[2:] == [f"deleted {file}" for file in deleted]
-    assert set(folder.iterdir()) > {*third, of_somebody_else}
-    assert len(names_in(folder)) == 5
+    assert set(folder.iterdir()) > {*third}
+    assert len(names_in(folder)) == 4
+
+
+def test_what_others_have_written_is_kept(
+    cardonfile: CommandLine, api: Api, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backups"
+    settings = api.installation.settings
+    old = NOW - timedelta(days=3)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (ours, _) = back_up(settings, elsewhere, old)
+    others = [
+        *back_up(replace(settings, public_base_url="https://other.example"), folder, old),
+        *(
+            folder / name
+            for name in (
+                *("billing-20240101T000000Z.dump", "cardonfile-20240101T000000Z.db"),
+                *(f"copy-of-{ours.name}", f"{ours.name}.gz", ours.name.replace("Z", "")),
+            )
+        ),
+    ]
+    for other in others:
+        other.touch()
+    link = folder / ours.name
+    link.symlink_to(ours)
+
+    output = cardonfile.succeeds("backup", str(folder), "--keep", "1")
+
+    assert "deleted" not in output
+    assert set(folder.iterdir()) > {*others, link}
+
+
+def test_a_backup_under_way_is_left_to_its_command(api: Api, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    first, _ = back_up(api.installation.settings, folder, NOW)
+    under_way = folder / f".{first.name}.partial"
+    first.rename(under_way)
+    with pytest.raises(FileExistsError):
+        back_up(api.installation.settings, folder, NOW)
+    assert under_way.exists()
+
+
+@pytest.mark.parametrize("open_folder", ["above/backups", "above"])
+def test_a_folder_that_others_may_write_to_is_told(
+    cardonfile: CommandLine, tmp_path: Path, open_folder: str
+) -> None:
+    folder, theirs = tmp_path / "above" / "backups", tmp_path / open_folder
+    folder.mkdir(mode=0o755, parents=True)
+    theirs.chmod(0o770)
+    result = cardonfile.run("backup", str(folder))
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"Warning: others may write to {theirs}, and replace or delete the backups: "
+        f"run `chmod go-w {theirs}`\n"
+    )
 
 
 def test_backups_of_a_clock_that_was_ahead_do_not_cost_the_one_just_made(
@@ -220,7 +275,7 @@ class TestPostgresql:
             *("backup", str(folder)), PATH=programs, CARDONFILE_DATABASE_URL=url, **PUBLIC
         )
 
-        assert names_in(folder) == ["cardonfile-TIME.dump"]
+        assert names_in(folder) == ["cardonfile-MARK-TIME.dump"]
         (file,) = folder.iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         with new_database(postgresql_server, migrated=False) as restored:
