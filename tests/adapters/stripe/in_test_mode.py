@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import stripe
 from typing_extensions import override
 
-from adapters.psp.http import RetryPolicy
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.under_test import MAIN, OTHER, OTHER_SECRET, SECRET, Ability
-from adapters.stripe.calls import API_VERSION
 from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.provider import StripeProvider
-from adapters.stripe.transport import Transport, trusted_by_the_sdk
 from adapters.system import RandomIds
 from domain.identifiers import GuestReference, MerchantAccount
 from domain.psps.evidence import Evidence
@@ -46,21 +41,6 @@ def key_of_test_mode() -> str:
 def api_base() -> str:
     """Return the address of Stripe's API."""
     return os.environ.get("CARDONFILE_STRIPE_API_BASE") or API_BASE
-
-
-@contextmanager
-def sdk_client() -> Iterator[stripe.StripeClient]:
-    """Open the SDK's client on the adapter's transport, which logs nothing."""
-    base = api_base()
-    tls = trusted_by_the_sdk() if base.startswith("https:") else None
-    with closing(Transport(base, RetryPolicy(), tls)) as transport:
-        yield stripe.StripeClient(
-            key_of_test_mode(),
-            stripe_version=API_VERSION,
-            base_addresses={"api": base},
-            http_client=transport,
-            max_network_retries=0,
-        )
 
 
 class StripeInTestMode(StripeUnderTest):
@@ -94,8 +74,7 @@ class StripeInTestMode(StripeUnderTest):
 
     @override
     def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
-        with sdk_client() as client:
-            client.v1.customers.delete(reference)
+        self.adapter().forget_guest(merchant_account, reference)
 
     @override
     def evidence(self, page: HostedPage) -> Sequence[Evidence]:
