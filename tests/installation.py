@@ -49,7 +49,12 @@ from domain.permissions import Caller, Permission
 from domain.psps.card import Card, CardList, CardReading
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
-from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    NotFound,
+    PaymentProvider,
+    ProviderRefused,
+    ProviderUnavailable,
+)
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
@@ -100,6 +105,7 @@ class Trouble(Enum):
     BEFORE_IT_ACTED = auto()
     AFTER_IT_ACTED = auto()
     REFUSED = auto()
+    NOT_FOUND = auto()
 
 
 class TroubledProvider(PaymentProvider):
@@ -200,6 +206,8 @@ class TroubledProvider(PaymentProvider):
             raise ProviderUnavailable("timed out before the PSP received the request")
         if self.trouble.get(method) is Trouble.REFUSED:
             raise ProviderRefused("no such merchant account")
+        if self.trouble.get(method) is Trouble.NOT_FOUND:
+            raise NotFound("no such object, or not yet")
         self.calls.append(method)
         yield
         # Removed first, because it may call the PSP itself.

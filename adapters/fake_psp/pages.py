@@ -31,7 +31,7 @@ from adapters.fake_psp.psp import (
     OutOfOrder,
     PageState,
     PspPage,
-    UnknownPage,
+    Unknown,
 )
 from adapters.guest_pages import Files, add_style, form_action, is_sent_from, templates
 from domain.billing import MAX_LENGTHS
@@ -52,7 +52,7 @@ def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -
     app.add_route("/fake-psp/pages/{reference}/challenge", pages, suffix="challenge")
     app.add_route("/fake-psp/static/{name}", Files(_HERE / "static"))
     add_style(app, _STYLE)
-    for kind in (_Problem, UnknownPage, PspUnavailable):
+    for kind in (_Problem, Unknown, PspUnavailable):
         app.add_error_handler(kind, pages.show_problem)
 
 
@@ -153,7 +153,7 @@ class _CardPages:
         """Show the error page."""
         if isinstance(error, _Problem):
             problem = error
-        elif isinstance(error, UnknownPage):
+        elif isinstance(error, Unknown):
             problem = _Problem(HTTPStatus.NOT_FOUND, "form_problem.unknown")
         else:
             problem = _Problem(

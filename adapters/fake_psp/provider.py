@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from adapters.fake_psp.psp import (
     Event,
     FakePsp,
     PageState,
-    UnknownPage,
+    Unknown,
 )
 from adapters.psp.webhooks import decode_webhook, require_secrets
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
@@ -38,6 +38,7 @@ from domain.psps.hosted_page import (
     Pending,
 )
 from domain.psps.payment_provider import (
+    NotFound,
     PaymentProvider,
     ProviderRefused,
     ProviderUnavailable,
@@ -84,12 +85,9 @@ class FakeProvider(PaymentProvider):
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
-        try:
-            with _translated():
-                found = self.psp.page(page.reference)
-                is_held = found.card is not None and self.psp.holds(found.card.token)
-        except UnknownPage:
-            return PageClosed()
+        with _translated():
+            found = self.psp.page(page.reference)
+            is_held = found.card is not None and self.psp.holds(found.card.token)
         outcome: Outcome = Pending()
         match found.state:
             case PageState.COMPLETED if is_held and found.card and found.collected_at:
@@ -107,7 +105,7 @@ class FakeProvider(PaymentProvider):
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        with suppress(UnknownPage), _translated():
+        with _translated():
             self.psp.close_page(page.reference)
 
     @override
@@ -200,5 +198,7 @@ def _translated() -> Iterator[None]:
         yield
     except PspUnavailable as error:
         raise ProviderUnavailable from error
+    except Unknown as error:
+        raise NotFound from error
     except CallRefused as error:
         raise ProviderRefused(str(error)) from error

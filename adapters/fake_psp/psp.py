@@ -155,8 +155,8 @@ class CallRefused(Exception):
     """The PSP refuses the call, and would refuse it again."""
 
 
-class UnknownPage(Exception):
-    """No page has this reference."""
+class Unknown(Exception):
+    """There is no such page, card or guest."""
 
 
 class OutOfOrder(Exception):
@@ -218,7 +218,7 @@ class FakePsp:
             return page
 
     def page(self, reference: str) -> PspPage:
-        """Return a page as it is now. Raises UnknownPage."""
+        """Return a page as it is now. Raises Unknown."""
         found = self._database.read("SELECT page FROM pages WHERE reference = ?", (reference,))
         page = _only_page(found)
         if not page.is_over and self.clock.now() >= page.ends_at:
@@ -227,13 +227,13 @@ class FakePsp:
         return page
 
     def close_page(self, reference: str) -> PspPage:
-        """Close a page, unless it is over. Return it. Raises UnknownPage."""
+        """Close a page, unless it is over. Return it. Raises Unknown."""
         return self._change(reference, _closed)
 
     def try_card(self, reference: str, entry: CardEntry) -> PspPage:
         """Try a card on a page, unless it is over. Return the page.
 
-        Raises UnknownPage and OutOfOrder.
+        Raises Unknown and OutOfOrder.
         """
 
         def tried(page: PspPage) -> PspPage:
@@ -265,7 +265,7 @@ class FakePsp:
         )
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> PspPage:
-        """End the challenge of a page, if it has one. Return the page. Raises UnknownPage."""
+        """End the challenge of a page, if it has one. Return the page. Raises Unknown."""
 
         def answered(page: PspPage) -> PspPage:
             if page.state is not PageState.CHALLENGED:
@@ -279,13 +279,18 @@ class FakePsp:
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        """Discard a token of this guest at this merchant account. It may be called twice."""
+        """Discard a token of this guest at this merchant account. It may be called twice.
+
+        Raises Unknown for one that it never had.
+        """
         with self._database.write() as db:
-            _lose_cards(
+            are_lost = _lose_cards(
                 db,
                 "token = ? AND merchant_account = ? AND guest_reference = ?",
                 (token, merchant_account, guest_reference),
             )
+            if not are_lost and not _was_lost(db, token, merchant_account):
+                raise Unknown
 
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
@@ -325,11 +330,18 @@ class FakePsp:
         """Delete a guest of a merchant account, with cards. It may be called twice.
 
         Pages stay, closed and without what was typed, so that their idempotency keys make no others.
+        Raises Unknown for a guest whom it never had.
         """
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:
             _lose_cards(db, "guest_reference = ? AND merchant_account = ?", guest)
-            db.execute("DELETE FROM guests WHERE reference = ? AND merchant_account = ?", guest)
+            deleted = db.execute(
+                "DELETE FROM guests WHERE reference = ? AND merchant_account = ?", guest
+            )
+            if deleted.rowcount:
+                _note_lost(db, *guest)
+            elif not _was_lost(db, *guest):
+                raise Unknown
             found = rows(
                 db,
                 "SELECT page FROM pages WHERE page ->> '$.guest_reference' = ?"
@@ -495,16 +507,27 @@ def _closed(page: PspPage) -> PspPage:
     return replace(page, state=PageState.CLOSED, card=None, typed={})
 
 
-def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> None:
-    """Delete cards, and keep a hash of each, which names nobody."""
+def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> bool:
+    """Delete cards, and keep a hash of each, which names nobody. Return whether there were any."""
     gone = rows(
         db,
         f"DELETE FROM cards WHERE {condition} RETURNING token, merchant_account",  # noqa: S608 - constants
         values,
     )
     for row in gone:
-        hashed = _hash(str(row["token"]), str(row["merchant_account"]))
-        db.execute("INSERT OR IGNORE INTO lost_cards VALUES (?)", (hashed,))
+        _note_lost(db, str(row["token"]), str(row["merchant_account"]))
+    return bool(gone)
+
+
+def _note_lost(db: Database, reference: str, merchant_account: str) -> None:
+    """Keep a hash of a card, or of a guest, that is gone."""
+    hashed = _hash(reference, merchant_account)
+    db.execute("INSERT OR IGNORE INTO lost_cards VALUES (?)", (hashed,))
+
+
+def _was_lost(db: Database, reference: str, merchant_account: str) -> bool:
+    hashed = _hash(reference, merchant_account)
+    return bool(rows(db, "SELECT 1 FROM lost_cards WHERE hash = ?", (hashed,)))
 
 
 def _hash(token: str, merchant_account: str) -> str:
@@ -525,7 +548,7 @@ def _avs_result(page: PspPage, published: PublishedCard) -> AvsResult:
 
 def _only_page(found: list[Row]) -> PspPage:
     if not found:
-        raise UnknownPage
+        raise Unknown
     return _decode(found[0]["page"])
 
 

@@ -6,7 +6,7 @@ Source: Mollie's API reference, v2, and its OpenAPI description.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -204,8 +204,8 @@ def payment_body(
     return body if webhooks_url is None else {**body, "webhookUrl": webhooks_url}
 
 
-def outcome_of(payment: Payment, mandate: Mandate | None, now: datetime) -> Outcome:
-    """Return what became of a page. `mandate` is the card of a payment that is paid, if it has one.
+def outcome_of(payment: Payment, mandate: Mandate | None) -> Outcome:
+    """Return what became of a page. `mandate` is the card of a payment that is paid.
 
     Raises ProviderUnavailable if the response lacks something.
     """
@@ -219,12 +219,10 @@ def outcome_of(payment: Payment, mandate: Mandate | None, now: datetime) -> Outc
             return PageClosed()
         case "paid":
             pass
-    if payment.paid_at is None:
-        raise ProviderUnavailable("a payment that is paid does not tell when")
-    if mandate is None or mandate.status == "pending":
-        # It may come a moment later.
-        is_new = now < payment.paid_at + timedelta(minutes=1)
-        return Pending() if is_new or mandate is not None else PageClosed()
+    if payment.paid_at is None or mandate is None:
+        raise ProviderUnavailable("a payment that is paid does not tell when, or its card")
+    if mandate.status == "pending":
+        return Pending()
     if mandate.status == "invalid":
         return PageClosed()
     if not mandate.has_card:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -27,7 +27,7 @@ from adapters.mollie.payloads import (
     payment_body,
 )
 from adapters.psp.findings import Finding, compare_clocks, ok, problem, unknown
-from adapters.psp.http import JsonApi, NotFound, Response, RetryPolicy
+from adapters.psp.http import Gone, JsonApi, Response, RetryPolicy
 from adapters.psp.settings import is_loopback, keys_of
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock
@@ -42,10 +42,12 @@ from domain.psps.hosted_page import (
 )
 from domain.psps.payment_provider import (
     FailureDetails,
+    NotFound,
     PaymentProvider,
     ProviderRefused,
     ProviderUnavailable,
     WebhookRejected,
+    is_confirmed,
 )
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
@@ -166,8 +168,9 @@ class MollieProvider(PaymentProvider):
     def start(self, request: HostedPageRequest) -> HostedPage:
         account = request.merchant_account
         with self._mollie(account) as mollie:
-            is_old = self._clock.now() - request.begun_at > KEYS_LAST
-            customer = _customer(mollie, request, is_old=is_old)
+            now = self._clock.now()
+            is_old = now - request.begun_at > KEYS_LAST
+            customer = _customer(mollie, request, is_old=is_old, now=now)
             body = payment_body(
                 request,
                 customer,
@@ -204,17 +207,14 @@ class MollieProvider(PaymentProvider):
                 payment = mollie.one(PAYMENT, "GET", _payment_path(page))
                 payment.require(request, page.guest_reference)
                 mandate = None
-                if payment.status == "paid" and payment.mandate_id is not None:
-                    try:
-                        mandate = _mandate(mollie, page.guest_reference, payment.mandate_id)
-                    except NotFound as missing:
-                        # One that Mollie does not know yet may come a moment later.
-                        if missing.details.status == HTTPStatus.GONE:
-                            raise
-        except NotFound:
-            # The payment is unknown, or the card was discarded.
+                if payment.status == "paid":
+                    if payment.mandate_id is None:
+                        raise NotFound("the payment has no mandate yet")
+                    mandate = _mandate(mollie, page.guest_reference, payment.mandate_id)
+        except Gone:
+            # The payment was removed, or the card discarded.
             return PageClosed()
-        outcome = outcome_of(payment, mandate, self._clock.now())
+        outcome = outcome_of(payment, mandate)
         if isinstance(outcome, NoCardCollected):
             log.warning(
                 "mollie_collected_no_card",
@@ -227,7 +227,7 @@ class MollieProvider(PaymentProvider):
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
         # Mollie says of each payment whether it can be cancelled. Others end by themselves.
         path = _payment_path(page)
-        with self._mollie(request.merchant_account) as mollie, suppress(NotFound):
+        with self._mollie(request.merchant_account) as mollie, suppress(Gone):
             if not mollie.one(PAYMENT, "GET", path).is_cancelable:
                 return
             try:
@@ -244,7 +244,7 @@ class MollieProvider(PaymentProvider):
         guest_reference: GuestReference,
         token: CardToken,
     ) -> None:
-        with self._mollie(merchant_account) as mollie, suppress(NotFound):
+        with self._mollie(merchant_account) as mollie, suppress(Gone):
             mollie.call("DELETE", _mandate_path(guest_reference, token))
 
     @override
@@ -258,10 +258,8 @@ class MollieProvider(PaymentProvider):
         try:
             with self._mollie(merchant_account) as mollie:
                 mandate = _mandate(mollie, guest_reference, token)
-        except NotFound as missing:
-            # 410 for one that was revoked ("Get mandate"), 404 for one that Mollie never had.
-            if missing.details.status != HTTPStatus.GONE:
-                raise
+        except Gone:
+            # It was revoked ("Get mandate"). NotFound is for one that Mollie never had.
             return CardReading(card=None, read_at=asked_at)
         if mandate.status == "invalid":
             return CardReading(card=None, read_at=asked_at)
@@ -273,7 +271,7 @@ class MollieProvider(PaymentProvider):
     def forget_guest(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference
     ) -> None:
-        with self._mollie(merchant_account) as mollie, suppress(NotFound):
+        with self._mollie(merchant_account) as mollie, suppress(Gone):
             mollie.call("DELETE", f"/customers/{_quoted(guest_reference)}")
 
     @override
@@ -335,10 +333,12 @@ def _found(about: str, ask: Callable[[], Finding]) -> Finding:
     return problem(about, f"no usable response ({told}): see the network, and Mollie's status page")
 
 
-def _customer(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> GuestReference:
+def _customer(
+    mollie: _Call, request: HostedPageRequest, *, is_old: bool, now: datetime
+) -> GuestReference:
     """Return the guest's customer; it is created once, and again if it was deleted."""
     for customer in _candidates(mollie, request, is_old=is_old):
-        if _exists(mollie, customer, request):
+        if _exists(mollie, customer, request, now):
             return GuestReference(customer)
     raise ProviderRefused("Mollie has no customer for the guest")
 
@@ -363,20 +363,30 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
         body = {"metadata": request.guest_key}
         try:
             customer = mollie.one(RESOURCE, "POST", "/customers", json=body, key=key)
+        except NotFound:
+            raise
         except ProviderRefused:
+            # The key is spent.
             continue
         if customer.metadata != request.guest_key:
             raise ProviderUnavailable("the response is about another guest")
         yield customer.id
 
 
-def _exists(mollie: _Call, reference: str, request: HostedPageRequest) -> bool:
-    """Write the guest's details to a customer; return False if there is none."""
+def _exists(mollie: _Call, reference: str, request: HostedPageRequest, now: datetime) -> bool:
+    """Write the guest's details to a customer; return False if there is none.
+
+    Raises NotFound if Mollie may not know the customer yet.
+    """
     for details in ({"name": request.guest_name or None, "email": request.guest_email}, {}):
         try:
             mollie.one(RESOURCE, "PATCH", f"/customers/{_quoted(reference)}", json=details)
             break
+        except Gone:
+            return False
         except NotFound:
+            if not is_confirmed(request.begun_at, now):
+                raise
             return False
         except ProviderRefused:
             # Of an email address, which the page does not need.

@@ -248,7 +248,7 @@ MIGRATIONS: Final = {
         within_30_days="now() + random() * interval '30 days'",
     ),
     "m007_release_0_3": RELEASE_0_3.format(
-        time="timestamptz", json="jsonb", boolean="boolean", strict=""
+        uuid="uuid", time="timestamptz", json="jsonb", boolean="boolean", strict=""
     ),
 }
 

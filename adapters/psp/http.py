@@ -20,7 +20,12 @@ import msgspec
 
 from adapters.outbound_http import Connection
 from adapters.psp.settings import is_https_or_loopback
-from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    FailureDetails,
+    NotFound,
+    ProviderRefused,
+    ProviderUnavailable,
+)
 
 _Decoded = TypeVar("_Decoded")
 
@@ -30,12 +35,17 @@ _SECONDS: Final = re.compile(r"[0-9]{1,6}")
 # What may be logged of a response: a code or an id. Text may hold what a guest has typed.
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-]{1,100}")
 
-_GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
-_REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+
+class Gone(ProviderRefused):
+    """The PSP had the object, and says that it has removed it."""
 
 
-class NotFound(ProviderRefused):
-    """The PSP does not have such an object, or no longer has it."""
+_REFUSALS: Final[Mapping[int, type[ProviderRefused]]] = {
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.GONE: Gone,
+    HTTPStatus.BAD_REQUEST: ProviderRefused,
+    HTTPStatus.UNPROCESSABLE_ENTITY: ProviderRefused,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +199,8 @@ class JsonApi(HttpClient):
     | Response | Becomes |
     |---|---|
     | 2xx that can be decoded | the decoded object |
-    | 404 or 410 with a JSON object | NotFound, which is a ProviderRefused |
+    | 404 with a JSON object | NotFound, which is a ProviderRefused: perhaps not known yet |
+    | 410 with a JSON object | Gone, which is a ProviderRefused: removed |
     | 400 or 422 with a JSON object | ProviderRefused |
     | another with Retry-After in seconds, such as 429 | ProviderUnavailable with `retry_after` |
     | any other, or none | ProviderUnavailable: the PSP may have acted |
@@ -282,10 +293,8 @@ class JsonApi(HttpClient):
             return None
         reason, details = f"HTTP {response.status}", self._details(response)
         if _object(response.body) is not None:
-            if response.status in _GONE:
-                return NotFound(reason, details=details)
-            if response.status in _REFUSALS:
-                return ProviderRefused(reason, details=details)
+            if refusal := _REFUSALS.get(response.status):
+                return refusal(reason, details=details)
         return ProviderUnavailable(
             reason, retry_after=retry_after(response.headers), details=details
         )

@@ -16,7 +16,7 @@ NAMES: Final[Mapping[str, str]] = {
     "adapters.psp.countries": "ALPHA_3 NUMERIC",
     "adapters.psp.fields": "AwareTime LastFour Month Year",
     "adapters.psp.findings": "Finding Diagnosis compare_clocks ok problem unknown",
-    "adapters.psp.http": "HttpClient JsonApi NotFound Response RetryPolicy is_passing retry_after",
+    "adapters.psp.http": "Gone HttpClient JsonApi Response RetryPolicy is_passing retry_after",
     "adapters.psp.plugin": "BackgroundWork PspPlugin Surroundings",
     "adapters.psp.settings": (
         "AccountSettings PspSettingsError is_https_or_loopback is_loopback keys_of require_https "
@@ -40,8 +40,8 @@ NAMES: Final[Mapping[str, str]] = {
         "PageClosed Pending"
     ),
     "domain.psps.payment_provider": (
-        "FailureDetails NO_DETAILS PaymentProvider ProviderRefused ProviderUnavailable "
-        "WebhookRejected"
+        "FailureDetails NO_DETAILS NotFound PaymentProvider ProviderRefused ProviderUnavailable "
+        "UNKNOWN_FOR WebhookRejected is_confirmed"
     ),
     "domain.psps.webhook": "WebhookDelivery WebhookNotice",
     "domain.redirects": "parse_allowed_origin redirect_origin",

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from adapters.psp.fields import AwareTime, LastFour, Month, Year
-from adapters.psp.http import JsonApi, NotFound
+from adapters.psp.http import Gone, JsonApi
 from adapters.psp.plugin import PspPlugin, Surroundings
 from adapters.psp.settings import AccountSettings, keys_of, values_of
 from adapters.psp.webhooks import decode_webhook, is_recent, is_signed, require_secrets
@@ -114,11 +114,8 @@ class AcmeProvider(PaymentProvider):
     def outcome(
         self, request: pages.HostedPageRequest, page: pages.HostedPage, evidence: object
     ) -> pages.Outcome:
-        try:
-            with self._api(request.merchant_account) as api:
-                found = api.ask(PAGE, "GET", f"/pages/{quote(page.reference, safe='')}")
-        except NotFound:
-            return pages.PageClosed()
+        with self._api(request.merchant_account) as api:
+            found = api.ask(PAGE, "GET", f"/pages/{quote(page.reference, safe='')}")
         if found.id != page.reference or (found.card and not found.typed_at):
             raise ProviderUnavailable("the response does not match")
         if found.card and found.typed_at:
@@ -131,7 +128,7 @@ class AcmeProvider(PaymentProvider):
         return pages.Pending()
 
     def close(self, request: pages.HostedPageRequest, page: pages.HostedPage) -> None:
-        with suppress(NotFound), self._api(request.merchant_account) as api:
+        with self._api(request.merchant_account) as api:
             api.ask(PAGE, "POST", f"/pages/{quote(page.reference, safe='')}/close")
 
     def _card(self, guest: GuestReference, card: AcmeCard) -> Card:
@@ -154,7 +151,7 @@ class AcmeProvider(PaymentProvider):
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        with suppress(NotFound), self._api(merchant_account) as api:
+        with suppress(Gone), self._api(merchant_account) as api:
             api.call("DELETE", self._path(guest_reference, token))
 
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:

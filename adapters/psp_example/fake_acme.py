@@ -76,9 +76,10 @@ class FakeAcme:
                     card = self.page_with(token)["card"] if token in merchant.tokens else None
                     return json_response({"as_of": self._now().isoformat(), "card": card})
             case "DELETE", ["guests", guest, "cards", token]:
-                if merchant.tokens.get(token) == guest:
-                    merchant.deleted[token] = merchant.tokens.pop(token)
-                    return Response(204)
+                if {**merchant.deleted, **merchant.tokens}.get(token) == guest:
+                    was_stored = merchant.tokens.pop(token, None)
+                    merchant.deleted[token] = guest
+                    return Response(204) if was_stored else json_response({"error": "gone"}, 410)
             case _:
                 pass
         return json_response({"error": "not found"}, 404)

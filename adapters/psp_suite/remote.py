@@ -26,6 +26,7 @@ from domain.psps.hosted_page import HostedPage
 
 _STATUSES: Final[Mapping[Trouble, int]] = {
     Trouble.REFUSED: 400,
+    Trouble.NOT_FOUND: 404,
     Trouble.UNAUTHORIZED: 401,
     Trouble.FORBIDDEN: 403,
     Trouble.TOO_MANY: 429,
@@ -51,7 +52,7 @@ class RemotePspUnderTest(PspUnderTest):
         self.ids = SeededIds()
 
     def error(self, trouble: Trouble) -> Response:
-        """Return the PSP's error response: 400, 401, 403, 429 or 503.
+        """Return the PSP's error response: 400, 401, 403, 404, 429 or 503.
 
         Override it to return the PSP's own body, its own status for REFUSED, and its own form of
         Retry-After, for 17 seconds.

@@ -124,6 +124,8 @@ class Trouble(Enum):
     """The PSP's response is valid, but for an unknown status of the page."""
     REFUSED = auto()
     """The PSP refuses the call for good, and does nothing."""
+    NOT_FOUND = auto()
+    """404 in the PSP's own form: it does not know the page, the card or the guest, or not yet."""
     UNAUTHORIZED = auto()
     """401: the key is wrong or revoked. REMOTE only, like all that follow."""
     FORBIDDEN = auto()

@@ -166,9 +166,25 @@ RELEASE_0_3: Final = """
     ALTER TABLE discards ADD COLUMN out_of_reach {boolean};
     ALTER TABLE erasures ADD COLUMN out_of_reach {json};
     ALTER TABLE payment_accounts ADD COLUMN refused_since {time};
-    ALTER TABLE payment_accounts ADD COLUMN refusals integer NOT NULL DEFAULT 0
+    ALTER TABLE payment_accounts ADD COLUMN refusals integer NOT NULL DEFAULT 0;
+    ALTER TABLE discards ADD COLUMN unknown_since {time};
+    ALTER TABLE erasures ADD COLUMN unknown_since {time};
+    CREATE TABLE earlier_pages (
+        token_id {uuid} NOT NULL,
+        number integer NOT NULL,
+        provider text NOT NULL,
+        merchant_account text NOT NULL,
+        page_reference text NOT NULL,
+        attempt {json} NOT NULL,
+        is_due {boolean} NOT NULL,
+        PRIMARY KEY (token_id, number)
+    ){strict};
+    CREATE INDEX earlier_pages_reference ON earlier_pages (
+        provider, merchant_account, page_reference
+    )
 """
-"""What the release 0.3.0 stores beside: closed merchant accounts, and cards that PSPs do not know."""
+"""What the release 0.3.0 stores beside: closed merchant accounts, what PSPs do not know, and pages
+that were followed by others."""
 
 
 def text_id(version: str, language: str | None, text: str | None) -> str:

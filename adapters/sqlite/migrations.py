@@ -455,6 +455,8 @@ def m006_operators(db: Database) -> None:
 @MIGRATIONS()
 def m007_release_0_3(db: Database) -> None:
     """Create what the release 0.3.0 stores beside."""
-    statements = RELEASE_0_3.format(time="text", json="text", boolean="integer", strict=" STRICT")
+    statements = RELEASE_0_3.format(
+        uuid="text", time="text", json="text", boolean="integer", strict=" STRICT"
+    )
     for statement in statements.split(";"):
         db.execute(statement)

@@ -14,11 +14,16 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 import msgspec
 import stripe
 
-from adapters.psp.http import NotFound, RetryPolicy, retry_after
+from adapters.psp.http import RetryPolicy, retry_after
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import LiveOrTest
 from adapters.stripe.transport import Transport
-from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    FailureDetails,
+    NotFound,
+    ProviderRefused,
+    ProviderUnavailable,
+)
 
 API_VERSION: Final = "2026-10-28.endive"
 """The API version of this adapter, sent with each request whatever the SDK's default is."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import structlog
 from typing_extensions import override
 
 from adapters.psp.findings import Finding
-from adapters.psp.http import NotFound, RetryPolicy
+from adapters.psp.http import RetryPolicy
 from adapters.psp.settings import keys_of
 from adapters.stripe import checks, webhooks
 from adapters.stripe.calls import Call, KeySpent, NotPermitted, quiet_sdk
@@ -44,9 +45,14 @@ from domain.psps.hosted_page import (
     HostedPageRequest,
     NoCardCollected,
     Outcome,
-    PageClosed,
 )
-from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    NotFound,
+    PaymentProvider,
+    ProviderRefused,
+    ProviderUnavailable,
+    is_confirmed,
+)
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 if TYPE_CHECKING:
@@ -105,7 +111,7 @@ class StripeProvider(PaymentProvider):
     def start(self, request: HostedPageRequest) -> HostedPage:
         account = request.merchant_account
         with self._call(account) as call:
-            customer = _customer(call, request)
+            customer = _customer(call, request, self._clock.now())
             with _naming(customer):
                 try:
                     parameters = page_parameters(
@@ -134,21 +140,18 @@ class StripeProvider(PaymentProvider):
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
         with self._call(request.merchant_account) as call:
-            try:
-                session = call.ask(
-                    CheckoutSession,
-                    call.v1.checkout.sessions.retrieve,
-                    page.reference,
-                    {
-                        "expand": [
-                            "setup_intent.payment_method",
-                            "setup_intent.latest_attempt",
-                            "customer",
-                        ]
-                    },
-                )
-            except NotFound:
-                return PageClosed()
+            session = call.ask(
+                CheckoutSession,
+                call.v1.checkout.sessions.retrieve,
+                page.reference,
+                {
+                    "expand": [
+                        "setup_intent.payment_method",
+                        "setup_intent.latest_attempt",
+                        "customer",
+                    ]
+                },
+            )
         if session.id != page.reference or not session.is_for(request):
             raise ProviderUnavailable("the response is about another page")
         outcome = outcome_of(
@@ -172,7 +175,7 @@ class StripeProvider(PaymentProvider):
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
         # Stripe refuses to expire a page that is over, and one that is being submitted; only its
         # status distinguishes the two.
-        with self._call(request.merchant_account) as call, suppress(NotFound):
+        with self._call(request.merchant_account) as call:
             session = call.ask(CheckoutSession, call.v1.checkout.sessions.retrieve, page.reference)
             if session.status is SessionStatus.OPEN:
                 call.ask(CheckoutSession, call.v1.checkout.sessions.expire, page.reference)
@@ -185,14 +188,15 @@ class StripeProvider(PaymentProvider):
         token: CardToken,
     ) -> None:
         # Stripe refuses to detach twice, with a text and no code, so the method is read first.
-        with self._call(merchant_account) as call, suppress(NotFound):
+        with self._call(merchant_account) as call:
             method = call.ask(StoredMethod, call.v1.payment_methods.retrieve, token)
             if method.customer is None:
                 return
             try:
                 call.ask(StoredMethod, call.v1.payment_methods.detach, token)
             except ProviderRefused:
-                if not _is_gone(call, method.customer):
+                owner = call.ask(RetrievedCustomer, call.v1.customers.retrieve, method.customer)
+                if not owner.deleted:
                     raise
                 # It can only be charged to its customer, who was deleted for good.
                 log.warning("stripe_discard_ended", account=merchant_account)
@@ -225,8 +229,12 @@ class StripeProvider(PaymentProvider):
     def forget_guest(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference
     ) -> None:
-        with self._call(merchant_account) as call, suppress(NotFound):
-            customer = call.ask(RetrievedCustomer, call.v1.customers.delete, guest_reference)
+        with self._call(merchant_account) as call:
+            try:
+                customer = call.ask(RetrievedCustomer, call.v1.customers.delete, guest_reference)
+            except NotFound:
+                # Stripe deletes no customer twice, and still tells of one that it has deleted.
+                customer = call.ask(RetrievedCustomer, call.v1.customers.retrieve, guest_reference)
             if not customer.deleted:
                 raise ProviderUnavailable("the response does not say that the customer is deleted")
 
@@ -277,38 +285,37 @@ def _created(
     return call.ask(CheckoutSession, create, plain, {"idempotency_key": f"{key}:plain"})
 
 
-def _customer(call: Call, request: HostedPageRequest) -> str:
+def _customer(call: Call, request: HostedPageRequest, now: datetime) -> str:
     """Return the guest's customer at Stripe; it is created once, and again if it was deleted.
 
     The guest's details are written to it each time, which also shows whether it exists.
     """
     for reference in _candidates(call, request):
-        if _exists(call, request, reference):
+        if _exists(call, request, reference, now):
             return reference
     raise ProviderRefused("Stripe has lost the guest's customer")
 
 
-def _exists(call: Call, request: HostedPageRequest, reference: str) -> bool:
+def _exists(call: Call, request: HostedPageRequest, reference: str, now: datetime) -> bool:
     try:
         customer = call.ask(
             Customer, call.v1.customers.update, reference, customer_parameters(request)
         )
-    except NotFound:
-        return False
-    except ProviderRefused:
+    except ProviderRefused as refused:
+        try:
+            is_gone = call.ask(RetrievedCustomer, call.v1.customers.retrieve, reference).deleted
+        except NotFound:
+            if not is_confirmed(request.begun_at, now):
+                raise
+            is_gone = True
+        if isinstance(refused, NotFound) and not is_gone:
+            # Some of Stripe's machines did not know the customer yet, and the details are not written.
+            raise
         # Stripe refuses an address or a number; the guest types it on the page instead.
-        return not _is_gone(call, reference)
+        return not is_gone
     if customer.id != reference:
         raise ProviderUnavailable("the response is about another customer")
     return True
-
-
-def _is_gone(call: Call, customer: str) -> bool:
-    """Return whether a customer was deleted, or never existed."""
-    try:
-        return call.ask(RetrievedCustomer, call.v1.customers.retrieve, customer).deleted
-    except NotFound:
-        return True
 
 
 def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:

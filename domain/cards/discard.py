@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from domain.cards.account import Account
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
+from domain.psps.payment_provider import UNKNOWN_FOR, is_confirmed
 from domain.retries import WorkAtPsp, WorkAtPsps
 
 
@@ -39,6 +40,7 @@ class Discard(WorkAtPsp):
     whether the PSP has acted is unknown, and discarding twice is fine. Once `done_at` is set,
     `due_at` is None; the record stays and says that the token is dead. `out_of_reach` is set if it
     ended because the merchant account is closed; None also for what an earlier release has stored.
+    `unknown_since` is since when the PSP has not known the token.
     """
 
     provider: ProviderName
@@ -48,6 +50,7 @@ class Discard(WorkAtPsp):
     begun_at: datetime | None = None
     done_at: datetime | None = None
     out_of_reach: bool | None = None
+    unknown_since: datetime | None = None
 
     @property
     def psp_account(self) -> PspAccount:
@@ -71,6 +74,14 @@ class Discard(WorkAtPsp):
         """Note that the merchant account is closed, so that nobody can discard the token."""
         return replace(self.done(now), out_of_reach=True)
 
+    def unknown(self, now: datetime) -> Discard:
+        """Note that the PSP does not know the token. Once that is confirmed, it is done."""
+        if is_confirmed(self.unknown_since, now):
+            return self.done(now)
+        # A clock that was ahead may have set the time.
+        since = min(self.unknown_since or now, now)
+        return replace(self.postponed(since + UNKNOWN_FOR), unknown_since=since)
+
     def was_done_after(self, collected_at: datetime) -> bool:
         """Return whether it was done at or after the time when a card was collected."""
         return self.done_at is not None and collected_at <= self.done_at
@@ -83,7 +94,14 @@ class Discard(WorkAtPsp):
         the discard, or our clock is ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
-        return replace(self, due_at=now, begun_at=begun_at, done_at=None, out_of_reach=None)
+        return replace(
+            self,
+            due_at=now,
+            begun_at=begun_at,
+            done_at=None,
+            out_of_reach=None,
+            unknown_since=None,
+        )
 
 
 class Discards(WorkAtPsps, Protocol):

@@ -9,7 +9,12 @@ from datetime import datetime
 from domain.cards.discard import Discard, UnkeptToken
 from domain.identifiers import PspAccount
 from domain.outside import Clock
-from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.psps.payment_provider import (
+    NotFound,
+    ProviderRefused,
+    Providers,
+    ProviderUnavailable,
+)
 from domain.retries import LEASE
 from domain.storage import Storage, UnitOfWork, WriteUnit, take_due
 
@@ -43,7 +48,7 @@ def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> bool
 class DiscardToken:
     """Use case: discard at its PSP a token that was taken.
 
-    While the PSP does not respond, the discard is due again later.
+    While the PSP does not respond, or may not know the token yet, the discard is due again later.
     """
 
     storage: Storage
@@ -78,6 +83,8 @@ class DiscardToken:
             self.providers[discard.provider].discard(
                 discard.merchant_account, discard.guest_reference, discard.token
             )
+        except NotFound:
+            changed = discard.unknown(self.clock.now())
         except (ProviderUnavailable, ProviderRefused):
             changed = discard.psp_unavailable(self.clock.now())
         else:

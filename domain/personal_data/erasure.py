@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from domain.identifiers import GuestId, PspAccount
+from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
@@ -20,6 +21,7 @@ class Erasure:
 
     `due_at` is when the worker looks next what is left. It is None once nothing is, since `done_at`.
     `out_of_reach` are the merchant accounts that were closed before their PSP had forgotten the guest.
+    `unknown_since` is since when a PSP has not known the guest.
     """
 
     guest_id: GuestId
@@ -27,6 +29,7 @@ class Erasure:
     due_at: datetime | None
     done_at: datetime | None = None
     out_of_reach: tuple[PspAccount, ...] | None = None
+    unknown_since: datetime | None = None
 
     def may_be_done(self, now: datetime) -> bool:
         """Return whether no request can store anything of the guest any more."""
@@ -37,6 +40,11 @@ class Erasure:
         # A clock that was ahead may have set the time.
         erased_at = min(self.erased_at, now)
         return replace(self, erased_at=erased_at, due_at=next_retry(erased_at, now))
+
+    def unknown(self, now: datetime) -> Erasure:
+        """Note that a PSP does not know the guest, and is asked again once that can be confirmed."""
+        since = min(self.unknown_since or now, now)
+        return replace(self, unknown_since=since, due_at=since + UNKNOWN_FOR)
 
     def done(self, now: datetime) -> Erasure:
         """Note that nothing is left."""

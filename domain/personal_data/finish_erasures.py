@@ -13,7 +13,13 @@ from domain.identifiers import GuestId, GuestReference, ProviderName, PspAccount
 from domain.outside import Clock
 from domain.personal_data.blank import end_and_blank
 from domain.personal_data.erasure import Erasure, ErasureLog
-from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.psps.payment_provider import (
+    NotFound,
+    ProviderRefused,
+    Providers,
+    ProviderUnavailable,
+    is_confirmed,
+)
 from domain.retries import is_alarming
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
@@ -92,23 +98,15 @@ class FinishErasures:
         if looked_at is None or not self.storage.transact(end) or not looked_at.may_be_done(now):
             return
 
-        def note_done(unit: WriteUnit) -> bool:
-            # It is due at another time if more has turned up since, or another process has looked.
-            if unit.erasures.get(guest_id) != looked_at:
-                return False
-            unit.erasures.update(looked_at.done(self.clock.now()))
-            unit.commit()
-            return True
-
         with self.storage.read() as unit:
             at_psps = unit.guest_references.of(guest_id)
             is_discarding = _is_discarding(unit, at_psps)
         if (
             not is_discarding
-            and self._forget(at_psps)
+            and self._forget(looked_at, at_psps)
             and self.storage.transact(blank)
             and self.storage.overwrite_deleted()
-            and self.storage.transact(note_done)
+            and self._note(looked_at, looked_at.done(self.clock.now()))
         ):
             self.log(guest_id, is_done=True)
 
@@ -117,16 +115,39 @@ class FinishErasures:
             erasure = unit.erasures.get(guest_id)
         return erasure is not None and erasure.done_at is None
 
-    def _forget(self, at_psps: _AtPsps) -> bool:
-        """Have each PSP forget the guest; return whether all have."""
-        have_all = True
+    def _note(self, looked_at: Erasure, changed: Erasure) -> bool:
+        """Store what has become of an erasure, unless it is due at another time by now.
+
+        That is so if more has turned up since, or if another process has looked.
+        """
+
+        def note(unit: WriteUnit) -> bool:
+            if unit.erasures.get(looked_at.guest_id) != looked_at:
+                return False
+            unit.erasures.update(changed)
+            unit.commit()
+            return True
+
+        return self.storage.transact(note)
+
+    def _forget(self, looked_at: Erasure, at_psps: _AtPsps) -> bool:
+        """Have each PSP forget the guest; return whether all have.
+
+        One that does not know the guest may not know the guest yet, and is asked again.
+        """
+        have_all, is_unknown, now = True, False, self.clock.now()
         for psp_account, reference in at_psps:
             try:
                 self.providers[psp_account.provider].forget_guest(
                     psp_account.merchant_account, reference
                 )
+            except NotFound:
+                is_unknown = True
             except (ProviderUnavailable, ProviderRefused):
                 have_all = False
+        if have_all and is_unknown and not is_confirmed(looked_at.unknown_since, now):
+            self._note(looked_at, looked_at.unknown(now))
+            return False
         return have_all
 
     def _blank_the_rest(self, unit: WriteUnit, guest_id: GuestId, at_psps: _AtPsps) -> None:

@@ -140,6 +140,7 @@ class PageAttempt:
     """One attempt to create a page: the request, and the page once the PSP has responded.
 
     `over` is set when the PSP has refused it for good, or its page has ended without a card.
+    `unknown_since` is set while the PSP does not know the page: since when it has said so.
     `agreed_at` is when the guest agreed to the consent of the request on a page of ours; None if the
     PSP's page shows it.
     """
@@ -148,6 +149,7 @@ class PageAttempt:
     page: HostedPage | None = None
     over: bool = False
     agreed_at: datetime | None = None
+    unknown_since: datetime | None = None
 
     @property
     def is_unanswered(self) -> bool:
@@ -233,5 +235,16 @@ class PageClosed(RefusalsOnPage):
     """The page is over without a card, and cannot collect one any more."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageUnknown(RefusalsOnPage):
+    """The PSP does not know the page or its card, or does not know it yet.
+
+    No adapter returns it: it stands for the NotFound that `outcome` or `close` has raised.
+    """
+
+
 Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
 """What became of a page."""
+
+Reported: TypeAlias = Outcome | PageUnknown | None
+"""What a PSP has reported of a page; None if it did not respond."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
@@ -73,6 +73,30 @@ class ProviderRefused(Exception):
         self.guest_reference = guest_reference
 
 
+class NotFound(ProviderRefused):
+    """The PSP does not know the page, the token or the guest, or does not know it yet.
+
+    A PSP may need a while until all of its machines know what it has just made. So one such response
+    decides nothing: see `is_confirmed`.
+    """
+
+
+UNKNOWN_FOR: Final = timedelta(minutes=10)
+"""How long a PSP must not know a thing until it counts as gone.
+
+That is longer than any PSP is known to need until all of its machines know what it has made.
+"""
+
+
+def is_confirmed(unknown_since: datetime | None, now: datetime) -> bool:
+    """Return whether NotFound is final: the PSP raises it now, and did so 10 minutes ago or earlier.
+
+    `unknown_since` is the time of the first NotFound about the thing, with no other response since.
+    None means that this is the first.
+    """
+    return unknown_since is not None and now - unknown_since >= UNKNOWN_FOR
+
+
 class WebhookRejected(Exception):
     """A webhook that is forged, altered, too old, dated in the future, or for another merchant."""
 
@@ -85,6 +109,10 @@ class PaymentProvider(Protocol):
     It raises ProviderUnavailable when there is no usable response, and ProviderRefused when the PSP
     rejects the call itself. Callers treat ProviderRefused like an outage, except from `start`,
     `identity` and, when a card is imported, `read_card`.
+
+    A PSP that says that a thing was removed is believed at once. One that does not know it (404) may
+    not know it yet: `outcome`, `close`, `discard` and `forget_guest` raise NotFound. The caller asks
+    again, and believes it once it `is_confirmed`.
     """
 
     @property
@@ -103,7 +131,9 @@ class PaymentProvider(Protocol):
     def start(self, request: HostedPageRequest) -> HostedPage:
         """Create the page of an attempt. The same idempotency key returns the same page again.
 
-        A guest without a reference at the PSP, or with one that it has deleted, gets a new one.
+        A guest without a reference at the PSP, or with one that it has deleted, gets a new one. If the
+        PSP does not know the guest, raise NotFound until it `is_confirmed` since the request's
+        `begun_at`: the same call is repeated until then. Afterwards the guest gets a new one.
         """
         ...
 
@@ -112,14 +142,14 @@ class PaymentProvider(Protocol):
     ) -> Outcome:
         """Return what became of a page, from the PSP's response and the evidence so far.
 
-        A page unknown to the PSP is PageClosed. A card that has been discarded is not reported
+        A page that the PSP has removed is PageClosed. A card that has been discarded is not reported
         again, so that it cannot come back when a backup is restored. Once the guest was erased, the
         request of a session that has ended names nobody and no address.
         """
         ...
 
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        """Close a page so that it takes no more cards. A page that is over or unknown is fine."""
+        """Close a page so that it takes no more cards. A page that is over or removed is fine."""
         ...
 
     def discard(
@@ -128,7 +158,7 @@ class PaymentProvider(Protocol):
         guest_reference: GuestReference,
         token: CardToken,
     ) -> None:
-        """Delete a stored token at the PSP. A token that is gone or unknown is fine."""
+        """Delete a stored token at the PSP. A token that is gone is fine."""
         ...
 
     def read_card(
@@ -166,7 +196,7 @@ class PaymentProvider(Protocol):
     ) -> None:
         """Delete a guest at the PSP, with the cards and whatever it knows of the person.
 
-        A guest who is gone or unknown is fine. A PSP that cannot do this does nothing, as its
+        A guest who is gone is fine. A PSP that cannot do this does nothing, as its
         capabilities say.
         """
         return

@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from domain.audit.entry import Actor
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, PageAttempt
+from domain.psps.payment_provider import UNKNOWN_FOR, is_confirmed
 from domain.sessions.end import EndingSession, SessionStatus
 
 POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
@@ -65,6 +66,13 @@ class PolledSession(EndingSession):
         key = earlier.current_attempt.request.idempotency_key
         return self.current_attempt.request.idempotency_key == key
 
+    def has_attempt_of(self, earlier: Self) -> bool:
+        """Return whether the attempt is what it was in `earlier`, but for what the PSP has said since."""
+        ours, theirs = (
+            each.attempt and replace(each.attempt, unknown_since=None) for each in (self, earlier)
+        )
+        return ours == theirs
+
     def is_page_past_end(self, now: datetime) -> bool:
         """Return whether it is too late to use the page. The link may outlive it."""
         page = self.attempt.page if self.attempt else None
@@ -106,12 +114,27 @@ class PolledSession(EndingSession):
 
     def still_pending(self, now: datetime) -> Self:
         """Note that the guest is not done. The PSP is asked again on schedule."""
-        attempt, end = self.current_attempt, self.expires_at
+        attempt, end = replace(self.current_attempt, unknown_since=None), self.expires_at
         # A page may be pending after its end while the link lives on, and before it though the
         # session was cancelled, if the PSP cannot close it.
         if attempt.page is not None and attempt.page.ends_at > now:
             end = attempt.page.ends_at
-        return self.postponed(min(next_poll_at(attempt.request.begun_at, now), end))
+        pending = replace(self, attempt=attempt)
+        return pending.postponed(min(next_poll_at(attempt.request.begun_at, now), end))
+
+    def page_unknown(self, now: datetime) -> Self:
+        """Note that the PSP does not know the page. Once that is confirmed, it is over without a card.
+
+        Until then the PSP is asked again on schedule, also past the end of the session.
+        """
+        attempt = self.current_attempt
+        if is_confirmed(attempt.unknown_since, now):
+            return self.without_card(now)
+        # A clock that was ahead may have set the time.
+        since = min(attempt.unknown_since or now, now)
+        unknown = replace(self, attempt=replace(attempt, unknown_since=since))
+        next_poll = next_poll_at(attempt.request.begun_at, now)
+        return unknown.postponed(min(next_poll, since + UNKNOWN_FOR))
 
     def without_card(self, now: datetime) -> Self:
         """Note that there is no page, or that the page is over without a card.

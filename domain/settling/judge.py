@@ -29,8 +29,9 @@ from domain.identifiers import AccountId
 from domain.psps.hosted_page import (
     CardCollected,
     NoCardCollected,
-    Outcome,
     PageClosed,
+    PageUnknown,
+    Reported,
 )
 from domain.sessions.polling import POLL_EVERY
 from domain.sessions.session import CardSession
@@ -83,12 +84,12 @@ class Verdict:
 
 
 def judge(
-    asked: CardSession, current: CardSession, outcome: Outcome | None, now: datetime
+    asked: CardSession, current: CardSession, outcome: Reported, now: datetime
 ) -> Verdict | None:
     """Judge an outcome that is not for `judge_card`; None means that nothing changes.
 
     `asked` is the session that the PSP was asked about, `current` is what has become of it since.
-    The outcome is None if the PSP did not respond. The first case that fits counts.
+    The first case that fits counts.
     """
     match outcome:
         case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
@@ -98,13 +99,15 @@ def judge(
             return None
         case NoCardCollected():
             return Verdict(session=current.without_card(now), unkept=_token(current, outcome))
-        case _ if current.attempt != asked.attempt:
+        case _ if not current.has_attempt_of(asked):
             # Another attempt has replaced the one of this outcome.
             return None
         case None:
             return Verdict(session=current.psp_unavailable(now))
         case PageClosed():
             return Verdict(session=current.without_card(now))
+        case PageUnknown():
+            return Verdict(session=current.page_unknown(now))
         case _:
             return Verdict(session=current.still_pending(now))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from domain.psps.hosted_page import Outcome
+from domain.psps.hosted_page import Reported
 from domain.sessions.card_testing import must_close_page
 from domain.sessions.end import SessionStatus
 from domain.sessions.limit import CardLimit, RefusedCard
@@ -20,7 +20,7 @@ MAX_REFUSED_ON_PAGE: Final = 100
 def note_refused_cards(
     unit: WriteUnit,
     asked: CardSession,
-    outcome: Outcome | None,
+    outcome: Reported,
     changed: CardSession,
     *,
     now: datetime,

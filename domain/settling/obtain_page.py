@@ -9,7 +9,13 @@ from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestReference
 from domain.outside import Clock
 from domain.psps.hosted_page import HostedPage
-from domain.psps.payment_provider import ProviderRefused, Providers
+from domain.psps.payment_provider import (
+    NotFound,
+    ProviderRefused,
+    Providers,
+    ProviderUnavailable,
+    is_confirmed,
+)
 from domain.sessions.session import CardSession
 from domain.sessions.session_log import SessionLog, SessionStep, steps_between
 from domain.settling.note_end_of_session import note_end_of_session
@@ -36,8 +42,13 @@ class ObtainPage:
         Its attempt has a page, or is over because the PSP refused it for good.
         """
         provider = self.providers[session.configuration.provider]
+        request = session.current_attempt.request
         try:
-            page = provider.start(session.current_attempt.request)
+            page = provider.start(request)
+        except NotFound as unknown:
+            if not is_confirmed(request.begun_at, self.clock.now()):
+                raise ProviderUnavailable("the PSP may not know the guest yet") from unknown
+            return self._keep(session, None, unknown.guest_reference)
         except ProviderRefused as refused:
             return self._keep(session, None, refused.guest_reference)
         return self._keep(session, page, page.guest_reference)

@@ -18,8 +18,21 @@ from domain.events.note_event import NoteEvent
 from domain.identifiers import AccountId, PspAccount, TokenId
 from domain.outside import Clock, Ids
 from domain.psps.evidence import Evidence
-from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
-from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.psps.hosted_page import (
+    CardCollected,
+    NoCardCollected,
+    Outcome,
+    PageClosed,
+    PageUnknown,
+    Pending,
+    Reported,
+)
+from domain.psps.payment_provider import (
+    NotFound,
+    ProviderRefused,
+    Providers,
+    ProviderUnavailable,
+)
 from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
 from domain.sessions.end import SessionStatus
@@ -74,11 +87,13 @@ class SettleSession:
             session = unit.sessions.get(token_id)
         if session is None or session.is_settled:
             return session
-        outcome: Outcome | None
+        outcome: Reported
         try:
             if session.attempt is not None and session.attempt.is_unanswered:
                 session = self.obtain_page(session)
             outcome = self._ask(session)
+        except NotFound:
+            outcome = PageUnknown()
         except (ProviderUnavailable, ProviderRefused):
             outcome = None
         asked, now = session, self.clock.now()
@@ -124,7 +139,7 @@ class SettleSession:
             return unit.evidence.of(session.token_id)
 
     def _apply(
-        self, unit: WriteUnit, asked: CardSession, outcome: Outcome | None, now: datetime
+        self, unit: WriteUnit, asked: CardSession, outcome: Reported, now: datetime
     ) -> tuple[CardSession, Sequence[SessionStep]]:
         """Judge the outcome by what is stored now, and store the verdict.
 
@@ -200,7 +215,7 @@ class SettleSession:
 def _steps(
     current: CardSession,
     changed: CardSession,
-    outcome: Outcome | None,
+    outcome: Reported,
     verdict: Verdict,
     declined: int,
     is_discarded: bool,

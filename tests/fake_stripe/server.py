@@ -60,6 +60,8 @@ class Trouble(Enum):
     """403: the restricted key lacks a permission."""
     REFUSED = auto()
     """400: Stripe refuses the call."""
+    NOT_FOUND = auto()
+    """404: Stripe does not know the object, or not yet."""
     NOT_THE_API = auto()
     """404 with an HTML page, from a proxy or a wrong address; nothing is done."""
     NONSENSE = auto()
@@ -79,6 +81,7 @@ _REFUSALS: Final[Mapping[Trouble, tuple[int, str, str | None]]] = {
     Trouble.UNAUTHORIZED: (401, "invalid_request_error", None),
     Trouble.FORBIDDEN: (403, "invalid_request_error", None),
     Trouble.REFUSED: (400, "invalid_request_error", "parameter_invalid"),
+    Trouble.NOT_FOUND: (404, "invalid_request_error", "resource_missing"),
 }
 _ADVICE: Final[Mapping[Trouble, Mapping[str, str]]] = {
     Trouble.AWAY_FOR_LONG: {"Stripe-Should-Retry": "false"},

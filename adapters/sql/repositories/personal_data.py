@@ -25,7 +25,8 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
     @override
     def reopen(self, guest_id: GuestId, now: datetime) -> None:
         self._transaction.execute(
-            "UPDATE erasures SET due_at = :now, done_at = NULL WHERE guest_id = :guest_id",
+            "UPDATE erasures SET due_at = :now, done_at = NULL, unknown_since = NULL "
+            "WHERE guest_id = :guest_id",
             {"guest_id": guest_id, "now": now},
         )
 

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from adapters.fake_psp.database import PspUnavailable
-from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS, MAX_LISTED, CardRefusal, FakePsp, PageState
+from adapters.fake_psp.psp import (
+    MAX_CARD_ATTEMPTS,
+    MAX_LISTED,
+    CardRefusal,
+    FakePsp,
+    PageState,
+    Unknown,
+)
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.ids import SeededIds
@@ -115,7 +122,8 @@ def test_a_page_that_was_seen_closed_stays_closed_when_the_clock_goes_back(
 def test_a_token_of_another_guest_is_not_discarded(psp: FakePsp) -> None:
     page = psp.try_card(psp.start_page(REQUEST).reference, card_entry())
     assert page.card is not None
-    psp.discard(MAIN, GuestReference("guest_other"), page.card.token)
+    with pytest.raises(Unknown):
+        psp.discard(MAIN, GuestReference("guest_other"), page.card.token)
     assert psp.tokens(MAIN) == {page.card.token}
 
 

@@ -17,7 +17,16 @@ from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.plugin import PLUGIN
 from adapters.fake_psp.provider import FakeProvider
-from adapters.fake_psp.psp import Batch, CallRefused, CardEvent, Event, FakePsp, PspPage, batch
+from adapters.fake_psp.psp import (
+    Batch,
+    CallRefused,
+    CardEvent,
+    Event,
+    FakePsp,
+    PspPage,
+    Unknown,
+    batch,
+)
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.ids import SeededIds
 from adapters.psp_suite.pages import text_of
@@ -295,5 +304,7 @@ class _Wire(FakePsp):
             raise PspUnavailable
         if self.trouble is Trouble.REFUSED:
             raise CallRefused("no such merchant account")
+        if self.trouble is Trouble.NOT_FOUND:
+            raise Unknown
         act()
         raise PspUnavailable

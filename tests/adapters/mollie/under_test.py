@@ -42,6 +42,7 @@ from tests.fake_mollie.mollie import PAGE_LIFETIME, TEST_KEY, FakeMollie, Mercha
 OTHER_KEY: Final = "test_other"
 _STATUSES: Final[Mapping[Trouble, int]] = {
     Trouble.REFUSED: 422,
+    Trouble.NOT_FOUND: 404,
     Trouble.UNAUTHORIZED: 401,
     Trouble.FORBIDDEN: 403,
     Trouble.TOO_MANY: 429,

@@ -16,15 +16,20 @@ from adapters import outbound_http
 from adapters.psp import http
 from adapters.psp.http import (
     MAX_RESPONSE_BYTES,
+    Gone,
     HttpClient,
     JsonApi,
-    NotFound,
     Response,
     RetryPolicy,
     retry_after,
 )
 from adapters.psp.settings import is_https_or_loopback
-from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    FailureDetails,
+    NotFound,
+    ProviderRefused,
+    ProviderUnavailable,
+)
 from tests.listening import (
     Act,
     Handler,
@@ -338,7 +343,7 @@ class TestJsonApi:
         ("status", "body", "expected"),
         [
             (404, AN_ERROR, NotFound),
-            (410, AN_ERROR, NotFound),
+            (410, AN_ERROR, Gone),
             (400, AN_ERROR, ProviderRefused),
             (422, AN_ERROR, ProviderRefused),
             (400, b"", ProviderUnavailable),

@@ -27,7 +27,12 @@ from domain.psps.hosted_page import (
     PageClosed,
     Pending,
 )
-from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    UNKNOWN_FOR,
+    NotFound,
+    ProviderRefused,
+    ProviderUnavailable,
+)
 from tests.adapters.stripe.conftest import DECLINED, GOOD, KEYS, REQUEST, Shop
 from tests.fake_stripe.server import Trouble
 from tests.fake_stripe.stripe import TEST_SECRET, card_details
@@ -240,10 +245,21 @@ class TestCustomer:
         self, shop: Shop, reference: str | None
     ) -> None:
         gone = GuestReference(reference or shop.start().guest_reference)
+        changes = {
+            "attempt": 2,
+            "guest_reference": gone,
+            "guest_email": "zoe@localhost",
+            "live_until": shop.clock.now() + timedelta(hours=2),
+        }
         if reference is None:
             shop.stripe.delete_customer(shop.main, gone)
+        else:
+            # Stripe may not know the customer yet.
+            with pytest.raises(NotFound):
+                shop.start(**changes)
+            shop.clock.advance(UNKNOWN_FOR)
 
-        page = shop.start(attempt=2, guest_reference=gone, guest_email="zoe@localhost")
+        page = shop.start(**changes)
 
         assert page.guest_reference != gone
 

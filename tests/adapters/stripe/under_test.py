@@ -50,6 +50,7 @@ _COMPLETED: Final = "checkout.session.completed"
 UNKNOWN: Final = "never.heard_of"
 _REFUSALS: Final[Mapping[Trouble, server.Trouble]] = {
     Trouble.REFUSED: server.Trouble.REFUSED,
+    Trouble.NOT_FOUND: server.Trouble.NOT_FOUND,
     Trouble.UNAUTHORIZED: server.Trouble.UNAUTHORIZED,
     Trouble.FORBIDDEN: server.Trouble.FORBIDDEN,
     Trouble.TOO_MANY: server.Trouble.TOO_MANY,

@@ -9,6 +9,7 @@ from adapters.psp_suite.clock import START
 from domain.cards.account import Account
 from domain.cards.discard import Discard, UnkeptToken
 from domain.cards.discard_tokens import note_discard
+from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import is_alarming, next_retry
 from tests.installation import Installation, Trouble
 
@@ -81,6 +82,40 @@ def test_a_discard_that_is_done_is_silent_no_more(
     done = noted(installation, removed)
     assert done is not None
     assert (done.unanswered_since, done.done_at) == (None, installation.clock.now())
+
+
+# Shows F47.
+def test_a_token_that_is_not_found_once_is_still_discarded(
+    installation: Installation, removed: Account
+) -> None:
+    installation.provider.have(Trouble.NOT_FOUND, "discard")
+    installation.reconcile()
+    installation.provider.recover()
+    assert installation.tokens_at_psp() == {removed.token}
+    installation.clock.advance(UNKNOWN_FOR)
+    installation.reconcile()
+
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_token_that_is_still_not_found_after_a_while_is_gone(
+    installation: Installation, removed: Account
+) -> None:
+    installation.provider.have(Trouble.NOT_FOUND, "discard")
+    installation.reconcile()
+    first = noted(installation, removed)
+    assert first is not None
+    assert (first.done_at, first.unanswered_since) == (None, None)
+    installation.clock.advance(UNKNOWN_FOR - SECOND)
+    installation.reconcile()
+    assert noted(installation, removed) == first
+
+    installation.clock.advance(SECOND)
+    installation.reconcile()
+
+    gone = noted(installation, removed)
+    assert gone is not None
+    assert (gone.done_at, gone.due_at) == (installation.clock.now(), None)
 
 
 def test_who_took_a_discard_over_is_not_overruled(

@@ -24,7 +24,7 @@ from domain.personal_data import blank, finish_erasures
 from domain.personal_data.erasure import REQUESTS_END_WITHIN
 from domain.personal_data.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
-from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import UNKNOWN_FOR, ProviderRefused, ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
@@ -457,6 +457,26 @@ def test_references_go_once_the_psp_has_confirmed(
 
     assert is_done(installation)
     assert files_that_hold(tmp_path, *traces) == []
+
+
+# Shows F47.
+@pytest.mark.parametrize("is_found_later", [True, False])
+def test_a_guest_whom_the_psp_does_not_find_is_looked_for_again(
+    installation: Installation, is_found_later: bool
+) -> None:
+    account = installation.stored_card()
+    installation.provider.have(Trouble.NOT_FOUND, "forget_guest")
+    installation.erase_guest()
+    finish(installation)
+    assert not is_done(installation)
+    assert installation.account(account.account_id).guest_reference == account.guest_reference
+
+    if is_found_later:
+        installation.provider.recover()
+    installation.clock.advance(UNKNOWN_FOR)
+    finish(installation)
+
+    assert is_done(installation)
 
 
 def test_a_clock_that_was_a_year_ahead_holds_nothing_up(installation: Installation) -> None:

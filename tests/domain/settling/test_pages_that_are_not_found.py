@@ -1,0 +1,118 @@
+"""A PSP that does not know a page, or not yet: once that was said, nothing is decided."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from domain.psps.payment_provider import UNKNOWN_FOR, ProviderUnavailable
+from domain.sessions.end import SessionStatus
+from tests.installation import REDIRECT_URI, Installation, Trouble
+
+MINUTE = timedelta(minutes=1)
+
+
+# Shows F47.
+@pytest.mark.parametrize("waited", [timedelta(0), 9 * MINUTE, 25 * MINUTE])
+def test_a_card_whose_page_is_not_found_once_is_stored(
+    installation: Installation, waited: timedelta
+) -> None:
+    session = installation.session_with_card()
+    installation.clock.advance(waited)
+    installation.provider.have(Trouble.NOT_FOUND, "outcome")
+    installation.settle(session.token_id)
+    installation.provider.recover()
+
+    assert installation.open_page(session) == REDIRECT_URI
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+    installation.reconcile()
+    assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
+
+
+def test_the_link_leads_to_a_page_that_is_not_found_until_that_is_confirmed(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    first = installation.page_reference(session)
+    installation.provider.have(Trouble.NOT_FOUND, "outcome")
+    for _ in range(9):
+        assert first in installation.open_page(session)
+        installation.clock.advance(MINUTE)
+
+    installation.clock.advance(MINUTE)
+    assert first not in installation.open_page(session)
+
+
+@pytest.mark.parametrize("method", ["outcome", "close"])
+def test_a_session_that_was_cancelled_ends_once_a_second_look_confirms_it(
+    installation: Installation, method: str
+) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.NOT_FOUND, method)
+
+    assert installation.cancel_session(session).status is SessionStatus.OPEN
+    due_at = installation.session(session.token_id).due_at
+    assert due_at is not None
+    assert due_at > installation.clock.now()
+    installation.clock.advance(UNKNOWN_FOR)
+    installation.reconcile()
+
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
+
+
+def test_what_the_psp_says_between_two_looks_begins_the_wait_anew(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    for trouble in (True, False, True):
+        installation.provider.have(Trouble.NOT_FOUND, *(["outcome"] if trouble else ["discard"]))
+        installation.settle(session.token_id)
+        installation.clock.advance(UNKNOWN_FOR)
+
+    assert not installation.session(session.token_id).current_attempt.over
+
+
+def test_a_clock_that_was_ahead_makes_the_second_look_no_later(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.cancel_session(session)
+    session = installation.opened_session()
+    installation.provider.have(Trouble.NOT_FOUND, "outcome")
+    installation.clock.advance(timedelta(days=365))
+    installation.settle(session.token_id)
+    installation.clock.advance(-timedelta(days=365))
+    installation.cancel_session(session)
+
+    installation.settle(session.token_id)
+    installation.clock.advance(UNKNOWN_FOR)
+    installation.settle(session.token_id)
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+
+
+def test_a_guest_whom_the_psp_has_just_made_costs_no_attempt(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.NOT_FOUND, "start")
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+    installation.provider.recover()
+    installation.clock.advance(timedelta(seconds=2))
+
+    installation.open_page(session)
+
+    assert installation.session(session.token_id).current_attempt.request.attempt == 1
+
+
+def test_a_guest_who_is_never_found_gets_another_attempt(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.NOT_FOUND, "start")
+    for _ in range(2):
+        with pytest.raises(ProviderUnavailable):
+            installation.open_page(session)
+        installation.clock.advance(UNKNOWN_FOR)
+    installation.provider.recover()
+
+    installation.open_page(session)
+
+    assert installation.session(session.token_id).current_attempt.request.attempt == 2
