@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
@@ -25,7 +24,6 @@ from tests.databases import make_database
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 from tests.programs import SERVE, Program, free_port, got
-from tests.redis_server import own_redis
 from tests.serving import (
     BODY,
     GRANIAN,
@@ -168,12 +166,8 @@ def test_the_log_tells_the_life_of_a_session_without_its_token_or_guest(
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Run two processes that share an SQLite file and a Redis; the last test stops them."""
-    folder = tmp_path_factory.mktemp("processes")
-    with (
-        own_redis() as redis,
-        Serving(folder, GRANIAN, workers=2, CARDONFILE_RATE_LIMIT_STORAGE=redis.url) as serving,
-    ):
+    """Run two processes that share an SQLite file; the last test stops them."""
+    with Serving(tmp_path_factory.mktemp("processes"), GRANIAN, workers=2) as serving:
         yield serving
 
 
@@ -193,24 +187,6 @@ def test_nothing_is_lost_when_many_cards_are_added_on_sqlite(processes: Serving)
     wait_until(lambda: len(processes.lines("request")) >= 12 * 12)
     added = [line for line in processes.lines("request") if line["method"] == "POST"]
     assert len({line["process"] for line in added}) > 1
-
-
-# Shows S16.
-def test_processes_that_share_a_redis_reach_a_limit_together(processes: Serving) -> None:
-    def be_refused(_: int) -> list[int]:
-        return [processes.status(ACCOUNTS) for _ in range(10)]
-
-    began_in = time.time() // 60
-    answers = [status for part in at_once(4, be_refused) for status in part]
-    is_one_window = began_in == time.time() // 60
-    assert set(answers) <= {401, 429}
-    assert answers.count(401) == 30 or not is_one_window
-
-    def refused() -> list[dict[str, Any]]:
-        return [line for line in processes.lines("request") if line["status"] == 401]
-
-    wait_until(lambda: len(refused()) >= answers.count(401))
-    assert len({line["process"] for line in refused()}) > 1
 
 
 # Shows F9.

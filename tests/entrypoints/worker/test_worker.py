@@ -24,7 +24,7 @@ from domain.worker.heartbeat import WorkerProcess, WorkerState
 from entrypoints.worker.reports import WorkLog
 from entrypoints.worker.worker import Worker
 from tests.adapters.http.api import Api
-from tests.builders import a_refused_card, a_worker
+from tests.builders import a_worker
 from tests.databases import workers_age
 from tests.event_receiver import EventReceiver
 from tests.installation import Installation
@@ -264,20 +264,6 @@ def test_a_worker_logs_another_that_is_lost(installation: Installation) -> None:
 
     lost = {"host": "web-2", "pid": 4711, "release": "0.2.0"}
     assert lines == [{"event": "worker_lost", "log_level": "error", **lost}]
-
-
-def test_a_worker_looks_for_card_testing(installation: Installation) -> None:
-    with installation.storage.write() as unit:
-        unit.refused_cards.add(
-            a_refused_card(number=number, refused_at=installation.clock.now())
-            for number in range(20)
-        )
-        unit.commit()
-    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
-    with capture_logs() as logs:
-        worker.start()
-        wait_until(lambda: "card_testing_suspected" in [line["event"] for line in logs])
-        worker.stop()
 
 
 class Broken:
