@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 import falcon
-import structlog
 
+from adapters.http.client_networks import logged_network
 from adapters.http.rate_limits import RateLimits
+from adapters.http.refusal_log import RefusalLog
 from domain.access.token import Identity, prefix_of
 from domain.errors import UserNotAuthenticated
 from domain.permissions import Caller
 
 MISSING: Final = "missing"
-MAX_LINES_A_MINUTE: Final = 1_000
-
-log = structlog.get_logger()
+LINES_A_MINUTE: Final = 1_000
+"""How many refused tokens are logged a minute for each reason."""
 
 # Clients of similar services send `apikey`.
 _TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
@@ -32,26 +30,6 @@ def sent_token(req: falcon.Request) -> str | None:
     return sent[1] if sent else None
 
 
-class RefusalLog:
-    """Logs refused tokens by their prefix: each prefix and reason once a minute, 1,000 at most."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Take a function that returns seconds."""
-        self._now, self._lock = now, threading.Lock()
-        self._minute, self._logged = 0.0, set[tuple[str | None, str]]()
-
-    def note(self, prefix: str | None, reason: str) -> None:
-        """Log that a token was refused. The prefix is None for what has not the form of a token."""
-        minute = self._now() // 60
-        with self._lock:
-            if minute != self._minute:
-                self._minute, self._logged = minute, set()
-            if (prefix, reason) in self._logged or len(self._logged) == MAX_LINES_A_MINUTE:
-                return
-            self._logged.add((prefix, reason))
-        log.warning("authentication_refused", token=prefix, reason=str(reason))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
     """Finds the caller of a request, and counts its writes.
@@ -61,7 +39,7 @@ class Authentication:
 
     identity: Identity
     limits: RateLimits
-    refusals: RefusalLog = field(default_factory=RefusalLog)
+    refusal_log: RefusalLog = field(default_factory=lambda: RefusalLog(LINES_A_MINUTE))
     refused: Callable[[str], None] = lambda _: None
 
     def __call__(self, req: falcon.Request) -> Caller:
@@ -74,8 +52,14 @@ class Authentication:
         caller = self.identity.authenticate(sent) if sent else MISSING
         if not isinstance(caller, Caller):
             self.refused(caller)
+            said = {
+                "token": prefix_of(sent) if sent else None,
+                "reason": str(caller),
+                "network": logged_network(req.remote_addr),
+            }
+            self.refusal_log.warning("authentication_refused", said, kind=caller, once=True)
+            # Over the limit it raises, and a token that was revoked must be in the log by then.
             self.limits.count_failed_authentication(req.remote_addr)
-            self.refusals.note(prefix_of(sent) if sent else None, caller)
             raise UserNotAuthenticated
         req.context.caller = caller.name
         if req.method != "GET":

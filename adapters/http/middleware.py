@@ -12,6 +12,7 @@ import falcon
 import structlog
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
+from adapters.http.client_networks import logged_network
 from adapters.http.errors import ERROR_TYPE
 from domain.access.token import MARK
 from domain.card_numbers import holds_card_number
@@ -130,6 +131,7 @@ class AccessLog:
             route=req.uri_template,
             status=resp.status_code,
             caller=req.context.get("caller"),
+            network=logged_network(req.remote_addr),
             milliseconds=round(elapsed_seconds * 1000, 1),
             **refused,
         )

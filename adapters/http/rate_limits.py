@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 import structlog
@@ -13,6 +12,7 @@ from limits.errors import StorageError
 from limits.storage import RedisStorage, Storage
 from limits.strategies import FixedWindowRateLimiter
 
+from adapters.http.client_networks import counted_network
 from adapters.http.counts_in_memory import CountsInMemory
 from domain.errors import TooManyRequests
 from domain.permissions import Caller
@@ -47,7 +47,7 @@ class RateLimits:
 
     def count_failed_authentication(self, address: str) -> None:
         """Count a failure from this address. Raises TooManyRequests over 30 in a minute."""
-        self._count(FAILED_AUTHENTICATIONS, "authentication", _network_of(address))
+        self._count(FAILED_AUTHENTICATIONS, "authentication", counted_network(address))
 
     def count_write(self, caller: Caller) -> None:
         """Count a write of this caller. Raises TooManyRequests over the limit, if any."""
@@ -118,20 +118,3 @@ def _count_in(window: FixedWindowRateLimiter, limit: RateLimitItem, *who: str) -
         window.clear(limit, *who)
         return _count_in(window, limit, *who)
     return max(1, round(wait))
-
-
-def _network_of(address: str) -> str:
-    """Return an IPv4 address itself, and the /64 network of an IPv6 address.
-
-    One host or household has a whole /64 network. A socket on `::` shows the client 198.51.100.7
-    as `::ffff:198.51.100.7` (RFC 4291); both are counted as one. A proxy may forward text that is
-    not an address; all such text is counted as one.
-    """
-    try:
-        client = ip_address(address)
-    except ValueError:
-        return "unknown"
-    if isinstance(client, IPv6Address):
-        mapped = client.ipv4_mapped
-        return str(mapped or ip_network(f"{client}/64", strict=False))
-    return str(client)

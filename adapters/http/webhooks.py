@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import falcon
-import structlog
 
+from adapters.http.client_networks import logged_network
 from adapters.http.errors import InvalidWebhook, NotFound, RequestBodyTooLarge
 from adapters.http.operations import Operation, Tag, parameter
+from adapters.http.refusal_log import RefusalLog
 from adapters.http.requests import read_bytes
 from adapters.http.responses import Health
 from domain.card_numbers import holds_card_number
@@ -40,10 +41,10 @@ _WEBHOOK: Final = Operation(
 
 MAX_WEBHOOK_BYTES: Final = 256 * 1024
 UNKNOWN: Final = "unknown"
+LINES_A_MINUTE: Final = 100
+"""How many refused webhooks are logged a minute: anybody can send one."""
 
 _ACCOUNT = re.compile(r"[a-z0-9_]{1,64}")
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,7 @@ class Webhooks:
 
     receive_webhook: ReceiveWebhook
     wake_reconciler: Callable[[], None]
+    refusal_log: RefusalLog = field(default_factory=lambda: RefusalLog(LINES_A_MINUTE))
 
     @_WEBHOOK
     def receive(self, req: falcon.Request, provider: str) -> Health:
@@ -90,16 +92,16 @@ class Webhooks:
         of = {
             "provider": provider if is_known else UNKNOWN,
             "merchant_account": account and _shown(account),
+            "network": logged_network(req.remote_addr),
         }
         try:
             self.receive_webhook(ProviderName(provider), delivery)
         except WebhookRejected as rejected:
-            log.warning("webhook_rejected", **of, reason=str(rejected))
+            self.refusal_log.warning("webhook_rejected", {**of, "reason": str(rejected)})
             raise InvalidWebhook from rejected
         except ProviderUnavailable as missing:
-            log.warning(
-                "webhook_without_keys", **of, do="set the account's keys, or its address at the PSP"
-            )
+            do = "set the account's keys, or its address at the PSP"
+            self.refusal_log.warning("webhook_without_keys", {**of, "do": do})
             raise NotFound from missing
         self.wake_reconciler()
         return Health(status="received")

@@ -50,7 +50,7 @@ SLOW: Final = 90
 """Slow clients: fewer than the 100 requests that one address may have under way."""
 LINE: Final = (
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d 127\.0\.0\.1 (\S+ \d{3})"
-    r" seconds=\d+\.\d{3} connect=- upstream=(?:-|\d+\.\d{3})"
+    r" seconds=\d+\.\d{3} connect=- upstream=(?:-|\d+\.\d{3}) id=[0-9a-f]{32}"
 )
 """A line about a request that the service did not see."""
 
@@ -370,6 +370,21 @@ def files_of(nginx: Nginx) -> list[Path]:
     kept = [path for path in nginx.folder.rglob("*") if path.is_file()]
     assert {nginx.folder / name for name in ("access.log", "error.log")} <= set(kept)
     return kept
+
+
+def test_both_logs_name_a_request_alike(site: Site) -> None:
+    chosen, token = "order-7", "cof_6bK8qzn1IopDD5IZcgb2jemnwnj"
+    ids = {
+        sent: site.ask("GET", "/healthz", **({"X-Request-ID": sent} if sent else {}))[0].headers[
+            "X-Request-ID"
+        ]
+        for sent in ("", chosen, token)
+    }
+    assert re.fullmatch("[0-9a-f]{32}", ids[""])
+    assert ids[chosen] == chosen
+    log = site.nginx.folder / "access.log"
+    wait_until(lambda: all(f" id={each}\n" in log.read_text() for each in ids.values()))
+    assert token not in log.read_text()
 
 
 # Shows S21.

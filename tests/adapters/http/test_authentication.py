@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from typing_extensions import override
 
-from adapters.http.authentication import Authentication, RefusalLog
+from adapters.http.authentication import Authentication
 from adapters.http.openapi import OPERATIONS
 from adapters.http.rate_limits import RateLimits
 from adapters.psp_suite.samples import GUEST_ID
@@ -86,31 +86,23 @@ def test_the_log_says_by_its_prefix_why_a_token_was_refused(installation: Instal
         assert secret not in repr(lines)
 
 
-def test_a_refused_token_is_logged_once_a_minute_for_each_reason() -> None:
-    seconds = [0.0]
-    refusals = RefusalLog(lambda: seconds[0])
+# Shows S3.
+def test_a_revoked_token_is_logged_while_its_address_is_throttled(
+    installation: Installation,
+) -> None:
+    revoked, client = installation.token_for(installation.caller), installation.client()
+    installation.container.revoke_token()(revoked)
+    for _ in range(31):
+        client.simulate_get(ACCOUNTS, remote_addr="203.0.113.9")
     with capture_logs() as lines:
-        for seconds[0] in (0.0, 59.9, 60.0, 119.9):
-            refusals.note("cof_aaaaaaaa", "expired")
-            refusals.note("cof_aaaaaaaa", "revoked")
-            refusals.note("cof_bbbbbbbb", "expired")
+        headers = {"Authorization": f"bearer {revoked}"}
+        answer = client.simulate_get(ACCOUNTS, headers=headers, remote_addr="203.0.113.9")
 
-    assert len(lines) == 2 * 3
-
-
-def test_refused_tokens_without_end_are_not_all_remembered_nor_logged() -> None:
-    seconds = [0.0]
-    refusals = RefusalLog(lambda: seconds[0])
-    with capture_logs() as lines:
-        for _ in range(2):
-            for number in range(3_000):
-                refusals.note(f"cof_{number:08}", "unknown")
-        assert len(lines) == 1_000
-        seconds[0] = 60.0
-        refusals.note("cof_00002999", "unknown")
-
-    assert len(lines) == 1_001
-    assert len(refusals._logged) == 1
+    assert answer.status_code == 429
+    said = {line["event"]: line for line in lines}
+    refusal = said["authentication_refused"]
+    assert (refusal["token"], refusal["reason"]) == (revoked[:12], "revoked")
+    assert (refusal["network"], said["request"]["network"]) == ("203.0.113.0/24",) * 2
 
 
 # Shows S16.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -92,6 +93,21 @@ def test_an_altered_or_unsigned_event_is_refused(api: Api) -> None:
         assert refused_bare(result) == (400, "Invalid webhook")
         (said,) = (line for line in lines if line["event"] == "webhook_rejected")
         assert (said["provider"], said["merchant_account"]) == ("fake", "spain")
+
+
+def test_webhooks_without_end_do_not_fill_the_log(installation: Installation) -> None:
+    client = installation.client()
+    with capture_logs() as lines:
+        for provider in ("fake", "other"):
+            for _ in range(101):
+                client.simulate_post(f"/webhooks/{provider}", body=b"{}", remote_addr="2001:db8::9")
+
+    said = [line for line in lines if line["event"] != "request"]
+    assert Counter(line["event"] for line in said) == {
+        "webhook_rejected": 100,
+        "webhook_without_keys": 100,
+    }
+    assert {line["network"] for line in lines} == {"2001:db8::/64"}
 
 
 def test_events_of_a_psp_that_is_not_set_up_are_not_found(refusing: Api) -> None:

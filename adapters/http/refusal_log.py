@@ -1,0 +1,43 @@
+"""Lines about refusals that anybody on the internet can cause."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import structlog
+
+log = structlog.get_logger()
+
+
+class RefusalLog:
+    """Logs refusals as warnings, and only so many lines of each kind a minute."""
+
+    def __init__(self, lines_a_minute: int, now: Callable[[], float] = time.monotonic) -> None:
+        """Take the limit of each kind, and a function that returns seconds."""
+        self._limit, self._now, self._lock = lines_a_minute, now, threading.Lock()
+        self._minute, self._lines = 0.0, Counter[tuple[str, str]]()
+        self._said = set[tuple[str | None, ...]]()
+
+    def warning(
+        self, event: str, said: Mapping[str, str | None], *, kind: str = "", once: bool = False
+    ) -> None:
+        """Log an event with what is `said` of it.
+
+        Lines of one event and `kind` are counted together, so that a flood of another kind hides none
+        of them. There must be few kinds. With `once`, equal lines are logged once a minute.
+        """
+        minute, line = self._now() // 60, (event, kind, *said.values())
+        with self._lock:
+            if minute != self._minute:
+                self._minute = minute
+                self._lines.clear()
+                self._said.clear()
+            if self._lines[event, kind] >= self._limit or line in self._said:
+                return
+            self._lines[event, kind] += 1
+            if once:
+                self._said.add(line)
+        log.warning(event, **said)
