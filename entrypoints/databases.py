@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,17 +74,18 @@ def storage_in(
     connections: int,
     may_take_long: bool = False,
     on_wait: OnWait = lambda _: None,
+    on_replaced: Callable[[], None] = lambda: None,
 ) -> Storage:
     """Return a storage over a database; nothing is opened before it is needed.
 
     `connections` is the maximum for a PostgreSQL server, and `may_take_long` is whether a statement
-    may take any time there. `on_wait` is told how long units have waited to begin. Raises
-    PostgresqlNotInstalled.
+    may take any time there. `on_wait` is told how long units have waited to begin. `on_replaced` is
+    called once, if the files of an SQLite database are replaced in use. Raises PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
 
-        return SqliteStorage(database, on_wait=on_wait)
+        return SqliteStorage(database, on_wait=on_wait, on_replaced=on_replaced)
     with _extra():
         from adapters.postgresql.connection import STATEMENT_SECONDS
         from adapters.postgresql.storage import PostgresqlStorage

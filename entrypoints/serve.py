@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from errno import EACCES, EADDRINUSE
 from queue import SimpleQueue
 from types import FrameType
@@ -15,6 +19,7 @@ import structlog
 from waitress.server import create_server
 
 from domain.centers.configure_payments import Missing, what_is_missing
+from domain.errors import ServiceUnavailable
 from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
 from entrypoints.metrics import measure
@@ -24,6 +29,8 @@ from entrypoints.waitress_server import Server
 from entrypoints.worker.worker import Worker
 
 NAME_ORIGINS: Final = "name the origins of their shops with configure-payments --redirect-origin"
+
+CHECK_STORAGE_EVERY_SECONDS: Final = 60
 
 log = structlog.get_logger()
 
@@ -168,7 +175,11 @@ def refuse_missing_psps(container: Container) -> None:
 
 
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
-    """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`."""
+    """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`.
+
+    It ends with status 1 once the files of its database are replaced.
+    """
+    is_replaced = end_when_replaced(container)
     with listen(host, port) as listening:
         start_metrics(container, listens=with_worker or not container.settings().metrics_folder)
         check(container)
@@ -176,12 +187,14 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
         on_stop_signals(service.stop)
         bound_host, bound_port = listening.getsockname()[:2]
         announce(container.settings(), host=bound_host, port=bound_port)
+        threading.Thread(target=_keep_checking, args=(container,), daemon=True).start()
         service.run()
-    log.info("stopped")
+    _stopped(is_replaced)
 
 
 def work(container: Container) -> None:
-    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`."""
+    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises and ends as `serve`."""
+    is_replaced = end_when_replaced(container)
     start_metrics(container, listens=True)
     check(container)
     worker = Worker(container, base_url=container.settings().public_base_url)
@@ -191,7 +204,36 @@ def work(container: Container) -> None:
     worker.start()
     stop_requests.get()
     worker.stop()
+    _stopped(is_replaced)
+
+
+def end_when_replaced(container: Container) -> threading.Event:
+    """Have the process stop once the files of its database are replaced; the event tells of it.
+
+    What is committed into the earlier files would be lost. Call it before the storage is built.
+    """
+    is_replaced = threading.Event()
+
+    def stop() -> None:
+        is_replaced.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    container.storage.add_kwargs(on_replaced=stop)
+    return is_replaced
+
+
+def _keep_checking(container: Container) -> None:
+    """Look at the storage once a minute, so that a process without requests finds it replaced."""
+    while True:
+        time.sleep(CHECK_STORAGE_EVERY_SECONDS)
+        with suppress(ServiceUnavailable):
+            container.storage().check()
+
+
+def _stopped(is_replaced: threading.Event) -> None:
     log.info("stopped")
+    if is_replaced.is_set():
+        sys.exit(1)
 
 
 def start_metrics(container: Container, *, listens: bool) -> None:

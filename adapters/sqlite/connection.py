@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
 import msgspec
+import structlog
 from sqlite_utils import Database
 
 from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
@@ -78,6 +79,8 @@ _UNAVAILABLE: Final = frozenset(
 _ABOUT_THE_PATH: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
 """Those that the path or its permissions often cause."""
 
+log = structlog.get_logger()
+
 
 class SqliteIsTooOld(DatabaseUnusable):
     """The SQLite that pysqlite3 was built with is not safe to use."""
@@ -99,6 +102,17 @@ class FileUnusable(DatabaseUnavailable):
             f"{path.absolute()}: {error}" + (f"; {reason}" if reason else ""),
             is_read_only=code == sqlite3.SQLITE_READONLY,
             is_damaged=code == sqlite3.SQLITE_CORRUPT,
+        )
+
+
+class FilesReplaced(DatabaseUnavailable):
+    """The files that a process has open are no longer those at their paths."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path.absolute()}: this file or its write-ahead log was replaced or deleted while it "
+            "was in use",
+            is_read_only=False,
         )
 
 
@@ -169,10 +183,10 @@ class Transaction:
     for_update: Final = ""
     """Empty, because a write transaction locks the whole database."""
 
-    def __init__(self, db: Database, path: Path, *, writing: bool) -> None:
-        """Take a connection to the file at `path`, on which a transaction has begun."""
+    def __init__(self, db: Database, files: HeldFiles, *, writing: bool) -> None:
+        """Take a connection to these files, on which a transaction has begun."""
         self.db = db
-        self._path = path
+        self._files = files
         self._is_writing = writing
         self._is_over = False
 
@@ -199,7 +213,10 @@ class Transaction:
         """Do nothing: a write transaction locks the whole database."""
 
     def commit(self) -> None:
-        """Commit; the transaction is over then, even if this raises ServiceUnavailable."""
+        """Commit; the transaction is over then, even if this raises ServiceUnavailable.
+
+        A commit into files that were replaced meanwhile counts as none.
+        """
         if self._is_over:
             raise RuntimeError("this unit of work is over")
         if not self._is_writing:
@@ -207,9 +224,10 @@ class Transaction:
         try:
             self.db.conn.execute("COMMIT")
         except sqlite3.Error as error:
-            raise ServiceUnavailable from FileUnusable(self._path, error)
+            raise ServiceUnavailable from FileUnusable(self._files.path, error)
         finally:
             self._is_over = True
+        self._files.require_in_place()
 
     def end(self) -> bool:
         """Roll back what was not committed. Return whether the connection is still usable.
@@ -225,15 +243,82 @@ class Transaction:
         return True
 
 
+class HeldFiles:
+    """The files of a database: itself, its write-ahead log and the index of that log.
+
+    An open connection keeps SQLite from deleting the log, so that only somebody else can. What is
+    committed afterwards is lost to everybody who opens the database.
+    """
+
+    def __init__(
+        self, path: Path, *, busy_timeout_seconds: float, on_replaced: Callable[[], None]
+    ) -> None:
+        """Open the connection. `on_replaced` is called once, when the files are found replaced."""
+        self.path = path
+        self._on_replaced = on_replaced
+        self._lock = threading.Lock()
+        self._is_told = False
+        self._db = connect(path, busy_timeout_seconds=busy_timeout_seconds)
+        # SQLite names both after the file that a symbolic link leads to.
+        file = path.resolve()
+        self._paths = [path, Path(f"{file}-wal"), Path(f"{file}-shm")]
+        try:
+            # The first read opens the log.
+            self._db.execute("SELECT 1 FROM sqlite_schema").fetchone()
+            self._identities = list(map(_identity, self._paths))
+        except BaseException:
+            self._db.close()
+            raise
+
+    def require_in_place(self) -> None:
+        """Raise ServiceUnavailable unless the files at the paths are those that were opened.
+
+        The first time, it is logged.
+        """
+        if list(map(_identity, self._paths)) == self._identities:
+            return
+        with self._lock:
+            is_first, self._is_told = not self._is_told, True
+        if is_first:
+            log.error(
+                "database_replaced",
+                database=str(self.path.absolute()),
+                do="stop the service before you replace, move or delete files of its database",
+            )
+            self._on_replaced()
+        raise ServiceUnavailable from FilesReplaced(self.path)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and the inode of a file; None if there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Connections:
     """The connections of one process; each is opened when it is first needed."""
 
     def __init__(
-        self, path: Path, *, busy_timeout_seconds: float, on_wait: OnWait = lambda _: None
+        self,
+        path: Path,
+        *,
+        busy_timeout_seconds: float,
+        on_wait: OnWait = lambda _: None,
+        on_replaced: Callable[[], None] = lambda: None,
     ) -> None:
         self._path = path
         self._busy_timeout_seconds = busy_timeout_seconds
         self._on_wait = on_wait
+        self._on_replaced = on_replaced
+        self._files: HeldFiles | None = None
+        self._files_lock = threading.Lock()
         self._of_thread = threading.local()
         # Weak, so that the connection of a thread that has ended is closed.
         self._readers: WeakSet[Database] = WeakSet()
@@ -252,18 +337,18 @@ class Connections:
 
         `wait_seconds` replaces the busy timeout of a write transaction. Raises RuntimeError when
         the thread has a transaction already, or writes in a read transaction; ServiceUnavailable
-        when the database is unavailable, or the write lock is not free in time.
+        when the database is unavailable, its files were replaced, or the write lock is not free in
+        time.
         """
         mine = self._of_thread
         if getattr(mine, "is_in_transaction", False):
             raise RuntimeError("units of work do not nest")
         mine.is_in_transaction = True
         try:
-            with (
-                translated(self._path),
-                self._write(wait_seconds) if writing else self._read() as opened,
-            ):
-                yield opened
+            with translated(self._path):
+                files = self._held_files()
+                with self._write(files, wait_seconds) if writing else self._read(files) as opened:
+                    yield opened
         finally:
             mine.is_in_transaction = False
 
@@ -272,12 +357,11 @@ class Connections:
 
         Return whether it could: not while another connection still reads from it.
         """
-        # It waits for those that read, and others wait for it to write.
-        with (
-            translated(self._path),
-            closing(connect(self._path, busy_timeout_seconds=EMPTY_LOG_SECONDS)) as db,
-        ):
-            (is_read, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        with translated(self._path):
+            self._held_files()
+            # It waits for those that read, and others wait for it to write.
+            with closing(connect(self._path, busy_timeout_seconds=EMPTY_LOG_SECONDS)) as db:
+                (is_read, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_read
 
     def close(self) -> None:
@@ -295,16 +379,37 @@ class Connections:
                 self._writer = None
         for db in connections:
             db.close()
+        with self._files_lock:
+            if self._files is not None:
+                self._files.close()
+                self._files = None
+
+    def _held_files(self) -> HeldFiles:
+        """Return the files, which are in place."""
+        files = self._files
+        if files is None:
+            # Without the lock, because this may wait for other processes.
+            opened = HeldFiles(
+                self._path,
+                busy_timeout_seconds=self._busy_timeout_seconds,
+                on_replaced=self._on_replaced,
+            )
+            with self._files_lock:
+                files = self._files = self._files or opened
+            if files is not opened:
+                opened.close()
+        files.require_in_place()
+        return files
 
     @contextmanager
-    def _read(self) -> Iterator[Transaction]:
+    def _read(self, files: HeldFiles) -> Iterator[Transaction]:
         db: Database | None = getattr(self._of_thread, "reader", None)
         if db is None:
             db = self._connect()
             self._of_thread.reader = db
             with self._readers_lock:
                 self._readers.add(db)
-        transaction = Transaction(db, self._path, writing=False)
+        transaction = Transaction(db, files, writing=False)
         try:
             db.conn.execute("BEGIN")
             yield transaction
@@ -317,7 +422,7 @@ class Connections:
                 self._of_thread.reader = None
 
     @contextmanager
-    def _write(self, wait_seconds: float | None) -> Iterator[Transaction]:
+    def _write(self, files: HeldFiles, wait_seconds: float | None) -> Iterator[Transaction]:
         seconds = self._busy_timeout_seconds if wait_seconds is None else wait_seconds
         began = time.monotonic()
         if not self._acquire_write_lock(seconds):
@@ -325,7 +430,7 @@ class Connections:
             raise ServiceUnavailable
         try:
             db = self._writer = self._writer or self._connect(writing=True)
-            transaction = Transaction(db, self._path, writing=True)
+            transaction = Transaction(db, files, writing=True)
             try:
                 try:
                     _begin_immediate(db, within_seconds=seconds)

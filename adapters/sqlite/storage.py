@@ -24,15 +24,24 @@ class SqliteStorage(Storage):
 
     A unit waits at most `busy_timeout_seconds` for other threads, and as long again for other
     processes; then it raises ServiceUnavailable. No file is opened before it is needed. `on_wait` is
-    told how long each unit that writes has waited for the write lock.
+    told how long each unit that writes has waited for the write lock, and `on_replaced` is called once,
+    when the files are no longer those that were opened.
     """
 
     def __init__(
-        self, path: Path, *, busy_timeout_seconds: float = 5, on_wait: OnWait = lambda _: None
+        self,
+        path: Path,
+        *,
+        busy_timeout_seconds: float = 5,
+        on_wait: OnWait = lambda _: None,
+        on_replaced: Callable[[], None] = lambda: None,
     ) -> None:
         self._path = path
         self._connections = Connections(
-            path, busy_timeout_seconds=busy_timeout_seconds, on_wait=on_wait
+            path,
+            busy_timeout_seconds=busy_timeout_seconds,
+            on_wait=on_wait,
+            on_replaced=on_replaced,
         )
 
     @override

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import gc
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import pytest
 from sqlite_utils import Database
+from structlog.testing import capture_logs
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, TOKEN_ID
@@ -25,6 +27,7 @@ from adapters.sqlite.connection import (
 )
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
+from domain.identifiers import TokenId
 from tests.builders import a_guest, a_session
 from tests.concurrency import elsewhere
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -352,3 +355,68 @@ def test_times_become_text_in_the_order_of_time(storage: SqliteStorage) -> None:
         texts = [transaction.one("SELECT :time", {"time": time})[0] for time in times]
     assert texts == sorted(texts)
     assert {len(text) for text in texts} == {32}
+
+
+def replace_file(path: Path) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+
+
+def replace_link(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    link = path.with_name("link")
+    link.symlink_to(other)
+    link.replace(path)
+
+
+# Shows F48.
+@pytest.mark.parametrize(
+    "replace",
+    [
+        replace_file,
+        replace_link,
+        Path.unlink,
+        lambda path: path.rename(path.with_name("moved")),
+        lambda path: Path(f"{path}-wal").unlink(),
+        lambda path: Path(f"{path}-shm").unlink(),
+    ],
+)
+def test_nothing_is_read_or_written_once_a_file_of_the_database_is_replaced(
+    path: Path, replace: Callable[[Path], None]
+) -> None:
+    told: list[None] = []
+    with closing(SqliteStorage(path, on_replaced=lambda: told.append(None))) as storage:
+        add_session(storage)
+        storage.check()
+        with capture_logs() as lines:
+            with storage.write() as unit:
+                unit.sessions.add(a_session(token_id=TokenId(str(UUID(int=1)))))
+                replace(path)
+                with pytest.raises(ServiceUnavailable):
+                    unit.commit()
+            for use in (
+                storage.check,
+                storage.overwrite_deleted,
+                lambda: has_session(storage),
+                # Another thread would open the file that is there now.
+                lambda: elsewhere(lambda: has_session(storage)),
+            ):
+                with pytest.raises(ServiceUnavailable) as unavailable:
+                    use()
+                assert "was replaced or deleted" in str(unavailable.value.__cause__)
+    assert [line["event"] for line in lines] == ["database_replaced"]
+    assert told == [None]
+
+
+def test_a_file_behind_a_symbolic_link_is_in_place(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "folder" / "link.db"
+    link.symlink_to(path)
+    with closing(SqliteStorage(link)) as storage:
+        add_session(storage)
+        storage.check()
+        assert has_session(storage)
+        storage.close()
+        assert has_session(storage)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
+from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1
 from socket import gethostname
 
@@ -54,6 +55,21 @@ class TestServe:
         assert (process.returncode, printed) == (0, b"")
         assert b"stopped" in logged
         assert b"Traceback" not in logged
+
+    # Shows F48.
+    def test_ends_when_a_file_of_its_database_is_replaced(self, cardonfile: CommandLine) -> None:
+        server = Server()
+        server.port = free_port()
+        with cardonfile.start("serve", "--no-worker", "--port", str(server.port)) as process:
+            assert process.stderr is not None
+            assert b"serving" in process.stderr.readline()
+            assert server.status("/readyz") == 200
+            Path(f"{cardonfile.database}-wal").unlink()
+            assert server.status("/readyz") == 503
+            _, logged = process.communicate(timeout=LIMIT_SECONDS)
+
+        assert process.returncode == 1
+        assert logged.count(b"database_replaced") == 1
 
     def test_without_worker_it_leaves_the_work_to_another_process(
         self, cardonfile: CommandLine
