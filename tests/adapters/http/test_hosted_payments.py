@@ -138,7 +138,7 @@ def test_coming_back_without_a_card_stores_none_whatever_the_address_says(
     [
         (timedelta(0), "24 hours"),
         (timedelta(hours=22, minutes=29), "2 hours"),
-        (timedelta(hours=22, minutes=30, seconds=1), "90 minutes"),
+        (timedelta(hours=22, minutes=30), "90 minutes"),
         (timedelta(hours=23, minutes=59, seconds=59), "2 minutes"),
     ],
 )

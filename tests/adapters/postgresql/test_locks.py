@@ -110,18 +110,6 @@ def test_what_another_unit_has_read_is_not_taken(filled: PostgresqlStorage) -> N
         assert elsewhere_in(filled, take_discard) == OTHER_TOKEN
 
 
-# Shows F6.
-def test_what_a_taker_took_is_due_again_when_it_dies(filled: PostgresqlStorage) -> None:
-    def die(unit: WriteUnit) -> None:
-        assert {take_session(unit), take_session(unit)} == {TOKEN_ID, OTHER_TOKEN_ID}
-        assert {take_discard(unit), take_discard(unit)} == {TOKEN, OTHER_TOKEN}
-        raise ZeroDivisionError
-
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            filled.transact(die)
-
-
 def test_a_key_that_is_being_claimed_is_passed_over(filled: PostgresqlStorage) -> None:
     later = NOW.replace(year=2027)
 
