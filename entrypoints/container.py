@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import falcon
 from dependency_injector.containers import DeclarativeContainer
 from dependency_injector.providers import Dependency, Factory, Object, ThreadSafeSingleton
 from limits.storage import Storage as CountStorage
+from typing_extensions import override
 
 from adapters.catalogs import shipped_consents
 from adapters.erasure_file import TextErasureFile
@@ -99,6 +100,41 @@ from entrypoints.settings_error import SettingsError
 
 if TYPE_CHECKING:
     from adapters.json_web_tokens import SigningKeys
+
+
+Built = TypeVar("Built")
+
+
+class Part(ThreadSafeSingleton[Built]):
+    """Builds a part of the application once.
+
+    Its arguments may be changed until then. Afterwards nothing would come of a change, so
+    `add_kwargs` raises RuntimeError.
+    """
+
+    _is_built = False
+
+    @override
+    def __call__(self, *args: Any, **kwargs: Any) -> Built:  # type: ignore[override] # none is awaited
+        self._is_built = True
+        return super().__call__(*args, **kwargs)
+
+    @override
+    def add_kwargs(self, **kwargs: Any) -> Self:  # as in the library
+        if self._is_built:
+            raise RuntimeError(f"{self.cls.__name__} is built already, without {', '.join(kwargs)}")
+        super().add_kwargs(**kwargs)
+        return self
+
+    @override
+    def reset(self) -> Any:  # as in the library
+        self._is_built = False
+        return super().reset()
+
+
+def decorated(part: Built, *, by: Callable[[Built], Built] = lambda part: part) -> Built:
+    """Return a part, in a decorator if there is one."""
+    return by(part)
 
 
 def make_psps(
@@ -214,33 +250,29 @@ class Container(DeclarativeContainer):
 
     settings: Dependency[Settings] = Dependency(instance_of=Settings)
 
-    clock = ThreadSafeSingleton(SystemClock)
-    ids = ThreadSafeSingleton(RandomIds)
-    postal_codes = ThreadSafeSingleton(PostalCodeFormats)
-    storage = ThreadSafeSingleton(
+    clock = Part(SystemClock)
+    ids = Part(RandomIds)
+    postal_codes = Part(PostalCodeFormats)
+    storage = Part(
         storage_in,
         settings.provided.database,
         connections=settings.provided.database_connections,
     )
     # One thread, which starts with the first write, and so after any fork.
-    token_uses: ThreadSafeSingleton[Executor] = ThreadSafeSingleton(
+    token_uses: Part[Executor] = Part(
         ThreadPoolExecutor, max_workers=1, thread_name_prefix="token-uses"
     )
-    identity = ThreadSafeSingleton(
+    identity = Part(
         identity_of,
         Factory(OpaqueTokens, storage=storage, clock=clock, writer=token_uses),
         settings.provided.jwt,
     )
-    note_act = ThreadSafeSingleton(
-        NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids
-    )
-    note_operators_act = ThreadSafeSingleton(NoteOperatorsAct, storage=storage, note_act=note_act)
-    note_event = ThreadSafeSingleton(NoteEvent, ids=ids, psps=settings.provided.psps)
-    issue_token = ThreadSafeSingleton(
-        IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act
-    )
-    revoke_token = ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock, note_act=note_act)
-    add_event_endpoint = ThreadSafeSingleton(
+    note_act = Part(NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids)
+    note_operators_act = Part(NoteOperatorsAct, storage=storage, note_act=note_act)
+    note_event = Part(NoteEvent, ids=ids, psps=settings.provided.psps)
+    issue_token = Part(IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act)
+    revoke_token = Part(RevokeToken, storage=storage, clock=clock, note_act=note_act)
+    add_event_endpoint = Part(
         AddEventEndpoint,
         storage=storage,
         clock=clock,
@@ -248,43 +280,37 @@ class Container(DeclarativeContainer):
         note_act=note_act,
         may_be_http=settings.provided.is_on_loopback,
     )
-    remove_event_endpoint = ThreadSafeSingleton(
+    remove_event_endpoint = Part(
         RemoveEventEndpoint, storage=storage, clock=clock, note_act=note_act
     )
-    roll_event_secret = ThreadSafeSingleton(
+    roll_event_secret = Part(
         RollEventSecret, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
-    update_event_endpoint = ThreadSafeSingleton(
-        UpdateEventEndpoint, storage=storage, note_act=note_act
-    )
-    replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
-    replay_events_since = ThreadSafeSingleton(
-        ReplayEventsSince, storage=storage, clock=clock, note_act=note_act
-    )
-    set_center = ThreadSafeSingleton(SetCenter, storage=storage, note_act=note_act)
-    shipped_consents = ThreadSafeSingleton(shipped_consents)
-    configure_payments = ThreadSafeSingleton(
+    update_event_endpoint = Part(UpdateEventEndpoint, storage=storage, note_act=note_act)
+    replay_event = Part(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
+    replay_events_since = Part(ReplayEventsSince, storage=storage, clock=clock, note_act=note_act)
+    set_center = Part(SetCenter, storage=storage, note_act=note_act)
+    shipped_consents = Part(shipped_consents)
+    configure_payments = Part(
         ConfigurePayments,
         storage=storage,
         psps=settings.provided.psps,
-        consents_of=ThreadSafeSingleton(ConsentsOf, shipped=shipped_consents),
+        consents_of=Part(ConsentsOf, shipped=shipped_consents),
         note_act=note_act,
     )
-    set_consent = ThreadSafeSingleton(
+    set_consent = Part(
         SetConsent,
         storage=storage,
         psps=settings.provided.psps,
         shipped=shipped_consents,
         note_act=note_act,
     )
-    choose_consent = ThreadSafeSingleton(
-        ChooseConsent, psps=settings.provided.psps, shipped=shipped_consents
-    )
-    psp_adapters = ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
-    breakers = ThreadSafeSingleton(CircuitBreakers)
-    outages = ThreadSafeSingleton(OutageLog)
-    bulkhead = ThreadSafeSingleton(Bulkhead, settings.provided.psp_calls)
-    merchants = ThreadSafeSingleton(MerchantCheck, Factory(RecognizeMerchant, storage=storage))
+    choose_consent = Part(ChooseConsent, psps=settings.provided.psps, shipped=shipped_consents)
+    psp_adapters = Part(make_psps, settings.provided.psps, clock, ids)
+    breakers = Part(CircuitBreakers)
+    outages = Part(OutageLog)
+    bulkhead = Part(Bulkhead, settings.provided.psp_calls)
+    merchants = Part(MerchantCheck, Factory(RecognizeMerchant, storage=storage))
     # The reconciler limits its calls itself, and has threads of its own.
     psps_in_worker = Factory(
         guard,
@@ -294,12 +320,12 @@ class Container(DeclarativeContainer):
         outages=outages,
         merchants=merchants,
     )
-    worker_psps = ThreadSafeSingleton(psps_in_worker)
-    psps = ThreadSafeSingleton(psps_in_worker, bulkhead=bulkhead)
-    links = ThreadSafeSingleton(HostedLinks, base_url=settings.provided.public_base_url)
+    worker_psps = Part(psps_in_worker)
+    psps = Part(psps_in_worker, bulkhead=bulkhead)
+    links = Part(HostedLinks, base_url=settings.provided.public_base_url)
 
-    session_log = ThreadSafeSingleton(LinesOfSessions)
-    erasure_log = ThreadSafeSingleton(LinesOfErasures)
+    session_log = Part(decorated, Factory(LinesOfSessions))
+    erasure_log = Part(LinesOfErasures)
     obtain_in_worker = Factory(
         ObtainPage,
         storage=storage,
@@ -308,7 +334,7 @@ class Container(DeclarativeContainer):
         note_event=note_event,
         log=session_log,
     )
-    obtain_page = ThreadSafeSingleton(obtain_in_worker, providers=psps)
+    obtain_page = Part(obtain_in_worker, providers=psps)
     settle_in_worker = Factory(
         SettleSession,
         storage=storage,
@@ -320,11 +346,9 @@ class Container(DeclarativeContainer):
         note_event=note_event,
         log=session_log,
     )
-    settle_session = ThreadSafeSingleton(settle_in_worker, providers=psps, obtain_page=obtain_page)
-    discard_token = ThreadSafeSingleton(
-        DiscardToken, storage=storage, providers=worker_psps, clock=clock
-    )
-    refresh_account = ThreadSafeSingleton(
+    settle_session = Part(settle_in_worker, providers=psps, obtain_page=obtain_page)
+    discard_token = Part(DiscardToken, storage=storage, providers=worker_psps, clock=clock)
+    refresh_account = Part(
         RefreshAccount,
         storage=storage,
         providers=worker_psps,
@@ -333,7 +357,7 @@ class Container(DeclarativeContainer):
         note_event=note_event,
         log_lost=Object(log_lost_card),
     )
-    import_card = ThreadSafeSingleton(
+    import_card = Part(
         ImportCard,
         storage=storage,
         providers=worker_psps,
@@ -342,23 +366,20 @@ class Container(DeclarativeContainer):
         ids=ids,
         note_event=note_event,
     )
-    compare_cards = ThreadSafeSingleton(
-        CompareCards, storage=storage, providers=worker_psps, clock=clock
-    )
-    event_sender = ThreadSafeSingleton(
+    compare_cards = Part(CompareCards, storage=storage, providers=worker_psps, clock=clock)
+    http_event_sender = Part(
         HttpEventSender,
         may_be_http=settings.provided.is_on_loopback,
         allowed_networks=settings.provided.event_networks,
     )
-    send_test_event = ThreadSafeSingleton(
+    event_sender = Part(decorated, http_event_sender)
+    send_test_event = Part(
         SendTestEvent, storage=storage, sender=event_sender, clock=clock, ids=ids
     )
-    deliver_event = ThreadSafeSingleton(
-        DeliverEvent, storage=storage, sender=event_sender, clock=clock
-    )
+    deliver_event = Part(DeliverEvent, storage=storage, sender=event_sender, clock=clock)
     jobs_at_psps = Factory(jobs_at_psps, settle_in_worker, discard_token, refresh_account, clock)
     jobs_at_endpoints = Factory(jobs_at_endpoints, deliver_event)
-    finish_erasures = ThreadSafeSingleton(
+    finish_erasures = Part(
         FinishErasures,
         storage=storage,
         providers=worker_psps,
@@ -367,27 +388,27 @@ class Container(DeclarativeContainer):
         clock=clock,
         note_event=note_event,
     )
-    notice_expiry = ThreadSafeSingleton(
+    notice_expiry = Part(
         NoticeExpiry,
         storage=storage,
         psps=settings.provided.psps,
         clock=clock,
         note_event=note_event,
     )
-    forget_old_records = ThreadSafeSingleton(
+    forget_old_records = Part(
         ForgetOldRecords,
         storage=storage,
         clock=clock,
         retention=settings.provided.retention,
     )
-    cancel_sessions_of_caller = ThreadSafeSingleton(
+    cancel_sessions_of_caller = Part(
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
     )
-    export_guest = ThreadSafeSingleton(ExportGuest, storage=storage, note=note_operators_act)
-    find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
+    export_guest = Part(ExportGuest, storage=storage, note=note_operators_act)
+    find_card_testing = Part(FindCardTesting, storage=storage, clock=clock)
 
     # What the operations of the API call.
-    add_card = ThreadSafeSingleton(
+    add_card = Part(
         AddCard,
         storage=storage,
         limits=settings.provided.card_testing_limits,
@@ -396,21 +417,19 @@ class Container(DeclarativeContainer):
         ids=ids,
         log=session_log,
     )
-    list_sessions = ThreadSafeSingleton(ListSessions, storage=storage)
-    read_session = ThreadSafeSingleton(ReadSession, storage=storage, clock=clock)
-    cancel_session = ThreadSafeSingleton(
-        CancelSession, storage=storage, settle=settle_session, clock=clock
-    )
-    list_accounts = ThreadSafeSingleton(ListAccounts, storage=storage)
-    read_account = ThreadSafeSingleton(ReadAccount, storage=storage)
-    read_consent = ThreadSafeSingleton(ReadConsent, storage=storage)
-    remove_account = ThreadSafeSingleton(
+    list_sessions = Part(ListSessions, storage=storage)
+    read_session = Part(ReadSession, storage=storage, clock=clock)
+    cancel_session = Part(CancelSession, storage=storage, settle=settle_session, clock=clock)
+    list_accounts = Part(ListAccounts, storage=storage)
+    read_account = Part(ReadAccount, storage=storage)
+    read_consent = Part(ReadConsent, storage=storage)
+    remove_account = Part(
         RemoveAccount, storage=storage, clock=clock, note_event=note_event, note_act=note_act
     )
-    choose_default_card = ThreadSafeSingleton(ChooseDefaultCard, storage=storage)
-    list_expiring_cards = ThreadSafeSingleton(ListExpiringCards, storage=storage)
-    erasure_file = ThreadSafeSingleton(TextErasureFile, settings.provided.erasures_file)
-    erase_guest = ThreadSafeSingleton(
+    choose_default_card = Part(ChooseDefaultCard, storage=storage)
+    list_expiring_cards = Part(ListExpiringCards, storage=storage)
+    erasure_file = Part(TextErasureFile, settings.provided.erasures_file)
+    erase_guest = Part(
         EraseGuest,
         storage=storage,
         file=erasure_file,
@@ -419,14 +438,14 @@ class Container(DeclarativeContainer):
         clock=clock,
         note_event=note_event,
     )
-    put_guest = ThreadSafeSingleton(PutGuest, storage=storage)
-    read_guest = ThreadSafeSingleton(ReadGuest, storage=storage)
-    search_guests = ThreadSafeSingleton(SearchGuests, storage=storage)
-    list_centers = ThreadSafeSingleton(ListCenters, storage=storage, psps=settings.provided.psps)
-    read_center = ThreadSafeSingleton(ReadCenter, storage=storage, psps=settings.provided.psps)
-    list_products = ThreadSafeSingleton(ListProducts, storage=storage)
-    put_product = ThreadSafeSingleton(PutProduct, storage=storage)
-    open_hosted_page = ThreadSafeSingleton(
+    put_guest = Part(PutGuest, storage=storage)
+    read_guest = Part(ReadGuest, storage=storage)
+    search_guests = Part(SearchGuests, storage=storage)
+    list_centers = Part(ListCenters, storage=storage, psps=settings.provided.psps)
+    read_center = Part(ReadCenter, storage=storage, psps=settings.provided.psps)
+    list_products = Part(ListProducts, storage=storage)
+    put_product = Part(PutProduct, storage=storage)
+    open_hosted_page = Part(
         OpenHostedPage,
         storage=storage,
         limits=settings.provided.card_testing_limits,
@@ -438,40 +457,38 @@ class Container(DeclarativeContainer):
         clock=clock,
         log=session_log,
     )
-    return_from_hosted_page = ThreadSafeSingleton(
+    return_from_hosted_page = Part(
         ReturnFromHostedPage, storage=storage, providers=psps, settle=settle_session, clock=clock
     )
-    cancel_hosted_page = ThreadSafeSingleton(CancelHostedPage, storage=storage, clock=clock)
-    find_way_back = ThreadSafeSingleton(
+    cancel_hosted_page = Part(CancelHostedPage, storage=storage, clock=clock)
+    find_way_back = Part(
         FindWayBack,
         storage=storage,
         links=links,
         psps=settings.provided.psps,
         choose_consent=choose_consent,
     )
-    receive_webhook = ThreadSafeSingleton(
-        ReceiveWebhook, storage=storage, providers=psps, clock=clock
-    )
+    receive_webhook = Part(ReceiveWebhook, storage=storage, providers=psps, clock=clock)
 
-    rate_limits = ThreadSafeSingleton(
+    rate_limits = Part(
         RateLimits,
         write=settings.provided.write_limit,
         shared=Factory(shared_counts, settings),
     )
-    leave_heartbeat = ThreadSafeSingleton(LeaveHeartbeat, storage=storage, clock=clock)
-    workers = ThreadSafeSingleton(
+    leave_heartbeat = Part(LeaveHeartbeat, storage=storage, clock=clock)
+    workers = Part(
         WorkerWatch,
         Factory(
             IsWorkerMissing, storage=storage, clock=clock, watching_since=clock.provided.now.call()
         ),
     )
-    read_status = ThreadSafeSingleton(ReadStatus, storage=storage, clock=clock)
-    work_for_reconciler = ThreadSafeSingleton(Event)
-    wake_reconciler = ThreadSafeSingleton(waking, work_for_reconciler, workers)
+    read_status = Part(ReadStatus, storage=storage, clock=clock)
+    work_for_reconciler = Part(Event)
+    wake_reconciler = Part(waking, work_for_reconciler, workers)
 
     # The resources of the API.
-    authenticate = ThreadSafeSingleton(Authentication, identity=identity, limits=rate_limits)
-    guests = ThreadSafeSingleton(
+    authenticate = Part(Authentication, identity=identity, limits=rate_limits)
+    guests = Part(
         GuestResource,
         put_guest=put_guest,
         read_guest=read_guest,
@@ -479,7 +496,7 @@ class Container(DeclarativeContainer):
         erase_guest=erase_guest,
         wake_reconciler=wake_reconciler,
     )
-    sessions = ThreadSafeSingleton(
+    sessions = Part(
         SessionResource,
         add_card=add_card,
         list_sessions=list_sessions,
@@ -488,7 +505,7 @@ class Container(DeclarativeContainer):
         links=links,
         wake_reconciler=wake_reconciler,
     )
-    cards = ThreadSafeSingleton(
+    cards = Part(
         CardResource,
         list_accounts=list_accounts,
         read_account=read_account,
@@ -499,13 +516,9 @@ class Container(DeclarativeContainer):
         clock=clock,
         wake_reconciler=wake_reconciler,
     )
-    centers = ThreadSafeSingleton(
-        CenterResource, list_centers=list_centers, read_center=read_center
-    )
-    products = ThreadSafeSingleton(
-        ProductResource, list_products=list_products, put_product=put_product
-    )
-    hosted_payments = ThreadSafeSingleton(
+    centers = Part(CenterResource, list_centers=list_centers, read_center=read_center)
+    products = Part(ProductResource, list_products=list_products, put_product=put_product)
+    hosted_payments = Part(
         HostedPayments,
         open_hosted_page=open_hosted_page,
         return_from_hosted_page=return_from_hosted_page,
@@ -514,12 +527,10 @@ class Container(DeclarativeContainer):
         links=links,
         wake_reconciler=wake_reconciler,
     )
-    webhooks = ThreadSafeSingleton(
-        Webhooks, receive_webhook=receive_webhook, wake_reconciler=wake_reconciler
-    )
-    logos = ThreadSafeSingleton(Logos, storage=storage)
-    health = ThreadSafeSingleton(HealthChecks, storage=storage, workers=workers)
-    api = ThreadSafeSingleton(
+    webhooks = Part(Webhooks, receive_webhook=receive_webhook, wake_reconciler=wake_reconciler)
+    logos = Part(Logos, storage=storage)
+    health = Part(HealthChecks, storage=storage, workers=workers)
+    api = Part(
         create_app,
         guests=guests,
         sessions=sessions,
@@ -535,8 +546,8 @@ class Container(DeclarativeContainer):
         events=Factory(examples),
         ids=ids,
     )
-    app = ThreadSafeSingleton(build_app, api, settings.provided.psps, psp_adapters)
-    behind_proxy = ThreadSafeSingleton(TrustedProxy, app, settings.provided.trusted_proxy)
+    app = Part(build_app, api, settings.provided.psps, psp_adapters)
+    behind_proxy = Part(TrustedProxy, app, settings.provided.trusted_proxy)
 
 
 def build(settings: Settings) -> Container:

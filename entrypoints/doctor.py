@@ -45,7 +45,7 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
         container = build(Settings.read(environment))
     except SettingsError as error:
         return [problem("settings", str(error))]
-    container.event_sender.add_kwargs(total_seconds=REQUEST_SECONDS)
+    container.http_event_sender.add_kwargs(total_seconds=REQUEST_SECONDS)
     checks: dict[str, Check] = {"settings": partial(_settings, environment), **_CHECKS}
     checks |= {name: partial(_psp, name=name) for name in container.settings().psps}
     found = _made(container, {"database": _database}, SECONDS)
@@ -275,7 +275,7 @@ def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
     fault, host = None, urlsplit(to.url).netloc
     try:
         if to.is_active:
-            container.event_sender().connect(to.url)
+            container.http_event_sender().connect(to.url)
         else:
             fault = f"{host} responded 410, and is disabled: remove it, or add it again"
     except EventNotSent as failure:

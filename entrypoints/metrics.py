@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ _FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 def measure(container: Container) -> WSGIApplication:
     """Have the parts of a container counted; return the application that shows the metrics.
 
-    Call it before a part is built. Raises OSError if the folder cannot be used.
+    Call it before a part is built. Raises RuntimeError if one is, and OSError if the folder cannot be used.
     """
     folder = container.settings().metrics_folder
     if folder is not None:
@@ -47,8 +48,8 @@ def measure(container: Container) -> WSGIApplication:
     container.authenticate.add_kwargs(refused=counts.unauthenticated)
     container.storage.add_kwargs(on_wait=counts.wait)
     container.outages.add_kwargs(observe=counts.psp_call)
-    container.session_log.override(CountedSessions(container.session_log(), counts))
-    container.event_sender.override(CountedEvents(container.event_sender(), counts))
+    container.session_log.add_kwargs(by=partial(CountedSessions, counts=counts))
+    container.event_sender.add_kwargs(by=partial(CountedEvents, counts=counts))
     registry.register(
         StoredGauges(
             storage=container.storage(),

@@ -43,3 +43,13 @@ def test_every_test_is_named_for_one_behaviour() -> None:
         if "_and_" in name
     ]
     assert named_for_more == []
+
+
+def test_no_part_of_the_product_is_overridden_after_it_may_be_built() -> None:
+    overriding = [
+        (path.name, line.strip())
+        for path in (ROOT / "entrypoints").rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"\.(override|set_kwargs|set_provides)\(", line)
+    ]
+    assert overriding == [("container.py", "container.settings.override(settings)")]

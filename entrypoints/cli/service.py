@@ -101,12 +101,12 @@ def reconcile() -> None:
         from entrypoints.worker.reconcile import reconcile_until_idle
         from entrypoints.worker.worker import chores
 
+        # This process does not live long enough to see whether the clock is steady.
+        container.clock.add_kwargs(steady_after=timedelta(0))
         settings = container.settings()
         configure_logs(settings.log_format, at_least=settings.log_level)
         with plain_errors(service.ServeError):
             service.refuse_erased_guests(container)
-        # This process does not live long enough to see whether the clock is steady.
-        container.clock.add_kwargs(steady_after=timedelta(0))
         done = reconcile_until_idle(container, chores(container))
         ends = done.ends
         click.echo(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,11 @@ def test_an_identity_provider_without_its_package_is_refused_with_what_to_instal
 
     with pytest.raises(SettingsError, match="install the extra `jwt`"):
         build(settings_in(tmp_path, WITH_JWT)).identity()
+
+
+def test_a_part_takes_no_argument_once_it_is_built(tmp_path: Path) -> None:
+    container = build(settings_in(tmp_path, LOOPBACK))
+    container.erase_guest()
+
+    with pytest.raises(RuntimeError, match="SystemClock is built already, without steady_after"):
+        container.clock.add_kwargs(steady_after=timedelta(0))

@@ -13,6 +13,7 @@ from socket import gethostname
 
 import pytest
 
+from domain.sessions.end import SessionStatus
 from domain.worker.heartbeat import SeenWorker, WorkerState
 from tests.builders import a_session
 from tests.entrypoints.conftest import CommandLine
@@ -37,6 +38,21 @@ def test_reconcile_counts_what_it_has_done(with_center: CommandLine, level: str)
     )
     assert result.exit_code == 0
     assert ("reconciled" in result.stderr) is (level == "info")
+
+
+def test_reconcile_deletes_old_records(with_center: CommandLine) -> None:
+    long_ago = a_session().created_at - timedelta(days=3_650)
+    old = a_session(
+        status=SessionStatus.EXPIRED, ended_at=long_ago, expires_at=long_ago, due_at=None
+    )
+    with with_center.storage.write() as unit:
+        unit.sessions.add(old)
+        unit.commit()
+
+    with_center.succeeds("reconcile", CARDONFILE_LOG_LEVEL="warning")
+
+    with with_center.storage.read() as unit:
+        assert unit.sessions.get(old.token_id) is None
 
 
 class TestServe:
