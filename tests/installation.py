@@ -424,6 +424,17 @@ class Installation:
         )
         return self.psp.try_card(self.page_reference(session), entry)
 
+    def session_without_answer(
+        self, trouble: Trouble = Trouble.BEFORE_IT_ACTED, **changes: Any
+    ) -> CardSession:
+        """Return a session whose page the PSP was asked for, and failed once."""
+        session = self.add_card(**changes)
+        self.provider.have(trouble, "start")
+        with suppress(ProviderUnavailable):
+            self.open_page(session)
+        self.provider.recover()
+        return self.session(session.token_id)
+
     def session_with_card(
         self, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031), **changes: Any
     ) -> CardSession:

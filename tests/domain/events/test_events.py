@@ -33,7 +33,6 @@ from domain.events.event import (
 )
 from domain.events.find_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
-from domain.psps.payment_provider import ProviderUnavailable
 from domain.retries import CLOCKS_DIFFER_BY, LEASE
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_event_delivery
@@ -149,10 +148,7 @@ class TestWhatIsTold:
     def test_a_session_whose_page_the_psp_refuses_after_its_end(
         self, installation: Receiving
     ) -> None:
-        session = installation.add_card()
-        installation.provider.have(Trouble.BEFORE_IT_ACTED, "start")
-        with pytest.raises(ProviderUnavailable):
-            installation.open_page(session)
+        installation.session_without_answer()
         installation.clock.advance(timedelta(hours=2))
         installation.provider.have(Trouble.REFUSED, "start")
         installation.reconcile()

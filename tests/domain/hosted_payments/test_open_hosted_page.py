@@ -61,11 +61,7 @@ def test_one_of_many_tabs_asks_for_the_page(installation: Installation) -> None:
 def test_another_tab_asks_for_the_page_once_the_first_has_failed_2_seconds_ago(
     installation: Installation,
 ) -> None:
-    session = installation.add_card()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    with pytest.raises(ProviderUnavailable):
-        installation.open_page(session)
-    installation.provider.recover()
+    session = installation.session_without_answer()
 
     installation.clock.advance(timedelta(seconds=1.9))
     with pytest.raises(PageUnderWay):
@@ -79,16 +75,12 @@ def test_another_tab_asks_for_the_page_once_the_first_has_failed_2_seconds_ago(
 # Shows F2, F19.
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
 def test_a_time_out_repeats_the_same_attempt(installation: Installation, trouble: Trouble) -> None:
-    session = installation.add_card()
-    installation.provider.have(trouble)
-    with pytest.raises(ProviderUnavailable):
-        installation.open_page(session)
-    asked = installation.session(session.token_id).current_attempt.request
+    session = installation.session_without_answer(trouble)
     installation.clock.advance(timedelta(seconds=5))
-    installation.provider.recover()
 
     installation.open_page(session)
 
+    asked = session.current_attempt.request
     assert installation.session(session.token_id).current_attempt.request == asked
 
 
@@ -193,12 +185,8 @@ def test_a_link_of_a_guest_or_center_that_is_gone_leads_nowhere(
 def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
     installation: Installation,
 ) -> None:
-    session = installation.add_card()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    with pytest.raises(ProviderUnavailable):
-        installation.open_page(session)
+    session = installation.session_without_answer()
     installation.clock.advance(timedelta(hours=2))
-    installation.provider.recover()
 
     with pytest.raises(LinkExpired):
         installation.open_page(session)

@@ -15,7 +15,6 @@ from domain.errors import CardLimitReached, GuestNotFound
 from domain.hosted_payments.link import LinkPaused
 from domain.identifiers import CallerName, GuestId
 from domain.permissions import Caller, Permission
-from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from domain.sessions.limit import CardsAtCenter, CountedPer
 from domain.sessions.session import CardSession
@@ -350,11 +349,7 @@ def test_a_page_that_was_made_while_the_limit_was_reached_is_closed_as_well(
     limited: Limited,
 ) -> None:
     installation = limited("guest=off/3")
-    late = installation.add_card()
-    installation.provider.have(Trouble.AFTER_IT_ACTED, "start")
-    with pytest.raises(ProviderUnavailable):
-        installation.open_page(late)
-    installation.provider.recover()
+    late = installation.session_without_answer(Trouble.AFTER_IT_ACTED)
     has_refused(installation, installation.opened_session(), 3)
 
     installation.settle(late.token_id)
