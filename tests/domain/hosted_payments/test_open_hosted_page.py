@@ -15,9 +15,12 @@ from domain.permissions import Permission
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN
+from domain.sessions.session import CardSession
 from tests.builders import OTHER_CENTER_ID, a_shipped_consent
 from tests.databases import change_by_hand
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
+
+HALF_AN_HOUR = timedelta(minutes=30)
 
 
 def test_the_first_opening_has_the_page_made(installation: Installation) -> None:
@@ -182,46 +185,35 @@ def test_a_link_of_a_guest_or_center_that_is_gone_leads_nowhere(
         installation.open_page(session)
 
 
+def has_expired(installation: Installation, session: CardSession) -> bool:
+    """Open the link; return whether it and its page have come to their end."""
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.reconcile()
+    is_over = installation.psp.page(installation.page_reference(session)).is_over
+    return is_over and installation.session(session.token_id).status is SessionStatus.EXPIRED
+
+
 def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
     installation: Installation,
 ) -> None:
     session = installation.session_without_answer()
     installation.clock.advance(timedelta(hours=2))
 
-    with pytest.raises(LinkExpired):
-        installation.open_page(session)
-    installation.reconcile()
-    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
-    assert installation.psp.page(installation.page_reference(session)).is_over
+    assert has_expired(installation, session)
 
 
-def test_a_link_whose_session_expires_while_the_psp_is_asked_leads_to_no_page(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session()
-    installation.psp.close_page(installation.page_reference(session))
-    installation.provider.meanwhile["outcome"] = lambda: installation.clock.advance(
-        timedelta(minutes=31)
-    )
-
-    with pytest.raises(LinkExpired):
-        installation.open_page(session)
-
-
-def test_a_link_that_expires_while_its_page_is_made_leads_to_no_page(
-    installation: Installation,
+@pytest.mark.parametrize("call", ["start", "outcome"])
+def test_a_link_that_expires_while_the_psp_is_asked_leads_to_no_page(
+    installation: Installation, call: str
 ) -> None:
     session = installation.add_card()
-    installation.clock.advance(timedelta(minutes=29, seconds=59))
-    installation.provider.meanwhile["start"] = lambda: installation.clock.advance(
-        timedelta(seconds=2)
-    )
-
-    with pytest.raises(LinkExpired):
+    if call == "outcome":
         installation.open_page(session)
-    installation.reconcile()
-    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
-    assert installation.psp.page(installation.page_reference(session)).is_over
+        installation.psp.close_page(installation.page_reference(session))
+    installation.provider.meanwhile[call] = lambda: installation.clock.advance(HALF_AN_HOUR)
+
+    assert has_expired(installation, session)
 
 
 # Shows F38.
