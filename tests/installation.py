@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum, auto
@@ -46,16 +46,11 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
-from domain.psps.card import Card, CardList, CardReading
+from domain.psps.card import Card
 from domain.psps.evidence import Evidence
-from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
-from domain.psps.payment_provider import (
-    NotFound,
-    PaymentProvider,
-    ProviderRefused,
-    ProviderUnavailable,
-)
-from domain.psps.webhook import WebhookDelivery, WebhookNotice
+from domain.psps.hosted_page import HostedPageRequest
+from domain.psps.payment_provider import NotFound, ProviderRefused, ProviderUnavailable
+from domain.psps.webhook import WebhookDelivery
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, WriteUnit
@@ -99,6 +94,12 @@ def psps_that(
     }
 
 
+CALLS: Final = (
+    *("start", "outcome", "close", "discard", "read_card", "list_cards", "forget_guest"),
+)
+"""The methods of an adapter that send a request to the PSP."""
+
+
 class Trouble(Enum):
     """How a call to a PSP may fail."""
 
@@ -108,13 +109,15 @@ class Trouble(Enum):
     NOT_FOUND = auto()
 
 
-class TroubledProvider(PaymentProvider):
-    """The real adapter, whose calls fail on request.
+class TroubledProvider:
+    """The real adapter, whose calls to the PSP fail on request.
 
     `calls` has the methods that reached the PSP, `evidence` what each `outcome` was called with.
     `before` is called before each call, with its method and merchant account. An entry of
     `meanwhile` is called once, after the PSP has responded to that method.
     """
+
+    return_parameters = frozenset({"result", "state"})
 
     def __init__(self, provider: FakeProvider) -> None:
         self._provider = provider
@@ -128,92 +131,41 @@ class TroubledProvider(PaymentProvider):
 
     def have(self, trouble: Trouble, *methods: str) -> None:
         """Make these methods fail, or all of them, until `recover`."""
-        self.trouble = dict.fromkeys(
-            methods or ("start", "outcome", "close", "discard", "read_card", "forget_guest"),
-            trouble,
-        )
+        self.trouble = dict.fromkeys(methods or CALLS, trouble)
 
     def recover(self) -> None:
         """Make no method fail any more."""
         self.trouble = {}
 
-    @property
-    @override
-    def return_parameters(self) -> frozenset[str]:
-        return frozenset({"result", "state"})
+    def __getattr__(self, name: str) -> Any:  # as the adapter has it
+        found = getattr(self._provider, name)
+        return partial(self._call, name, found) if name in CALLS else found
 
-    @override
-    def start(self, request: HostedPageRequest) -> HostedPage:
-        with self._call("start", request.merchant_account):
-            page = self._provider.start(request)
-            self._made_for[page.reference] = request
-            return page
-
-    @override
-    def outcome(
-        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
-    ) -> Outcome:
-        self._require_own_request(request, page)
-        self.evidence.append(tuple(each.content for each in evidence))
-        with self._call("outcome", request.merchant_account):
-            return self._provider.outcome(request, page, evidence)
-
-    @override
-    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        self._require_own_request(request, page)
-        with self._call("close", request.merchant_account):
-            self._provider.close(request, page)
-
-    @override
-    def discard(
-        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
-    ) -> None:
-        with self._call("discard", merchant_account):
-            self._provider.discard(merchant_account, guest_reference, token)
-
-    @override
-    def read_card(
-        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
-    ) -> CardReading:
-        with self._call("read_card", merchant_account):
-            return self._provider.read_card(merchant_account, guest_reference, token)
-
-    @override
-    def list_cards(self, merchant_account: MerchantAccount, after: str | None = None) -> CardList:
-        with self._call("list_cards", merchant_account):
-            return self._provider.list_cards(merchant_account, after)
-
-    @override
-    def forget_guest(
-        self, merchant_account: MerchantAccount, guest_reference: GuestReference
-    ) -> None:
-        with self._call("forget_guest", merchant_account):
-            self._provider.forget_guest(merchant_account, guest_reference)
-
-    @override
-    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        return self._provider.read_webhook(delivery)
-
-    def _require_own_request(self, request: HostedPageRequest, page: HostedPage) -> None:
-        # Many PSPs find a page only by the request that it was made for.
-        made_for = self._made_for.get(page.reference, request)
-        assert request in (made_for, made_for.without_personal_data())
-
-    @contextmanager
-    def _call(self, method: str, merchant_account: MerchantAccount) -> Iterator[None]:
-        self.before(method, merchant_account)
-        if self.trouble.get(method) is Trouble.BEFORE_IT_ACTED:
+    def _call(self, name: str, method: Callable[..., Any], *arguments: Any) -> object:
+        first = arguments[0]
+        is_for_page = isinstance(first, HostedPageRequest)
+        if name in ("outcome", "close"):
+            # Many PSPs find a page only by the request that it was made for.
+            made_for = self._made_for.get(arguments[1].reference, first)
+            assert first in (made_for, made_for.without_personal_data())
+        if name == "outcome":
+            self.evidence.append(tuple(each.content for each in arguments[2]))
+        self.before(name, first.merchant_account if is_for_page else first)
+        if self.trouble.get(name) is Trouble.BEFORE_IT_ACTED:
             raise ProviderUnavailable("timed out before the PSP received the request")
-        if self.trouble.get(method) is Trouble.REFUSED:
+        if self.trouble.get(name) is Trouble.REFUSED:
             raise ProviderRefused("no such merchant account")
-        if self.trouble.get(method) is Trouble.NOT_FOUND:
+        if self.trouble.get(name) is Trouble.NOT_FOUND:
             raise NotFound("no such object, or not yet")
-        self.calls.append(method)
-        yield
+        self.calls.append(name)
+        result = method(*arguments)
+        if name == "start":
+            self._made_for[result.reference] = first
         # Removed first, because it may call the PSP itself.
-        self.meanwhile.pop(method, lambda: None)()
-        if self.trouble.get(method) is Trouble.AFTER_IT_ACTED:
+        self.meanwhile.pop(name, lambda: None)()
+        if self.trouble.get(name) is Trouble.AFTER_IT_ACTED:
             raise ProviderUnavailable("timed out after the PSP acted")
+        return result
 
 
 class Later(Executor):

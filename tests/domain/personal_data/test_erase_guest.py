@@ -354,7 +354,7 @@ def test_an_answer_that_comes_after_the_erasure_changes_nothing(
     ask = installation.provider.outcome
 
     def answer_late(*asked: Any) -> Outcome:
-        answer = ask(*asked)
+        answer: Outcome = ask(*asked)
         monkeypatch.undo()
         installation.erase_guest()
         assert finish(installation)

@@ -533,13 +533,13 @@ def goes_on_telling(installation: Installation, session: CardSession) -> None:
     """Have the PSP tell of the session's card for ever, also once it is discarded."""
     provider, attempt = installation.provider, session.current_attempt
     assert attempt.page is not None
-    told = provider.outcome(attempt.request, attempt.page, ())
+    told: Outcome = provider.outcome(attempt.request, attempt.page, ())
 
     def tell(*_: object) -> Outcome:
         provider.calls.append("outcome")
         return told
 
-    provider.outcome = tell  # type: ignore[method-assign, assignment]  # to go on telling
+    provider.outcome = tell  # type: ignore[attr-defined]  # to go on telling
 
 
 def take_discard(installation: Installation) -> Discard:
