@@ -20,7 +20,12 @@ from adapters.psp_calls.circuit_breaker import (
 from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.outages import OutageLog
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
-from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    FailureDetails,
+    NotFound,
+    ProviderRefused,
+    ProviderUnavailable,
+)
 from domain.psps.recognize_merchant import AnotherMerchant
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from tests.installation import DECLINED_CARD, MERCHANT, Installation, Trouble
@@ -177,7 +182,8 @@ class TestCircuitBreaker:
         ):
             with pytest.raises(ProviderUnavailable, match="breaker is open"):
                 call()
-        guarded.discard(AT_HARBOR.merchant_account, page.guest_reference, card)
+        with pytest.raises(NotFound):
+            guarded.discard(AT_HARBOR.merchant_account, page.guest_reference, card)
         assert breakers.capacities(12) == {AT_FAKE: 0, AT_HARBOR: 12}
 
 
