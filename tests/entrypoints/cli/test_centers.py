@@ -109,6 +109,16 @@ class TestConfigurePayments:
             *command, "--redirect-origin", "https://shop.example", CARDONFILE_ALLOW_FAKE_PSP="1"
         )
 
+    def test_an_account_without_keys_is_refused_beside_one_that_has_them(
+        self, with_center: CommandLine
+    ) -> None:
+        complaint = with_center.refuses(
+            *("configure-payments", CENTER_ID, "--provider", "stripe", "--account", "italy"), **KEYS
+        )
+
+        assert "--account: stripe has no keys for italy: set CARDONFILE_STRIPE_ITALY_" in complaint
+        assert configuration(with_center) is None
+
 
 KEYS = {
     "CARDONFILE_STRIPE_SPAIN_SECRET_KEY": "sk_test_x",
