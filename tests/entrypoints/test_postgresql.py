@@ -32,6 +32,7 @@ from domain.errors import (
 )
 from domain.events.event import EventType
 from domain.identifiers import GuestId, TokenId
+from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.sessions.end import SessionStatus
 from domain.storage import WriteUnit
 from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
@@ -555,6 +556,9 @@ class TestAtOnce:
                     installation.use_cases.remove_account(
                         installation.caller, guest_id=GUEST_ID, account_id=each.account_id
                     )
+                # The fake PSP does not know a lasting token, and is believed after a while.
+                installation.reconcile()
+                installation.clock.advance(UNKNOWN_FOR)
                 installation.reconcile()
                 # A card that was collected before its token was discarded is not stored.
                 installation.clock.advance(timedelta(seconds=1))

@@ -261,7 +261,7 @@ class TestErase:
             f"erased {GUEST_ID}\nerased {a_uuid(77)}\nerased again: 2\n"
         )
         assert on_file.succeeds("guest", "erase", "--again") == "erased again: 0\n"
-        on_file.succeeds("reconcile", CARDONFILE_LOG_LEVEL="warning")
+        assert on_file.run("reconcile").exit_code == 0
         missing = file.parent / "missing" / file.name
         assert on_file.refuses("reconcile", CARDONFILE_ERASURES_FILE=str(missing)) == (
             f"the folder of CARDONFILE_ERASURES_FILE is missing: {missing.parent}"
