@@ -25,6 +25,7 @@ from domain.personal_data.erasure import Erasures
 from domain.products.product import Products
 from domain.psps.merchant_standing import MerchantStandings
 from domain.psps.references import GuestReferences, MerchantIdentities
+from domain.sessions.earlier_page import EarlierPages
 from domain.sessions.limit import RefusedCards
 from domain.sessions.session import CardSessions, EvidenceLog, IdempotencyKeys
 from domain.worker.heartbeat import Workers
@@ -54,6 +55,7 @@ class UnitOfWork:
     consent_texts: ConsentTexts
     sessions: CardSessions
     refused_cards: RefusedCards
+    earlier_pages: EarlierPages
     evidence: EvidenceLog
     erasures: Erasures
     idempotency_keys: IdempotencyKeys

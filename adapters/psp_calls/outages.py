@@ -12,10 +12,18 @@ from typing import Final
 import structlog
 
 from domain.identifiers import PspAccount
-from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    FailureDetails,
+    NotFound,
+    ProviderRefused,
+    ProviderUnavailable,
+)
 from domain.psps.recognize_merchant import AnotherMerchant
 
 LINE_EVERY_SECONDS: Final = 60
+
+_ASKED_AGAIN: Final = frozenset({"outcome", "close", "discard", "forget_guest"})
+"""The operations whose NotFound is no outage: the PSP may not know the thing yet."""
 
 log = structlog.get_logger()
 
@@ -25,7 +33,8 @@ class OutageLog:
 
     One that comes and goes has a pair of lines a minute.
 
-    The events are `psp_away`, `psp_refuses` and `psp_back`. An operation is a method of
+    The events are `psp_away`, `psp_refuses` and `psp_back`, and `psp_does_not_find` for what is asked
+    again. An operation is a method of
     `PaymentProvider`. The line of a failure holds its `details`. Each process has its own states.
     `observe` is told the PSP, account, operation, result and seconds of each call. It never raises.
     """
@@ -61,7 +70,9 @@ class OutageLog:
             raise
         except ProviderRefused as refusal:
             result = "refused"
-            if self._has_changed(account, operation, ProviderRefused):
+            if isinstance(refusal, NotFound) and operation in _ASKED_AGAIN:
+                log.info("psp_does_not_find", **call, **_known(refusal.details))
+            elif self._has_changed(account, operation, ProviderRefused):
                 log.error("psp_refuses", **call, **_known(refusal.details), exc_info=refusal)
             raise
         finally:

@@ -176,7 +176,7 @@ RELEASE_0_3: Final = """
         merchant_account text NOT NULL,
         page_reference text NOT NULL,
         attempt {json} NOT NULL,
-        is_due {boolean} NOT NULL,
+        told_at {time},
         PRIMARY KEY (token_id, number)
     ){strict};
     CREATE INDEX earlier_pages_reference ON earlier_pages (

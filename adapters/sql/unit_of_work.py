@@ -22,6 +22,7 @@ from adapters.sql.repositories.psps import (
 )
 from adapters.sql.repositories.sessions import (
     SqlCardSessions,
+    SqlEarlierPages,
     SqlEvidenceLog,
     SqlIdempotencyKeys,
     SqlRefusedCards,
@@ -42,6 +43,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         consent_texts=SqlConsentTexts(transaction),
         sessions=SqlCardSessions(transaction),
         refused_cards=SqlRefusedCards(transaction),
+        earlier_pages=SqlEarlierPages(transaction),
         evidence=SqlEvidenceLog(transaction),
         erasures=SqlErasures(transaction),
         idempotency_keys=SqlIdempotencyKeys(transaction),

@@ -25,6 +25,7 @@ from domain.psps.payment_provider import ProviderUnavailable
 from domain.redirects import redirect_origin
 from domain.sessions.address_verification import PostalCodes, in_own_form
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
+from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.limit import CardLimit
 from domain.sessions.polling import Progress
 from domain.sessions.session import CardSession
@@ -135,6 +136,9 @@ class OpenHostedPage:
             opened = session.with_progress(Progress.OPENED, now)
             if session.attempt is None or session.attempt.over:
                 request = self._next_request(unit, session, now, accepted)
+                if session.has_page:
+                    # A webhook may tell of a card on it after all.
+                    unit.earlier_pages.keep(EarlierPage.of(session))
                 opened = session.with_attempt(request)
             elif session.attempt.is_unanswered:
                 asked = opened.asked(now)

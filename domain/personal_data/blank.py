@@ -29,7 +29,7 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
         if blank != session:
             unit.sessions.update(blank)
         # One that is due is asked about once more, with the evidence that has made it due.
-        is_over = blank.is_settled or (blank.is_over and blank.due_at is None)
+        is_over = blank.is_over and blank.due_at is None
         if is_over:
             unit.evidence.remove(session.token_id)
         are_over = are_over and is_over

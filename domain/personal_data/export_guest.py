@@ -16,11 +16,13 @@ from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
 from domain.pagination import ALL, PageRequest
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import HostedPage
+from domain.sessions.earlier_page import EarlierPage
 from domain.storage import Storage, UnitOfWork
 
 # Some PSPs' pages are opened by their reference, and some send a card's token as evidence.
 _HIDDEN: Final = {
     Account: ["token", "charge_reference"],
+    EarlierPage: ["page_reference"],
     HostedPage: ["address", "reference"],
     Evidence: ["content"],
 }
@@ -73,7 +75,11 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
         "accounts": accounts,
         "consents": consents,
         "sessions": [
-            {**_shown(session, tokens), "evidence": unit.evidence.of(session.token_id)}
+            {
+                **_shown(session, tokens),
+                "earlier_pages": unit.earlier_pages.of(session.token_id),
+                "evidence": unit.evidence.of(session.token_id),
+            }
             for session in sessions
         ],
         "refused_cards": refused_cards,

@@ -155,6 +155,8 @@ class FinishErasures:
         for session in unit.sessions.of_guest(guest_id):
             if session.is_settled or self._forgets(session):
                 unit.sessions.update(session.without_references())
+            if self._forgets(session):
+                unit.earlier_pages.remove(session.token_id)
         unit.accounts.blank(guest_id)
         for psp_account, reference in at_psps:
             for discard in unit.discards.of_guest(*psp_account, reference):

@@ -151,6 +151,11 @@ class PageAttempt:
     agreed_at: datetime | None = None
     unknown_since: datetime | None = None
 
+    def unknown(self, now: datetime) -> PageAttempt:
+        """Note that the PSP does not know the page, perhaps not yet."""
+        # A clock that was ahead may have set the time.
+        return replace(self, unknown_since=min(self.unknown_since or now, now))
+
     @property
     def is_unanswered(self) -> bool:
         """Whether the PSP may have been called, and its response is not stored."""

@@ -83,6 +83,12 @@ class PolledSession(EndingSession):
         """Whether the PSP may still tell something of it: an expired session has a page for that."""
         return not self.is_settled and (not self.is_over or self.has_page)
 
+    @property
+    def may_go_back(self) -> bool:
+        """Whether a card of an earlier page may be stored: there is none yet, nor a page in use."""
+        attempt = self.attempt
+        return not self.is_settled and (attempt is None or attempt.over)
+
     def with_attempt(self, request: HostedPageRequest) -> Self:
         """Note an attempt, before the PSP is asked for its page."""
         attempt, now = PageAttempt(request=request), request.begun_at
@@ -130,11 +136,10 @@ class PolledSession(EndingSession):
         attempt = self.current_attempt
         if is_confirmed(attempt.unknown_since, now):
             return self.without_card(now)
-        # A clock that was ahead may have set the time.
-        since = min(attempt.unknown_since or now, now)
-        unknown = replace(self, attempt=replace(attempt, unknown_since=since))
+        unknown = attempt.unknown(now)
         next_poll = next_poll_at(attempt.request.begun_at, now)
-        return unknown.postponed(min(next_poll, since + UNKNOWN_FOR))
+        confirmed_at = (unknown.unknown_since or now) + UNKNOWN_FOR
+        return replace(self, attempt=unknown).postponed(min(next_poll, confirmed_at))
 
     def without_card(self, now: datetime) -> Self:
         """Note that there is no page, or that the page is over without a card.
@@ -186,11 +191,13 @@ class PolledSession(EndingSession):
         opened in a loop must not take the places of other guests. A time that a wrong clock has
         left in the future does not count. There is no question about a settled session.
         """
-        longest = now + ANSWERED_WITHIN * 2
-        is_early = self.ask_again_at is not None and now < self.ask_again_at <= longest
-        if is_early or self.is_settled:
+        if self._is_early(now) or self.is_settled:
             return None
         return replace(self, ask_again_at=now + ANSWERED_WITHIN)
+
+    def _is_early(self, now: datetime) -> bool:
+        longest = now + ANSWERED_WITHIN * 2
+        return self.ask_again_at is not None and now < self.ask_again_at <= longest
 
     def answered(self, now: datetime) -> Self:
         """Note that a question is over, whether or not the PSP responded."""
@@ -221,6 +228,23 @@ class PolledSession(EndingSession):
         """
         asked = self.asked(now)
         return asked.due_now(now) if asked else self.asked_later()
+
+    def nudged_about_earlier_page(self, now: datetime) -> Self:
+        """Do the same because of an earlier page, also if the session is settled."""
+        if not self._is_early(now):
+            return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)
+        return replace(self, due_at=min(filter(None, (self.due_at, self.ask_again_at))))
+
+    def waiting_for_earlier_page(self, now: datetime, *, since: Self) -> Self:
+        """Make it due soon, because the PSP has not said yet what became of an earlier page.
+
+        A settled session is due for no other reason, unless a webhook came after `since`.
+        """
+        later = now + POLL_EVERY
+        is_lease = self.is_settled and self.due_at == since.due_at
+        return replace(
+            self, due_at=later if self.due_at is None or is_lease else min(self.due_at, later)
+        )
 
     def keeping_due_at(self, current: Self, *, since: Self) -> Self:
         """Keep the `due_at` of a webhook or a return that came between `since` and `current`.

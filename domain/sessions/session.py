@@ -147,9 +147,9 @@ class CardSessions(WorkAtPsps, Protocol):
     def with_page(
         self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
     ) -> CardSession | None:
-        """Return the session whose current page has this reference at the PSP, or None.
+        """Return the session with a page that has this reference at the PSP, or None.
 
-        A write unit locks it.
+        Also with an earlier page, which another has followed. A write unit locks it.
         """
         ...
 
@@ -172,7 +172,7 @@ class CardSessions(WorkAtPsps, Protocol):
     def forget(self, *, before: datetime) -> int:
         """Delete a bounded number of sessions that ended before that time; return how many.
 
-        Their evidence and refused cards go with them. One that is due stays, and one whose account
+        Their evidence, earlier pages and refused cards go with them. One that is due stays, and one whose account
         keeps no consent of its own.
         """
         ...

@@ -5,13 +5,16 @@ One that is not signed is no evidence, and makes sessions due no more often than
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from domain.identifiers import ProviderName, PspAccount
 from domain.outside import Clock
 from domain.psps.evidence import MAX_EVIDENCE, Evidence, EvidenceOrigin
 from domain.psps.payment_provider import Providers, WebhookRejected
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
+from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
@@ -21,8 +24,8 @@ class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
     Cards on file that it names are due to be read. The same webhook may come any number of times.
-    Events of unknown or settled sessions and of unknown cards change nothing. Raises WebhookRejected,
-    and ProviderUnavailable when the PSP is not configured or has no keys for the account.
+    Events of unknown sessions and cards, and of the page of a settled session, change nothing. Raises
+    WebhookRejected, and ProviderUnavailable when the PSP is not configured or has no keys for the account.
     """
 
     storage: Storage
@@ -50,13 +53,16 @@ class ReceiveWebhook:
                     )
                     continue
                 session = _session_of(unit, provider, notice)
-                if session is None or not session.may_be_asked_about:
+                earlier = _earlier_pages(unit, session, notice)
+                if session is None or not (earlier or session.may_be_asked_about):
                     continue
                 if not _is_meant(provider, notice, session):
                     foreign += 1
                     continue
+                for page in earlier:
+                    unit.earlier_pages.keep(page.told(now))
                 if not notice.signed:
-                    unit.sessions.update(session.nudged(now))
+                    unit.sessions.update(_nudged(session, earlier, now))
                     continue
                 evidence = Evidence(
                     origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now
@@ -76,11 +82,12 @@ class ReceiveWebhook:
         """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)
+            earlier = _earlier_pages(unit, session, notice)
         return (
             session is not None
-            and session.may_be_asked_about
+            and (bool(earlier) or session.may_be_asked_about)
             and _is_meant(provider, notice, session)
-            and session.nudged(self.clock.now()) != session
+            and _nudged(session, earlier, self.clock.now()) != session
         )
 
 
@@ -93,6 +100,23 @@ def _session_of(
     if session is None and notice.page_reference is not None:
         session = unit.sessions.with_page(provider, notice.merchant_account, notice.page_reference)
     return session
+
+
+def _earlier_pages(
+    unit: UnitOfWork, session: CardSession | None, notice: WebhookNotice
+) -> Sequence[EarlierPage]:
+    """Return the earlier pages that a notice may be about: all, if it names the session alone."""
+    if session is None:
+        return ()
+    return [
+        page
+        for page in unit.earlier_pages.of(session.token_id)
+        if notice.page_reference in (None, page.page_reference)
+    ]
+
+
+def _nudged(session: CardSession, earlier: Sequence[EarlierPage], now: datetime) -> CardSession:
+    return session.nudged_about_earlier_page(now) if earlier else session.nudged(now)
 
 
 def _is_meant(provider: ProviderName, notice: WebhookNotice, session: CardSession) -> bool:

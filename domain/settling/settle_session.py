@@ -8,7 +8,7 @@ stored.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -35,6 +35,7 @@ from domain.psps.payment_provider import (
 )
 from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
+from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.end import SessionStatus
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, DueSession
@@ -85,23 +86,54 @@ class SettleSession:
         """Ask the PSP and apply the outcome. Return the updated session, or None if there is none."""
         with self.storage.read() as unit:
             session = unit.sessions.get(token_id)
+            told = [page for page in unit.earlier_pages.of(token_id) if page.told_at is not None]
+        for page in told:
+            session = self._settle_earlier(session, page) if session else None
         if session is None or session.is_settled:
             return session
-        outcome: Reported
-        try:
-            if session.attempt is not None and session.attempt.is_unanswered:
-                session = self.obtain_page(session)
-            outcome = self._ask(session)
-        except NotFound:
-            outcome = PageUnknown()
-        except (ProviderUnavailable, ProviderRefused):
-            outcome = None
-        asked, now = session, self.clock.now()
+        asked, outcome = self._reported(session)
+        now = self.clock.now()
         settled, steps = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
         self.log(*steps)
         if (outcome and outcome.refused_cards) or settled.status is SessionStatus.FAILED:
             close_pages_at_limit(self.storage, self.limits, asked, now)
         return settled
+
+    def _settle_earlier(self, session: CardSession, page: EarlierPage) -> CardSession:
+        """Ask the PSP about a page that another has followed, because a webhook has told of it.
+
+        Its card is stored, if no card is and the guest has no other page now. Otherwise its token is
+        discarded.
+        """
+        asked, outcome = self._reported(replace(session, attempt=page.attempt))
+        now = self.clock.now()
+
+        def apply(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
+            current = unit.sessions.get(session.token_id) or session
+            if page in unit.earlier_pages.of(session.token_id):
+                # Otherwise another webhook has come meanwhile, and the PSP is asked again.
+                unit.earlier_pages.keep(page.answered(outcome, now))
+            if isinstance(outcome, CardCollected) and current.may_go_back:
+                unit.earlier_pages.remove(session.token_id, page.number)
+                if current.has_page:
+                    unit.earlier_pages.keep(EarlierPage.of(current))
+                unit.sessions.update(replace(current, attempt=page.attempt))
+            return self._apply(unit, asked, outcome, now)
+
+        settled, steps = self.storage.transact(apply)
+        self.log(*steps)
+        return settled
+
+    def _reported(self, session: CardSession) -> tuple[CardSession, Reported]:
+        """Ask the PSP about the session, for its page if need be; return what was asked about."""
+        try:
+            if session.attempt is not None and session.attempt.is_unanswered:
+                session = self.obtain_page(session)
+            return session, self._ask(session)
+        except NotFound:
+            return session, PageUnknown()
+        except (ProviderUnavailable, ProviderRefused):
+            return session, None
 
     def _ask(self, session: CardSession) -> Outcome:
         attempt = session.attempt
@@ -129,7 +161,7 @@ class SettleSession:
 
     def _must_close(self, session: CardSession) -> bool:
         now = self.clock.now()
-        if session.is_page_past_end(now):
+        if session.is_settled or session.is_page_past_end(now):
             return True
         with self.storage.read() as unit:
             return must_close_page(unit, self.limits, session, now)
@@ -153,21 +185,17 @@ class SettleSession:
         ):
             verdict = self._judge_card(unit, current, outcome, now)
         else:
-            judged = judge(asked, current, outcome, now)
-            if judged is None:
-                return current, ()
-            verdict = judged
+            verdict = judge(asked, current, outcome, now) or Verdict(session=current)
         if verdict.added is not None:
             unit.accounts.add(verdict.added)
-        if verdict.renewed is not None:
-            unit.accounts.update(verdict.renewed)
-        if verdict.doubted is not None:
-            unit.accounts.update(verdict.doubted)
+        for account in filter(None, (verdict.renewed, verdict.doubted)):
+            unit.accounts.update(account)
         unkept = verdict.unkept
         is_discarded = unkept is not None and note_discard(unit, unkept, now=now)
         if verdict.withdrawn is not None:
             unit.discards.remove(verdict.withdrawn)
         changed = verdict.session.keeping_due_at(current, since=asked).answered(now)
+        changed = _due_for_earlier_pages(unit, changed, now, since=asked)
         unit.sessions.update(changed)
         if current.is_over:
             # If its guest was erased, what the PSP has told goes too.
@@ -210,6 +238,15 @@ class SettleSession:
         )
         account_id = AccountId(self.ids.uuid())
         return judge_card(session, collected, on_file, account_id=account_id, now=now)
+
+
+def _due_for_earlier_pages(
+    unit: WriteUnit, session: CardSession, now: datetime, *, since: CardSession
+) -> CardSession:
+    """Return the session as it is due while the PSP has not said what became of an earlier page."""
+    if any(page.told_at is not None for page in unit.earlier_pages.of(session.token_id)):
+        return session.waiting_for_earlier_page(now, since=since)
+    return session.postponed(None) if session.is_settled else session
 
 
 def _steps(

@@ -28,6 +28,7 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.evidence import Evidence
+from domain.sessions.earlier_page import EarlierPage, EarlierPages
 from domain.sessions.end import SessionStatus
 from domain.sessions.limit import (
     COUNTED_FOR,
@@ -110,6 +111,7 @@ _RESULT: Final = f"""
     END
 """
 
+_EARLIER_PAGES = Rows("earlier_pages", EarlierPage, key=("token_id", "number"))
 _EVIDENCE = Rows(
     "evidence",
     Evidence,
@@ -143,17 +145,25 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
     def with_page(
         self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
     ) -> CardSession | None:
-        return _SESSIONS.find_one(
+        page = {
+            "provider": provider,
+            "merchant_account": merchant_account,
+            "page_reference": page_reference,
+        }
+        current = _SESSIONS.find_one(
             self._transaction,
             f"WHERE {self._dialect.page_reference} = :page_reference "
             "AND configuration ->> 'provider' = :provider "
             "AND configuration ->> 'merchant_account' = :merchant_account"
             + self._transaction.for_update,
-            {
-                "provider": provider,
-                "merchant_account": merchant_account,
-                "page_reference": page_reference,
-            },
+            page,
+        )
+        return current or _SESSIONS.find_one(
+            self._transaction,
+            "WHERE token_id IN (SELECT token_id FROM earlier_pages WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND page_reference = :page_reference)"
+            + self._transaction.for_update,
+            page,
         )
 
     @override
@@ -191,7 +201,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             "SELECT 1 FROM payment_accounts WHERE account_id = card_sessions.account_id)) "
             "ORDER BY ended_at"
         )
-        also = ("evidence", "refused_cards")
+        also = ("evidence", "earlier_pages", "refused_cards")
         return self._forget("card_sessions", "token_id", condition, *also, before=before)
 
     @override
@@ -223,7 +233,10 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
                 },
             )
             if ended.rowcount:
-                self._transaction.execute("DELETE FROM evidence WHERE token_id = :token_id", key)
+                for table in ("evidence", "earlier_pages"):
+                    self._transaction.execute(
+                        f"DELETE FROM {table} WHERE token_id = :token_id", key
+                    )
             are_over = are_over and ended.rowcount > 0
         return are_over
 
@@ -387,6 +400,32 @@ def _nth_latest(limit: CardLimit) -> str:
         f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} "
         f"AND {time} > :since AND {time} <= :until ORDER BY {time} DESC LIMIT 1 OFFSET {limit.at_most - 1})"
     )
+
+
+class SqlEarlierPages(Repository, EarlierPages):
+    """Pages of sessions that others have followed."""
+
+    @override
+    def keep(self, page: EarlierPage) -> None:
+        self._transaction.execute(
+            _EARLIER_PAGES.insert + _EARLIER_PAGES.or_replace, _EARLIER_PAGES.row(page)
+        )
+
+    @override
+    def of(self, token_id: TokenId) -> Sequence[EarlierPage]:
+        return _EARLIER_PAGES.find_readable(
+            self._transaction,
+            "WHERE token_id = :token_id ORDER BY number",
+            {"token_id": token_id},
+        )
+
+    @override
+    def remove(self, token_id: TokenId, number: int | None = None) -> None:
+        self._transaction.execute(
+            "DELETE FROM earlier_pages WHERE token_id = :token_id "
+            "AND number = coalesce(:number, number)",
+            {"token_id": token_id, "number": number},
+        )
 
 
 class SqlEvidenceLog(Repository, EvidenceLog):

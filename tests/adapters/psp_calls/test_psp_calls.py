@@ -247,6 +247,15 @@ class TestOutages:
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
 
+    def test_what_the_psp_may_not_know_yet_is_none(self) -> None:
+        outages = OutageLog()
+        with capture_logs() as lines:
+            fail(outages, NotFound(details=FailureDetails(status=404)), operation="outcome")
+
+        assert [(line["event"], line["log_level"], line["status"]) for line in lines] == [
+            ("psp_does_not_find", "info", 404)
+        ]
+
     def test_one_that_keeps_returning_has_a_pair_of_lines_a_minute(self) -> None:
         seconds = [0.0]
         outages = OutageLog(now=lambda: seconds[0])

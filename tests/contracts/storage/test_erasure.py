@@ -11,6 +11,7 @@ from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, 
 from domain.cards.account import NAMED_AT_PSP
 from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount
 from domain.personal_data.erasure import Erasure
+from domain.sessions.earlier_page import EarlierPage
 from domain.storage import AlreadyStored, Storage
 from tests.builders import (
     OTHER_CENTER_ID,
@@ -111,6 +112,7 @@ class TestUnreadableSession:
         with storage.write() as unit:
             add(unit, self.SESSION, replace(self.SESSION, token_id=OTHER_TOKEN_ID))
             unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
+            unit.earlier_pages.keep(EarlierPage.of(a_session(attempt=an_attempt())))
             unit.evidence.add(OTHER_TOKEN_ID, an_evidence(), at_most=5)
             unit.commit()
         change_by_hand(
@@ -129,6 +131,7 @@ class TestUnreadableSession:
         with storage.read() as unit:
             assert unit.sessions.get(TOKEN_ID) == self.SESSION.without_personal_data()
             assert len(unit.evidence.of(TOKEN_ID)) == 1
+            assert len(unit.earlier_pages.of(TOKEN_ID)) == 1
 
     def test_keeps_the_consent_alone(self, storage: Storage) -> None:
         account = an_account(token_id=TOKEN_ID, guest_id=GUEST_ID)
@@ -158,6 +161,7 @@ class TestUnreadableSession:
             blank = replace(expired.without_personal_data(), attempt=None)
             assert unit.sessions.get(TOKEN_ID) == blank
             assert list(unit.evidence.of(TOKEN_ID)) == []
+            assert list(unit.earlier_pages.of(TOKEN_ID)) == []
 
     def test_stays_alone(self, storage: Storage) -> None:
         self.blank(storage, self.SESSION.expires_at)

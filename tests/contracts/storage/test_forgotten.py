@@ -7,9 +7,18 @@ from datetime import timedelta
 from adapters.psp_suite.samples import NOW, TOKEN_ID
 from domain.audit.entry import Action, Actor, AuditEntry
 from domain.identifiers import AccountId
+from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.end import SessionStatus
 from domain.storage import Storage
-from tests.builders import a_consent, a_discard, a_refused_card, a_session, an_account, an_evidence
+from tests.builders import (
+    a_consent,
+    a_discard,
+    a_refused_card,
+    a_session,
+    an_account,
+    an_attempt,
+    an_evidence,
+)
 from tests.contracts.storage.records import OTHER_TOKEN_ID, add, committed, store
 
 BEFORE = NOW - timedelta(days=400)
@@ -21,6 +30,7 @@ def test_an_old_session_goes_with_all_that_hangs_on_it(storage: Storage) -> None
     with committed(storage) as unit:
         unit.sessions.add(ENDED)
         unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
+        unit.earlier_pages.keep(EarlierPage.of(a_session(attempt=an_attempt())))
         unit.refused_cards.add([a_refused_card(token_id=TOKEN_ID)])
     with committed(storage) as unit:
         assert unit.sessions.forget(before=BEFORE) == 1
@@ -28,6 +38,7 @@ def test_an_old_session_goes_with_all_that_hangs_on_it(storage: Storage) -> None
     with storage.read() as reading:
         assert reading.sessions.get(TOKEN_ID) is None
         assert list(reading.evidence.of(TOKEN_ID)) == []
+        assert list(reading.earlier_pages.of(TOKEN_ID)) == []
         assert list(reading.refused_cards.of(TOKEN_ID)) == []
 
 

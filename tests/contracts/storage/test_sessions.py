@@ -21,6 +21,7 @@ from domain.identifiers import CallerName, MerchantAccount, ProviderName, PspAcc
 from domain.pagination import PageRequest
 from domain.psps.hosted_page import PageAttempt
 from domain.retries import MAX_BACKOFF, latest_due
+from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import POLL_EVERY
 from domain.sessions.result import CountedBy
@@ -83,6 +84,24 @@ def test_a_session_is_found_by_its_current_page_at_its_merchant_account(storage:
         assert find(PROVIDER, MERCHANT_ACCOUNT, "page-2") == next_one
         assert find(PROVIDER, other, "page-1") == elsewhere
         assert find(ProviderName("other"), MERCHANT_ACCOUNT, "page-2") is None
+
+
+def test_a_session_is_found_by_an_earlier_page_too(storage: Storage) -> None:
+    first = a_session(attempt=an_attempt())
+    page, moved = EarlierPage.of(first), a_session(attempt=an_attempt(page=a_page(reference="2")))
+    store(storage, moved, a_session(token_id=OTHER_TOKEN_ID))
+    with storage.write() as unit:
+        unit.earlier_pages.keep(page)
+        unit.earlier_pages.keep(page.told(NOW))
+        found = unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1")
+        assert found == moved
+        assert unit.sessions.with_page(PROVIDER, MerchantAccount("other"), "page-1") is None
+        assert list(unit.earlier_pages.of(TOKEN_ID)) == [page.told(NOW)]
+        assert list(unit.earlier_pages.of(OTHER_TOKEN_ID)) == []
+        unit.earlier_pages.remove(TOKEN_ID, page.number + 1)
+        assert len(unit.earlier_pages.of(TOKEN_ID)) == 1
+        unit.earlier_pages.remove(TOKEN_ID)
+        assert list(unit.earlier_pages.of(TOKEN_ID)) == []
 
 
 def test_an_id_that_is_no_uuid_is_of_no_session(storage: Storage) -> None:

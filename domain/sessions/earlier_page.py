@@ -1,0 +1,76 @@
+"""Pages of a session that others have followed, and on which the PSP may have collected a card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from domain.identifiers import MerchantAccount, ProviderName, TokenId
+from domain.psps.hosted_page import CardRefused, PageAttempt, PageUnknown, Pending, Reported
+from domain.psps.payment_provider import is_confirmed
+from domain.sessions.session import CardSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierPage:
+    """A page that was over without a card when another followed it.
+
+    The request of its `attempt` is without personal data. `number` is that of the attempt. `told_at`
+    is when a webhook has told of the page, until it is known what became of it.
+    """
+
+    token_id: TokenId
+    number: int
+    provider: ProviderName
+    merchant_account: MerchantAccount
+    page_reference: str
+    attempt: PageAttempt
+    told_at: datetime | None = None
+
+    @classmethod
+    def of(cls, session: CardSession) -> EarlierPage:
+        """Return the current page of a session, which has one, before another follows it."""
+        attempt = session.current_attempt
+        request = attempt.request.without_personal_data()
+        return cls(
+            token_id=session.token_id,
+            number=request.attempt,
+            provider=session.configuration.provider,
+            merchant_account=request.merchant_account,
+            page_reference=attempt.page.reference if attempt.page else "",
+            attempt=replace(attempt, request=request),
+        )
+
+    def told(self, now: datetime) -> EarlierPage:
+        """Note that a webhook tells of the page."""
+        return replace(self, told_at=now)
+
+    def answered(self, reported: Reported, now: datetime) -> EarlierPage:
+        """Note what the PSP has reported. If that is not the end, the PSP is asked again."""
+        match reported:
+            case None:
+                return self
+            case PageUnknown() if not is_confirmed(self.attempt.unknown_since, now):
+                return replace(self, attempt=self.attempt.unknown(now))
+            case Pending() | CardRefused():
+                return replace(self, attempt=replace(self.attempt, unknown_since=None))
+            case _:
+                return replace(self, told_at=None)
+
+
+class EarlierPages(Protocol):
+    """Earlier pages of sessions. Whoever changes one has locked its session."""
+
+    def keep(self, page: EarlierPage) -> None:
+        """Store a page, or replace it."""
+        ...
+
+    def of(self, token_id: TokenId) -> Sequence[EarlierPage]:
+        """Return the earlier pages of a session, oldest first."""
+        ...
+
+    def remove(self, token_id: TokenId, number: int | None = None) -> None:
+        """Delete one earlier page of a session, or all."""
+        ...

@@ -1,0 +1,220 @@
+"""A PSP tells of a page that another has followed: its card is stored or discarded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from domain.psps.evidence import EvidenceOrigin
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome, PageClosed
+from domain.psps.payment_provider import UNKNOWN_FOR
+from domain.psps.webhook import WebhookDelivery, WebhookNotice
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
+from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
+
+MINUTE = timedelta(minutes=1)
+
+
+class Late:
+    """A session whose first page ended without its card, says the PSP, and has a second one."""
+
+    def __init__(self, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.it = installation
+        self._patch = monkeypatch
+        self.session = installation.session_with_card()
+        first = self.session.current_attempt.page
+        assert first is not None
+        self.first = first
+        (self.token,) = installation.tokens_at_psp()
+        self._told = installation.provider.outcome
+        monkeypatch.setattr(installation.provider, "outcome", self._too_early)
+        installation.open_page(self.session)
+        assert self.current.current_attempt.request.attempt == 2
+        monkeypatch.undo()
+
+    def _too_early(self, request: HostedPageRequest, page: HostedPage, _: object) -> Outcome:
+        return PageClosed() if page == self.first else self._told(request, page, ())
+
+    @property
+    def current(self) -> CardSession:
+        """The session as it is stored."""
+        return self.it.session(self.session.token_id)
+
+    def told(self, *, signed: bool = True, by_page: bool = True, by_session: bool = True) -> None:
+        """Receive a webhook about the first page."""
+        notice = WebhookNotice(
+            merchant_account=MERCHANT,
+            content="event",
+            token_id=self.session.token_id if by_session else None,
+            page_reference=self.first.reference if by_page else None,
+            signed=signed,
+        )
+        with self._patch.context() as patch:
+            patch.setattr(self.it.provider, "read_webhook", lambda _: [notice])
+            self.it.receive_webhook(WebhookDelivery(headers={}, body=b""))
+
+
+@pytest.fixture
+def late(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Late:
+    return Late(installation, monkeypatch)
+
+
+# Shows I7.
+@pytest.mark.parametrize(
+    ("by_page", "by_session", "signed"),
+    [(True, True, True), (False, True, True), (True, False, True), (True, False, False)],
+)
+def test_its_card_is_discarded_once_another_is_stored(
+    late: Late, by_page: bool, by_session: bool, signed: bool
+) -> None:
+    late.it.type_card(late.session, OTHER_GOOD_CARD)
+    late.it.return_to_shop(late.session)
+    assert late.current.status is SessionStatus.COMPLETED
+    completed = late.current
+    late.it.clock.advance(MINUTE)
+
+    late.told(by_page=by_page, by_session=by_session, signed=signed)
+    late.it.reconcile()
+
+    (account,) = late.it.accounts()
+    assert late.it.tokens_at_psp() == {account.token} != {late.token}
+    assert replace(late.current, ask_again_at=completed.ask_again_at) == completed
+
+
+def test_its_card_is_discarded_while_the_guest_has_another_page(late: Late) -> None:
+    late.told()
+    late.it.reconcile()
+
+    assert late.it.tokens_at_psp() == frozenset()
+    assert late.current.status is SessionStatus.OPEN
+    late.it.type_card(late.session, OTHER_GOOD_CARD)
+    late.it.return_to_shop(late.session)
+    assert len(late.it.accounts()) == 1
+
+
+@pytest.mark.parametrize("has_expired", [False, True])
+def test_its_card_is_stored_if_the_guest_has_no_other_page(late: Late, has_expired: bool) -> None:
+    second = late.it.page_reference(late.session)
+    late.it.psp.close_page(second)
+    late.it.settle(late.session.token_id)
+    if has_expired:
+        late.it.clock.advance(timedelta(hours=1))
+        late.it.reconcile()
+        assert late.current.status is SessionStatus.EXPIRED
+
+    late.told()
+    late.it.reconcile()
+
+    assert late.current.status is SessionStatus.COMPLETED
+    assert [account.token for account in late.it.accounts()] == [late.token]
+    assert late.it.page_reference(late.session) == late.first.reference
+    with late.it.storage.read() as unit:
+        (kept,) = unit.earlier_pages.of(late.session.token_id)
+    assert (kept.page_reference, kept.told_at) == (second, None)
+
+
+@pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.NOT_FOUND])
+def test_the_psp_is_asked_until_it_tells(late: Late, trouble: Trouble) -> None:
+    late.it.type_card(late.session, OTHER_GOOD_CARD)
+    late.it.return_to_shop(late.session)
+    late.it.provider.have(trouble, "outcome")
+    late.told()
+    late.it.reconcile()
+    assert late.token in late.it.tokens_at_psp()
+
+    late.it.provider.recover()
+    late.it.clock.advance(UNKNOWN_FOR)
+    late.it.reconcile()
+
+    assert late.token not in late.it.tokens_at_psp()
+    assert late.current.due_at is None
+
+
+def test_a_page_that_is_still_not_found_after_a_while_is_asked_about_no_more(late: Late) -> None:
+    late.it.type_card(late.session, OTHER_GOOD_CARD)
+    late.it.return_to_shop(late.session)
+    late.it.provider.have(Trouble.NOT_FOUND, "outcome")
+    for _ in range(2):
+        late.told()
+        late.it.reconcile()
+        assert late.current.due_at is not None
+        late.it.clock.advance(UNKNOWN_FOR / 2)
+
+    late.it.clock.advance(UNKNOWN_FOR / 2)
+    late.it.reconcile()
+
+    assert late.current.due_at is None
+
+
+def test_a_webhook_that_comes_while_the_psp_is_asked_has_it_asked_again(late: Late) -> None:
+    late.it.type_card(late.session, OTHER_GOOD_CARD)
+    late.it.return_to_shop(late.session)
+
+    def meanwhile() -> None:
+        late.it.clock.advance(timedelta(seconds=1))
+        late.told()
+
+    late.it.provider.meanwhile["outcome"] = meanwhile
+    late.told()
+    late.it.settle(late.session.token_id)
+    assert late.current.due_at is not None
+
+    late.it.reconcile()
+    assert late.current.due_at is None
+
+
+def test_it_is_kept_without_personal_data(late: Late) -> None:
+    with late.it.storage.read() as unit:
+        (kept,) = unit.earlier_pages.of(late.session.token_id)
+
+    assert (kept.attempt.request.guest_name, kept.attempt.request.guest_email) == ("", None)
+
+
+def test_a_signed_webhook_about_it_is_evidence(late: Late) -> None:
+    late.told()
+
+    (evidence,) = late.it.evidence(late.session)
+    assert evidence.origin is EvidenceOrigin.WEBHOOK
+
+
+def test_a_flood_about_it_asks_the_psp_once_in_two_seconds(late: Late) -> None:
+    late.it.type_card(late.session, OTHER_GOOD_CARD)
+    late.it.return_to_shop(late.session)
+    late.it.clock.advance(MINUTE)
+    before = late.it.provider.calls.count("outcome")
+
+    for _ in range(40):
+        late.told(signed=False, by_session=False)
+        late.it.reconcile()
+        late.it.clock.advance(timedelta(seconds=0.1))
+
+    assert late.it.provider.calls.count("outcome") - before <= 3
+
+
+def test_an_erasure_waits_until_its_card_is_discarded(late: Late) -> None:
+    late.it.type_card(late.session, OTHER_GOOD_CARD)
+    late.it.return_to_shop(late.session)
+    late.it.provider.have(Trouble.BEFORE_IT_ACTED, "outcome")
+    late.told()
+    late.it.erase_guest()
+    late.it.reconcile()
+    late.it.clock.advance(timedelta(minutes=5))
+    late.it.container.finish_erasures()()
+    with late.it.storage.read() as unit:
+        assert len(unit.earlier_pages.of(late.session.token_id)) == 1
+
+    late.it.provider.recover()
+    for _ in range(3):
+        late.it.clock.advance(timedelta(hours=1))
+        late.it.reconcile()
+        late.it.container.finish_erasures()()
+
+    with late.it.storage.read() as unit:
+        assert unit.earlier_pages.of(late.session.token_id) == ()
+        erasure = unit.erasures.get(late.session.guest_id)
+    assert erasure is not None
+    assert erasure.done_at is not None
+    assert late.it.tokens_at_psp() == frozenset()
