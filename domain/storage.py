@@ -21,6 +21,7 @@ from domain.consents.consent_text import ConsentTexts
 from domain.consents.given_consent import Consents
 from domain.events.event import EventDeliveries, EventEndpoints
 from domain.guests.guest import Guests
+from domain.installation.installation import Installations
 from domain.personal_data.erasure import Erasures
 from domain.products.product import Products
 from domain.psps.merchant_standing import MerchantStandings
@@ -70,6 +71,7 @@ class UnitOfWork:
     access_tokens: AccessTokens
     workers: Workers
     audit_trail: AuditTrail
+    installations: Installations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,8 @@ from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFro
 from domain.hosted_payments.link import HostedLinks
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
 from domain.identifiers import ProviderName
+from domain.installation.change_origin import MoveInstallation, SeparateCopy
+from domain.installation.recognize_origin import RecognizeOrigin
 from domain.outside import Clock, Ids
 from domain.personal_data.erase_guest import EraseGuest
 from domain.personal_data.export_guest import ExportGuest
@@ -142,6 +144,16 @@ def make_psps(
 ) -> Mapping[ProviderName, PaymentProvider]:
     """Return the adapter of each PSP that is set up. Raises SettingsError."""
     return {name: psp.make(clock, ids) for name, psp in psps.items() if psp.is_set_up}
+
+
+def for_test_cards(psps: Mapping[ProviderName, InstalledPsp]) -> frozenset[ProviderName]:
+    """Return the PSPs that take test cards only, and so have no keys."""
+    return frozenset(name for name, psp in psps.items() if psp.takes_test_cards)
+
+
+def public_origin(settings: Settings) -> str | None:
+    """Return the origin at which guests reach the service; None if it is on this machine."""
+    return None if settings.is_on_loopback else settings.public_base_url
 
 
 def guard(
@@ -310,7 +322,22 @@ class Container(DeclarativeContainer):
     breakers = Part(CircuitBreakers)
     outages = Part(OutageLog)
     bulkhead = Part(Bulkhead, settings.provided.psp_calls)
-    merchants = Part(MerchantCheck, Factory(RecognizeMerchant, storage=storage))
+    merchants = Part(
+        MerchantCheck,
+        Factory(
+            RecognizeMerchant,
+            storage=storage,
+            without_keys=Factory(for_test_cards, settings.provided.psps),
+        ),
+    )
+    public_origin = Factory(public_origin, settings)
+    recognize_origin = Part(RecognizeOrigin, storage=storage, origin=public_origin)
+    move_installation = Part(
+        MoveInstallation, storage=storage, origin=public_origin, note_act=note_act
+    )
+    separate_copy = Part(
+        SeparateCopy, storage=storage, origin=public_origin, note_act=note_act, clock=clock
+    )
     # The reconciler limits its calls itself, and has threads of its own.
     psps_in_worker = Factory(
         guard,

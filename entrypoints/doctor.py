@@ -251,6 +251,11 @@ def _centers(container: Container) -> Iterator[Finding]:
     yield ok("centers", "their PSPs are set up")
 
 
+def _origin(container: Container) -> Iterator[Finding]:
+    serve.refuse_another_origin(container, claims=False)
+    yield ok("origin", f"{Setting.PUBLIC_BASE_URL} is that of the database")
+
+
 def _erasures(container: Container) -> Iterator[Finding]:
     serve.refuse_erased_guests(container)
     if container.settings().erasures_file is not None:
@@ -311,6 +316,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
 _CHECKS_OF_RECORDS: Final[Mapping[str, Check]] = {
     "workers": _workers,
     "centers": _centers,
+    "origin": _origin,
     "erasures": _erasures,
     "redirects": _redirects,
     "events": _events,

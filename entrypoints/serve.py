@@ -20,6 +20,7 @@ from waitress.server import create_server
 
 from domain.centers.configure_payments import Missing, what_is_missing
 from domain.errors import ServiceUnavailable
+from domain.installation.recognize_origin import AnotherOrigin
 from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
 from entrypoints.metrics import measure
@@ -106,9 +107,21 @@ def check(container: Container) -> None:
     # Raises SettingsError when a package that a PSP needs is not installed.
     container.psp_adapters()
     refuse_read_only(container.storage())
+    refuse_another_origin(container)
     refuse_erased_guests(container)
     shared_counts(container.settings())
     warn_of_openings(container)
+
+
+def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
+    """Raise ServeError when the database works for another public origin.
+
+    With `claims`, it works for the first public origin that this is called with.
+    """
+    try:
+        container.recognize_origin()(claims=claims)
+    except AnotherOrigin as error:
+        raise ServeError(str(error)) from error
 
 
 def refuse_erased_guests(container: Container) -> None:

@@ -9,7 +9,7 @@ import structlog
 
 from domain.identifiers import PspAccount
 from domain.psps.payment_provider import PaymentProvider, ProviderRefused
-from domain.psps.recognize_merchant import AnotherMerchant, RecognizeMerchant
+from domain.psps.recognize_merchant import AnotherMerchant, MerchantOfOriginal, RecognizeMerchant
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class MerchantCheck:
             self._check(account, provider)
         verdict = self._verdicts[account]
         if verdict is not None:
-            raise AnotherMerchant(kept=verdict.kept, given=verdict.given)
+            raise type(verdict)(kept=verdict.kept, given=verdict.given)
 
     def _check(self, account: PspAccount, provider: PaymentProvider) -> None:
         """Keep the verdict on an account; if several threads check at once, the first one's."""
@@ -52,13 +52,25 @@ class MerchantCheck:
         with self._lock:
             is_first = account not in self._verdicts
             self._verdicts.setdefault(account, verdict)
-        if is_first and verdict is not None:
+        if not is_first or verdict is None:
+            return
+        known = {
+            "provider": account.provider,
+            "account": account.merchant_account,
+            "kept": verdict.kept,
+            "given": verdict.given,
+        }
+        if isinstance(verdict, MerchantOfOriginal):
+            log.error(
+                "psp_keys_of_original",
+                **known,
+                do="give this copy keys of a merchant of its own, under a name of their own "
+                "(configure-payments --account)",
+            )
+        else:
             log.error(
                 "psp_keys_of_another_merchant",
-                provider=account.provider,
-                account=account.merchant_account,
-                kept=verdict.kept,
-                given=verdict.given,
+                **known,
                 do="set keys of the merchant in `kept` that may read their account, and give those "
                 "of another merchant a name of their own (configure-payments --account)",
             )

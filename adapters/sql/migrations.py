@@ -163,6 +163,10 @@ RELEASE_0_3: Final = """
         confirmed_at {time},
         PRIMARY KEY (provider, merchant_account)
     ){strict};
+    CREATE TABLE installations (
+        id integer NOT NULL PRIMARY KEY, origin text, is_copy {boolean} NOT NULL
+    ){strict};
+    ALTER TABLE merchant_identities ADD COLUMN of_original {boolean};
     ALTER TABLE discards ADD COLUMN out_of_reach {boolean};
     ALTER TABLE erasures ADD COLUMN out_of_reach {json};
     ALTER TABLE payment_accounts ADD COLUMN refused_since {time};

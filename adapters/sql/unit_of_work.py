@@ -13,6 +13,7 @@ from adapters.sql.repositories.centers import (
 from adapters.sql.repositories.consents import SqlConsents, SqlConsentTexts
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests
+from adapters.sql.repositories.installation import SqlInstallations
 from adapters.sql.repositories.personal_data import SqlErasures
 from adapters.sql.repositories.products import SqlProducts
 from adapters.sql.repositories.psps import (
@@ -58,5 +59,6 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         access_tokens=SqlAccessTokens(transaction),
         workers=SqlWorkers(transaction),
         audit_trail=SqlAuditTrail(transaction),
+        installations=SqlInstallations(transaction),
         commit=transaction.commit,
     )

@@ -35,6 +35,8 @@ class Action(StrEnum):
     CARD_REMOVED = "card.removed"
     SESSIONS_CANCELLED = "sessions.cancelled"
     IMPORT_BEGUN = "import.begun"
+    INSTALLATION_MOVED = "installation.moved"
+    INSTALLATION_COPIED = "installation.copied"
     BACKUP_COMPLETED = "backup.completed"
     GUEST_ERASED = "guest.erased"
     GUEST_EXPORTED = "guest.exported"

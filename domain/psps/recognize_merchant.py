@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from domain.identifiers import MerchantAccount, ProviderName
@@ -16,10 +17,17 @@ class AnotherMerchant(ProviderUnavailable):
     So this counts as an outage, until the keys are right again.
     """
 
-    def __init__(self, *, kept: str, given: str | None) -> None:
+    def __init__(self, *, kept: str | None, given: str | None) -> None:
         super().__init__("the keys belong to another merchant than before, or may")
         self.kept = kept
         self.given = given
+
+
+class MerchantOfOriginal(AnotherMerchant):
+    """These records are a copy, and the keys belong to a merchant of the original, or may.
+
+    With them the copy would discard cards of the original.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +35,27 @@ class RecognizeMerchant:
     """Step before the first call to a PSP: check that the keys are the same merchant's.
 
     The first identity that the PSP reports is stored for good. Keys without an identity are
-    accepted only while none is stored.
+    accepted only while none is stored. Once these records are a copy, keys of a merchant of the
+    original, and keys without an identity, are refused for good, but for PSPs `without_keys`.
     """
 
     storage: Storage
+    without_keys: Collection[ProviderName] = ()
 
     def __call__(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> None:
-        """Store the first identity. Raises AnotherMerchant if it differs from the stored one."""
+        """Store the first identity.
+
+        Raises AnotherMerchant if it differs from the stored one, and MerchantOfOriginal.
+        """
         with self.storage.read() as unit:
             kept = unit.merchant_identities.get(provider, merchant_account)
+            of_original = unit.merchant_identities.of_original(provider)
+            is_copy = unit.installations.get().is_copy
+        if is_copy and provider not in self.without_keys:
+            if identity is None or identity in of_original:
+                raise MerchantOfOriginal(kept=kept, given=identity)
 
         if kept is None and identity is not None:
             kept = self._claim(provider, merchant_account, identity)

@@ -48,6 +48,10 @@ class GuestReferences(Protocol):
 class MerchantIdentities(Protocol):
     """The merchant whose keys each merchant account had when it was first used."""
 
+    def of_original(self, provider: ProviderName) -> frozenset[str]:
+        """Return those at a PSP that were stored before these records became a copy."""
+        ...
+
     def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
         """Return the stored identity, or None."""
         ...

@@ -111,7 +111,7 @@ def remove(*, account_id: str, as_json: bool) -> None:
     Example:
       cardonfile card remove 607486b1-232f-43c7-906b-540453a04b21
     """
-    with installation() as container:
+    with installation(acts=True) as container:
         known_id = AccountId(parse_uuid("account_id", account_id))
         with container.storage().read() as unit:
             known = unit.accounts.get(known_id)
@@ -141,7 +141,7 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
     Example:
       cardonfile card compare --account default
     """
-    with installation() as container:
+    with installation(acts=True) as container:
         psps = container.settings().psps
         able = [
             account

@@ -123,7 +123,7 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     try:
         with (
             _interruptible("nothing was imported"),
-            installation() as container,
+            installation(acts=what == CARDS) as container,
             plain_errors(PspSilent),
             file.open("rb") as opened,
             closing(

@@ -53,7 +53,7 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
     Example:
       cardonfile events add https://shop.example/events --type account.stored
     """
-    with installation() as container:
+    with installation(acts=True) as container:
         endpoint = container.add_event_endpoint()(url=url, types=types, centers=centers or None)
         click.echo(f"added {endpoint.endpoint_id}; its secret is not shown again:", err=True)
         click.echo(endpoint.secrets.current)
@@ -122,7 +122,7 @@ def send_test(endpoint_id: str) -> None:
     Example:
       cardonfile events test 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
     """
-    with installation() as container:
+    with installation(acts=True) as container:
         began = time.monotonic()
         try:
             status = container.send_test_event()(endpoint_id)
@@ -210,7 +210,7 @@ def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str |
         raise click.UsageError("name either EVENT or --since")
     if event_id is not None and endpoint_id is not None:
         raise click.UsageError("--endpoint goes with --since")
-    with installation() as container:
+    with installation(acts=True) as container:
         if event_id is not None:
             count = container.replay_event()(event_id)
             if count == 0:

@@ -99,7 +99,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
     """
     if again == (guest_id is not None):
         raise click.UsageError("give either ID or --again")
-    with installation() as container:
+    with installation(acts=True) as container:
         is_remembered = container.settings().erasures_file is not None
         if again and not is_remembered:
             raise click.ClickException("CARDONFILE_ERASURES_FILE is not set")

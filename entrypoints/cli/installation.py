@@ -19,6 +19,8 @@ from domain.events.find_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import CenterId, GuestId
+from domain.installation.change_origin import NoCopy, NotPublic
+from domain.installation.recognize_origin import AnotherOrigin
 from domain.storage import UnitOfWork
 from entrypoints.cli.terminal import cell_of
 from entrypoints.plain_errors import plain_errors
@@ -56,12 +58,16 @@ def existing(
 
 @contextmanager
 def installation(
-    read: Callable[[Mapping[str, str]], Settings] = Settings.read, *, may_take_long: bool = True
+    read: Callable[[Mapping[str, str]], Settings] = Settings.read,
+    *,
+    may_take_long: bool = True,
+    acts: bool = False,
 ) -> Iterator[Container]:
     """Yield the container of the installation that the environment describes, ready for use.
 
     `may_take_long` is whether statements may: some commands read a whole table, and only the operator
-    waits for them.
+    waits for them. `acts` is whether a PSP or an endpoint is called, now or by the worker: a copy of the
+    database must not do so for the original.
 
     Errors of the installation and refusals of the domain become sentences.
     """
@@ -69,6 +75,7 @@ def installation(
         *(CenterNotFound, GuestNotFound, GuestIdNotUsable, PaymentAccountNotFound),
         *(TokenNotFound, TokenAmbiguous),
         *(EndpointNotFound, EventNotFound, TooManyEndpoints),
+        *(AnotherOrigin, NotPublic, NoCopy),
     ):
         from entrypoints import databases
         from entrypoints.container import build
@@ -81,6 +88,8 @@ def installation(
         container = build(settings)
         container.storage.add_kwargs(may_take_long=may_take_long)
         try:
+            if acts:
+                container.recognize_origin()()
             yield container
         except InvalidField as error:
             raise click.ClickException(

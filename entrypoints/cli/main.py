@@ -18,6 +18,7 @@ from entrypoints.cli.consents import consent
 from entrypoints.cli.databases import backup, copy_database, import_, migrate
 from entrypoints.cli.events import events
 from entrypoints.cli.guests import guest
+from entrypoints.cli.origins import installation_
 from entrypoints.cli.psps import psp
 from entrypoints.cli.service import demo, reconcile, serve, work
 from entrypoints.cli.sessions import session
@@ -55,6 +56,6 @@ def main(context: click.Context) -> None:
 for command in (
     *(migrate, backup, import_, copy_database),
     *(configure_payments, center, token, session, guest, card, consent, events, audit),
-    *(serve, work, reconcile, status, doctor, psp, demo),
+    *(serve, work, reconcile, status, doctor, psp, installation_, demo),
 ):
     main.add_command(command)

@@ -106,6 +106,7 @@ def reconcile() -> None:
         settings = container.settings()
         configure_logs(settings.log_format, at_least=settings.log_level)
         with plain_errors(service.ServeError):
+            service.refuse_another_origin(container)
             service.refuse_erased_guests(container)
         done = reconcile_until_idle(container, chores(container))
         ends = done.ends

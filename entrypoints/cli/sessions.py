@@ -155,6 +155,6 @@ def cancel(*, caller: str) -> None:
     Example:
       cardonfile session cancel --caller web-store
     """
-    with installation() as container:
+    with installation(acts=True) as container:
         count = container.cancel_sessions_of_caller()(caller)
         click.echo(f"cancelled {count} sessions of {caller}")

@@ -24,7 +24,13 @@ from entrypoints.demo.sample import store_sample
 from entrypoints.demo.service import Supervisor
 from entrypoints.demo.shop import EVENTS, CardApi, Shop, Timeline
 from entrypoints.logs import configure_logs
-from entrypoints.serve import ServeError, listen, on_stop_signals, refuse_missing_psps
+from entrypoints.serve import (
+    ServeError,
+    listen,
+    on_stop_signals,
+    refuse_another_origin,
+    refuse_missing_psps,
+)
 from entrypoints.settings import OFF, LogLevel, Setting, Settings, settings_given
 from entrypoints.waitress_server import Server
 
@@ -53,6 +59,7 @@ def run_demo(port: int) -> None:
         migrate(settings.database)
         container = build(settings)
         store_sample(container.storage())
+        refuse_another_origin(container)
         refuse_missing_psps(container)
         issue_token = partial(container.issue_token(), lifetime=timedelta(hours=24))
         shop_may = frozenset({Permission.GUESTS_VIEW, Permission.GUESTS_ADD})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Final
 
 import psycopg
 import pytest
+from sqlite_utils import Database
 
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp_suite.samples import (
@@ -30,6 +30,7 @@ from adapters.psp_suite.samples import (
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, GuestReference, TokenId
+from domain.installation.installation import Installation as InstallationRecord
 from domain.pagination import PageRequest
 from domain.psps.evidence import EvidenceOrigin
 from domain.sessions.end import Failure, SessionStatus
@@ -104,7 +105,7 @@ def migrated_target(postgresql_server: str) -> Iterator[str]:
 def filled(cardonfile: CommandLine) -> CommandLine:
     """Return the command line on a database with records of every kind."""
     fill(cardonfile.storage)
-    with closing(sqlite3.connect(cardonfile.database)) as db:
+    with closing(Database(cardonfile.database)) as db:
         # SQLite keeps its statistics in a table of its own.
         db.execute("ANALYZE")
     return cardonfile
@@ -165,6 +166,7 @@ def fill(storage: Storage) -> None:
         unit.guest_references.keep(a_psp_guest(), GuestReference("r"))
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1 test")
         unit.merchant_standings.put(a_standing(closed_at=NOW))
+        unit.installations.put(InstallationRecord(origin="https://a.example", is_copy=True))
         unit.discards.add(a_discard())
         unit.discards.add(a_discard(token=CardToken("token-2"), due_at=None, done_at=NOW))
         unit.event_endpoints.add(an_event_endpoint())
@@ -198,6 +200,7 @@ def records(storage: Storage) -> dict[str, object]:
             "keys": unit.idempotency_keys.get(CALLER, "key 1", since=NOW - DAY),
             "references": unit.guest_references.get(a_psp_guest()),
             "identities": unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
+            "installation": unit.installations.get(),
             "standings": unit.merchant_standings.all(),
             "endpoints": unit.event_endpoints.all(),
             "deliveries": unit.event_deliveries.latest(limit=9, only_failed=False),
@@ -530,8 +533,8 @@ FAULTS: Final = {
 def test_a_fault_leaves_the_target_as_it_was(
     filled: CommandLine, postgresql_server: str, fault: Fault
 ) -> None:
-    with closing(sqlite3.connect(filled.database)) as db:
-        db.executescript(fault.at_source)
+    with closing(Database(filled.database)) as db:
+        db.conn.executescript(fault.at_source)
     with new_database(postgresql_server, migrated=fault.migrated) as target:
         if fault.at_target:
             run(target, fault.at_target)

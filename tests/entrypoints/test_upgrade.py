@@ -30,6 +30,7 @@ TABLES = (
     *(
         "guests",
         "idempotency_keys",
+        "installations",
         "merchant_identities",
         "merchant_standings",
         "payment_accounts",

@@ -550,6 +550,7 @@ READ_ONLY: Final = frozenset(
 ONE_UNIT: Final = frozenset(
     {
         *("AddEventEndpoint", "ConfigurePayments", "ExportGuest", "IssueToken", "LeaveHeartbeat"),
+        *("MoveInstallation", "RecognizeOrigin", "SeparateCopy"),
         *("NoteOperatorsAct", "PutGuest", "PutProduct", "RemoveEventEndpoint", "RevokeToken"),
         *("RollEventSecret", "SetCenter", "SetConsent", "UpdateEventEndpoint"),
     }

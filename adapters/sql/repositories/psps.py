@@ -106,6 +106,14 @@ class SqlMerchantIdentities(Repository, MerchantIdentities):
     """The identity at the PSP behind each merchant account's keys."""
 
     @override
+    def of_original(self, provider: ProviderName) -> frozenset[str]:
+        found = self._transaction.execute(
+            "SELECT identity FROM merchant_identities WHERE provider = :provider AND of_original",
+            {"provider": provider},
+        ).fetchall()
+        return frozenset(identity for (identity,) in found)
+
+    @override
     def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
         row = self._transaction.execute(
             "SELECT identity FROM merchant_identities WHERE provider = :provider "

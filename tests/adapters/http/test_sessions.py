@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from typing import Final
 
 import pytest
@@ -19,6 +17,7 @@ from domain.errors import (
 )
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
+from tests.databases import change_by_hand
 from tests.installation import Trouble
 
 OPEN: Final = {
@@ -108,11 +107,12 @@ def test_a_session_that_failed_before_types_were_stored_has_one(
 ) -> None:
     token_id = api.installation.opened_session().token_id
     failure = {"code": refusal.code, "message": refusal.message}
-    with closing(sqlite3.connect(api.installation.database)) as connection, connection:
-        connection.execute(
-            "UPDATE card_sessions SET status = 'failed', failure = ? WHERE token_id = ?",
-            (json.dumps(failure), token_id),
-        )
+    change_by_hand(
+        api.installation.storage,
+        "UPDATE card_sessions SET status = 'failed', failure = :failure WHERE token_id = :token_id",
+        failure=json.dumps(failure),
+        token_id=token_id,
+    )
 
     (listed,) = api.get(f"{ACCOUNTS}/sessions").json["sessions"]
     assert listed["failure"] == {**failure, "type": refusal.type}

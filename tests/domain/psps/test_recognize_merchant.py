@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.psps.recognize_merchant import AnotherMerchant, RecognizeMerchant
+from domain.installation.installation import Installation as InstalledCopy
+from domain.psps.recognize_merchant import AnotherMerchant, MerchantOfOriginal, RecognizeMerchant
 from tests.installation import Installation
 
-PSP = ProviderName("psp")
+PSP, OTHER = ProviderName("psp"), ProviderName("other")
 SPA = MerchantAccount("spa")
 
 
@@ -55,10 +56,33 @@ def test_the_second_of_two_processes_with_different_merchants_is_refused(
 
 @pytest.mark.parametrize(
     ("provider", "merchant_account"),
-    [(ProviderName("other"), SPA), (PSP, MerchantAccount("other"))],
+    [(OTHER, SPA), (PSP, MerchantAccount("other"))],
 )
 def test_each_merchant_account_of_each_psp_has_its_own(
     recognize: RecognizeMerchant, provider: ProviderName, merchant_account: MerchantAccount
 ) -> None:
     recognize(PSP, SPA, "acct_1 test")
     recognize(provider, merchant_account, "acct_2 test")
+
+
+# Shows F49.
+def test_a_copy_recognizes_no_merchant_of_the_original(
+    installation: Installation, recognize: RecognizeMerchant
+) -> None:
+    recognize(PSP, SPA, "acct_1 live")
+    with installation.storage.write() as unit:
+        unit.installations.put(InstalledCopy(is_copy=True))
+        unit.installations.let_go_of_original(installation.clock.now())
+        unit.commit()
+
+    own = MerchantAccount("own")
+    for account in (SPA, own):
+        for identity in ("acct_1 live", None):
+            with pytest.raises(MerchantOfOriginal):
+                recognize(PSP, account, identity)
+    with pytest.raises(AnotherMerchant):
+        recognize(PSP, SPA, "acct_1 test")
+    for _ in range(2):
+        recognize(PSP, own, "acct_1 test")
+    RecognizeMerchant(storage=installation.storage, without_keys={PSP})(PSP, own, "acct_1 test")
+    RecognizeMerchant(storage=installation.storage, without_keys={OTHER})(OTHER, own, None)

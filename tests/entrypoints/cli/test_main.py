@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "consent": "set show",
     "events": "add list remove roll-secret deliveries replay test update",
     "guest": "show export erase",
+    "installation": "copy move",
     "psp": "check new",
     "session": "cancel list show stats",
     "token": "issue list revoke",

@@ -1,0 +1,1 @@
+"""For which public origin the records work, and copies of them."""

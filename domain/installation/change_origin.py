@@ -1,0 +1,100 @@
+"""Let the records work for another origin: they have moved, or are a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from domain.audit.entry import Action, Details
+from domain.audit.note_act import NoteAct
+from domain.installation.installation import Installation
+from domain.outside import Clock
+from domain.storage import Storage, WriteUnit
+
+ABOUT: Final = "installation"
+NONE: Final = "none"
+"""Stands for no public origin in the audit trail."""
+
+
+class NotPublic(Exception):
+    """The origin of this process is on loopback."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "set CARDONFILE_PUBLIC_BASE_URL to the address that the installation moved to"
+        )
+
+
+class NoCopy(Exception):
+    """The records work for the origin of this process."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"this database works for {origin}, and so does CARDONFILE_PUBLIC_BASE_URL: set it to the "
+            "address of the copy, or unset it"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveInstallation:
+    """Use case: the installation has another origin from now on; nothing else changes.
+
+    `origin` is None on loopback. May be called again. Raises NotPublic and ServiceUnavailable.
+    """
+
+    storage: Storage
+    origin: str | None
+    note_act: NoteAct
+
+    def __call__(self) -> str:
+        """Store the origin, and return it."""
+        origin = self.origin
+        if origin is None:
+            raise NotPublic
+
+        def move(unit: WriteUnit) -> None:
+            before = unit.installations.get()
+            unit.installations.put(replace(before, origin=origin))
+            details = {"from": before.origin or NONE, "to": origin}
+            self.note_act(unit, Action.INSTALLATION_MOVED, ABOUT, details)
+            unit.commit()
+
+        self.storage.transact(move)
+        return origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeparateCopy:
+    """Use case: have a copy of the records act no more for the original.
+
+    What the copy would do at endpoints and PSPs is deleted, tokens are revoked, and keys of the
+    original's merchants are refused from now on (`RecognizeMerchant`). `origin` is None on loopback.
+    May be called again. Raises NoCopy and ServiceUnavailable.
+    """
+
+    storage: Storage
+    origin: str | None
+    note_act: NoteAct
+    clock: Clock
+
+    def __call__(self) -> Mapping[str, int]:
+        """Return how many records of each kind the copy let go of."""
+        now = self.clock.now()
+
+        def separate(unit: WriteUnit) -> Mapping[str, int]:
+            before = unit.installations.get()
+            if before.origin is not None and before.origin == self.origin:
+                raise NoCopy(before.origin)
+            unit.installations.put(Installation(origin=self.origin, is_copy=True))
+            gone = unit.installations.let_go_of_original(now)
+            details: Details = {
+                "from": before.origin or NONE,
+                "to": self.origin or NONE,
+                **gone,
+            }
+            self.note_act(unit, Action.INSTALLATION_COPIED, ABOUT, details)
+            unit.commit()
+            return gone
+
+        return self.storage.transact(separate)

@@ -1,0 +1,51 @@
+"""Refuse to work at another origin than the one that the records work for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from domain.storage import Storage, WriteUnit
+
+
+class AnotherOrigin(Exception):
+    """The records work for another origin. The text says what to do."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"this database works for {origin}. If it moved: `cardonfile installation move`. "
+            "If this is a copy: `cardonfile installation copy`"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecognizeOrigin:
+    """Use case: refuse to work at another origin, before a PSP or an endpoint is called.
+
+    A copy of the records would otherwise send the events, and discard the cards, of the original.
+    `origin` is None on loopback, which is another origin than any public one. May be called at any
+    time. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    origin: str | None
+
+    def __call__(self, *, claims: bool = False) -> None:
+        """Return if the records work for this origin, or for none yet; else raise AnotherOrigin.
+
+        With `claims`, the first public origin is stored for good.
+        """
+        with self.storage.read() as unit:
+            stored = unit.installations.get().origin
+        if stored is None and claims and self.origin is not None:
+            stored = self.storage.transact(self._claim)
+        if stored is not None and stored != self.origin:
+            raise AnotherOrigin(stored)
+
+    def _claim(self, unit: WriteUnit) -> str | None:
+        """Store the origin unless another process was faster; return the stored one."""
+        installation = unit.installations.get()
+        if installation.origin is None:
+            installation = replace(installation, origin=self.origin)
+            unit.installations.put(installation)
+            unit.commit()
+        return installation.origin

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from domain.installation.recognize_origin import AnotherOrigin, RecognizeOrigin
+from tests.installation import Installation
+
+A, B = "https://a.example", "https://b.example"
+
+
+def at(installation: Installation, origin: str | None) -> RecognizeOrigin:
+    return RecognizeOrigin(storage=installation.storage, origin=origin)
+
+
+# Shows F49.
+@pytest.mark.parametrize("other", [B, "https://a.example:8443", "http://a.example", None])
+def test_records_that_work_for_an_origin_work_at_no_other(
+    installation: Installation, other: str | None
+) -> None:
+    at(installation, A)(claims=True)
+
+    for claims in (False, True):
+        with pytest.raises(AnotherOrigin) as refused:
+            at(installation, other)(claims=claims)
+        assert str(refused.value) == (
+            f"this database works for {A}. If it moved: `cardonfile installation move`. "
+            "If this is a copy: `cardonfile installation copy`"
+        )
+    at(installation, A)()
+
+
+def test_records_work_for_no_origin_before_a_public_one_is_claimed(
+    installation: Installation,
+) -> None:
+    at(installation, None)(claims=True)
+    at(installation, B)()
+    at(installation, A)(claims=True)
+
+    with pytest.raises(AnotherOrigin):
+        at(installation, B)()
+
+
+def test_the_second_of_two_processes_with_different_origins_is_refused(
+    installation: Installation,
+) -> None:
+    installation.before_next_write(lambda: at(installation, A)(claims=True))
+
+    with pytest.raises(AnotherOrigin):
+        at(installation, B)(claims=True)

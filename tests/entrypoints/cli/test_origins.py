@@ -1,0 +1,85 @@
+"""`cardonfile installation`, and what other commands do with a database of another origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from domain.installation.installation import Installation
+from tests.builders import an_event_endpoint
+from tests.entrypoints.conftest import CommandLine
+from tests.programs import free_port
+
+A = {"CARDONFILE_PUBLIC_BASE_URL": "https://a.example"}
+B = {"CARDONFILE_PUBLIC_BASE_URL": "https://b.example"}
+LOOPBACK = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
+AN_ID = "6e000000-0000-4000-8000-000000000001"
+COMPLAINT = (
+    "this database works for https://a.example. If it moved: `cardonfile installation move`. "
+    "If this is a copy: `cardonfile installation copy`"
+)
+
+
+@pytest.fixture
+def at_a(cardonfile: CommandLine) -> CommandLine:
+    """Return the command line on a database that works for an origin."""
+    cardonfile.succeeds("reconcile", CARDONFILE_LOG_LEVEL="error", **A)
+    return cardonfile
+
+
+# Shows F49.
+@pytest.mark.parametrize("elsewhere", [B, LOOPBACK])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("serve", "--port", "FREE"),
+        ("work",),
+        ("reconcile",),
+        ("events", "test", AN_ID),
+        ("events", "replay", AN_ID),
+        ("events", "add", "https://c.example", "--type", "account.stored"),
+        ("card", "remove", AN_ID),
+        ("card", "compare", "--account", "spa"),
+        ("guest", "erase", AN_ID),
+        ("session", "cancel", "--caller", "web-store"),
+    ],
+)
+def test_a_database_of_another_origin_calls_nobody(
+    at_a: CommandLine, command: Sequence[str], elsewhere: dict[str, str]
+) -> None:
+    command = [str(free_port()) if each == "FREE" else each for each in command]
+
+    assert at_a.refuses(*command, **elsewhere) == COMPLAINT
+
+
+def test_a_database_that_moved_works_for_its_new_origin(at_a: CommandLine) -> None:
+    assert at_a.succeeds("installation", "move", **B) == (
+        "the database works for https://b.example\n"
+    )
+
+    at_a.succeeds("reconcile", CARDONFILE_LOG_LEVEL="error", **B)
+    assert at_a.refuses("reconcile", **A) == COMPLAINT.replace("a.example", "b.example")
+    listed = at_a.succeeds("audit", "list")
+    assert "installation.moved" in listed
+    assert at_a.refuses("installation", "move", **LOOPBACK).startswith("set CARDONFILE_PUBLIC")
+
+
+@pytest.mark.parametrize("elsewhere", [B, LOOPBACK])
+def test_a_copy_lets_go_of_the_original(at_a: CommandLine, elsewhere: dict[str, str]) -> None:
+    with at_a.storage.write() as unit:
+        unit.event_endpoints.add(an_event_endpoint())
+        unit.commit()
+    assert at_a.refuses("installation", "copy", **A).startswith(
+        "this database works for https://a.example, and so does CARDONFILE_PUBLIC_BASE_URL"
+    )
+
+    printed = at_a.succeeds("installation", "copy", **elsewhere)
+
+    assert printed.splitlines()[0].split() == ["endpoints", "1"]
+    at_a.succeeds("reconcile", CARDONFILE_LOG_LEVEL="error", **elsewhere)
+    with at_a.storage.read() as unit:
+        assert unit.event_endpoints.all() == ()
+        origin = None if elsewhere is LOOPBACK else "https://b.example"
+        assert unit.installations.get() == Installation(origin=origin, is_copy=True)
+    assert "installation.copied" in at_a.succeeds("audit", "list")
