@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 
 import structlog
 from typing_extensions import override
 
 from domain.cards.account import Account
-from domain.identifiers import GuestId
+from domain.identifiers import GuestId, PspAccount
 from domain.personal_data.erasure import ErasureLog
 from domain.sessions.session_log import SessionLog, SessionStep
 
@@ -50,14 +51,30 @@ class LinesOfErasures(ErasureLog):
     """Logs who was erased, by id alone."""
 
     @override
-    def __call__(self, guest_id: GuestId, *, is_done: bool) -> None:
+    def __call__(
+        self, guest_id: GuestId, *, is_done: bool, out_of_reach: Collection[PspAccount] = ()
+    ) -> None:
         with suppress(Exception):
-            if is_done:
+            if out_of_reach:
+                log.warning(
+                    "erasure_out_of_reach", guest_id=guest_id, accounts=_names(out_of_reach)
+                )
+            elif is_done:
                 log.info("guest_erased_everywhere", guest_id=guest_id)
             else:
                 log.info("guest_erased", guest_id=guest_id)
 
     @override
-    def not_done(self, guest_id: GuestId) -> None:
+    def not_done(self, guest_id: GuestId, waits_for: Collection[PspAccount]) -> None:
         with suppress(Exception):
-            log.error("erasure_not_done", guest_id=guest_id)
+            log.error(
+                "erasure_not_done",
+                guest_id=guest_id,
+                waits_for=_names(waits_for),
+                do="see whether the PSP responds and is set up (cardonfile doctor); if the merchant "
+                "account is closed for good: cardonfile psp close-account",
+            )
+
+
+def _names(accounts: Collection[PspAccount]) -> list[str]:
+    return ["/".join(account) for account in accounts]

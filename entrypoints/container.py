@@ -91,6 +91,7 @@ from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
+from domain.worker.close_account import CloseAccount
 from domain.worker.forget_old_records import ForgetOldRecords
 from domain.worker.jobs import jobs_at_endpoints, jobs_at_psps
 from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
@@ -430,6 +431,15 @@ class Container(DeclarativeContainer):
     )
     cancel_sessions_of_caller = Part(
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
+    )
+    close_account = Part(
+        CloseAccount,
+        storage=storage,
+        settle=settle_in_worker,
+        discard=discard_token,
+        refresh=refresh_account,
+        clock=clock,
+        note_act=note_act,
     )
     export_guest = Part(ExportGuest, storage=storage, note=note_operators_act)
     find_card_testing = Part(FindCardTesting, storage=storage, clock=clock)

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 from adapters.outbound_http import CERTIFICATE_NOT_TRUSTED, Connection, begin, reason_of
 from adapters.psp.findings import Diagnosis, Finding, compare_clocks, ok, problem, unknown
 from domain.audit.entry import Action
+from domain.centers.configure_payments import what_is_missing
 from domain.events.event import EventEndpoint
 from domain.events.event_sender import EventNotSent
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount, ProviderName
-from domain.retries import CLOCKS_DIFFER_BY
+from domain.retries import CLOCKS_DIFFER_BY, Waiting, is_alarming
 from entrypoints import databases, serve
 from entrypoints.container import Container, build, signing_keys
 from entrypoints.plain_errors import NO_WORKER
@@ -262,6 +263,33 @@ def _erasures(container: Container) -> Iterator[Finding]:
         yield ok("erasures", f"{Setting.ERASURES_FILE} names no guest in the database")
 
 
+def _accounts(container: Container) -> Iterator[Finding]:
+    """Look at what waits for merchant accounts, and at cards whose PSP is not set up."""
+    status, psps = container.read_status()(), container.settings().psps
+    with container.storage().read() as unit:
+        closed = unit.merchant_standings.closed()
+        configured = unit.configurations.psp_accounts()
+    now, none = container.clock().now(), Waiting()
+    in_use = {*status.unanswered, *status.erasures, *status.readings} - closed
+    for account in sorted(in_use):
+        name = "/".join(account)
+        close = f"cardonfile psp close-account {account.provider} --account {account[1]}"
+        advice = f"if the merchant account is closed for good: `{close}`"
+        work, erasures = status.unanswered.get(account, none), status.erasures.get(account, none)
+        since = min(filter(None, (work.since, erasures.since)), default=None)
+        waits = f"{work.items} sessions, discards and cards, and {erasures.items} erasures"
+        if what_is_missing(psps, account) is not None:
+            fault = f"not set up, though cards are stored there or work is left: {waits} wait"
+            yield problem(name, f"{fault}; set it up, or {advice}")
+        elif is_alarming(since, now):
+            yield problem(name, f"{waits} wait since {since:%F %T} UTC: see `psp_away`; {advice}")
+        else:
+            yield ok(name, "nothing has waited for it for a day")
+    for account in sorted(configured & closed):
+        fault = "closed, and centers are configured for it: `cardonfile center list`"
+        yield problem("/".join(account), f"{fault}, `cardonfile configure-payments`")
+
+
 def _redirects(container: Container) -> Iterator[Finding]:
     centers = serve.centers_that_redirect_anywhere(container)
     fault = f"guests can be sent anywhere by {centers} of the centers: {serve.NAME_ORIGINS}"
@@ -318,6 +346,7 @@ _CHECKS_OF_RECORDS: Final[Mapping[str, Check]] = {
     "centers": _centers,
     "origin": _origin,
     "erasures": _erasures,
+    "accounts": _accounts,
     "redirects": _redirects,
     "events": _events,
     "backup": _backup,

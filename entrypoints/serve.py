@@ -162,9 +162,12 @@ def centers_that_redirect_anywhere(container: Container) -> int:
 
 
 def refuse_missing_psps(container: Container) -> None:
-    """Raise ServeError when a center uses a PSP or a merchant account that is not set up."""
+    """Raise ServeError when a center uses a PSP or a merchant account that is not set up.
+
+    Nothing is done at one that is closed, which needs no keys.
+    """
     with container.storage().read() as unit:
-        configured = unit.configurations.psp_accounts()
+        configured = unit.configurations.psp_accounts() - unit.merchant_standings.closed()
     psps = container.settings().psps
     for psp_account in sorted(configured):
         name, account = psp_account
@@ -183,7 +186,7 @@ def refuse_missing_psps(container: Container) -> None:
                     f"centers are configured for the merchant account {account} of {name}, which "
                     f"has no keys: {psps[name].how_to_set_up(account)}"
                 )
-            case None:
+            case Missing.CLOSED | None:
                 pass
 
 

@@ -168,7 +168,8 @@ RELEASE_0_3: Final = """
     ){strict};
     ALTER TABLE merchant_identities ADD COLUMN of_original {boolean};
     ALTER TABLE discards ADD COLUMN out_of_reach {boolean};
-    ALTER TABLE erasures ADD COLUMN out_of_reach {json};
+    ALTER TABLE erasures ADD COLUMN out_of_reach {json} NOT NULL DEFAULT '[]';
+    ALTER TABLE erasures ADD COLUMN waits_for {json} NOT NULL DEFAULT '[]';
     ALTER TABLE payment_accounts ADD COLUMN refused_since {time};
     ALTER TABLE payment_accounts ADD COLUMN refusals integer NOT NULL DEFAULT 0;
     ALTER TABLE discards ADD COLUMN unknown_since {time};

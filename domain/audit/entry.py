@@ -34,6 +34,8 @@ class Action(StrEnum):
     EVENTS_REPLAYED = "events.replayed"
     CARD_REMOVED = "card.removed"
     SESSIONS_CANCELLED = "sessions.cancelled"
+    ACCOUNT_CLOSED = "account.closed"
+    ACCOUNT_REOPENED = "account.reopened"
     IMPORT_BEGUN = "import.begun"
     INSTALLATION_MOVED = "installation.moved"
     INSTALLATION_COPIED = "installation.copied"

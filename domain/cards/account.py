@@ -245,6 +245,10 @@ class Accounts(WorkAtPsps, Protocol):
         """Count those taken within a minute, by merchant account."""
         ...
 
+    def active_at_psp(self, psp_account: PspAccount) -> Sequence[AccountId]:
+        """Return the active accounts at a merchant account; locks nothing."""
+        ...
+
     def make_due(
         self,
         psp_account: PspAccount,

@@ -70,10 +70,6 @@ class Discard(WorkAtPsp):
         """Note that the PSP has discarded the token."""
         return replace(self.postponed(None), done_at=now)
 
-    def ended_out_of_reach(self, now: datetime) -> Discard:
-        """Note that the merchant account is closed, so that nobody can discard the token."""
-        return replace(self.done(now), out_of_reach=True)
-
     def unknown(self, now: datetime) -> Discard:
         """Note that the PSP does not know the token. Once that is confirmed, it is done."""
         if is_confirmed(self.unknown_since, now):
@@ -126,6 +122,10 @@ class Discards(WorkAtPsps, Protocol):
 
     def remove(self, discard: Discard) -> None:
         """Delete a discard: its token is stored after all, or its guest was erased."""
+        ...
+
+    def left_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
+        """Return the tokens that are still to be discarded at a merchant account; locks nothing."""
         ...
 
     def of_guest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from domain.cards.discard import Discard, UnkeptToken
@@ -48,7 +48,8 @@ def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> bool
 class DiscardToken:
     """Use case: discard at its PSP a token that was taken.
 
-    While the PSP does not respond, or may not know the token yet, the discard is due again later.
+    While the PSP does not respond, or may not know the token yet, the discard is due again later. At a
+    merchant account that is closed it ends, out of reach.
     """
 
     storage: Storage
@@ -79,16 +80,20 @@ class DiscardToken:
         with self.storage.read() as unit:
             if not _is_ours(unit, discard):
                 return discard
+            is_closed = unit.merchant_standings.of(discard.psp_account).is_closed
         try:
-            self.providers[discard.provider].discard(
-                discard.merchant_account, discard.guest_reference, discard.token
-            )
+            if not is_closed:
+                self.providers[discard.provider].discard(
+                    discard.merchant_account, discard.guest_reference, discard.token
+                )
         except NotFound:
             changed = discard.unknown(self.clock.now())
         except (ProviderUnavailable, ProviderRefused):
             changed = discard.psp_unavailable(self.clock.now())
         else:
             changed = discard.done(self.clock.now())
+            if is_closed:
+                changed = replace(changed, out_of_reach=True)
 
         def keep(unit: WriteUnit) -> None:
             if _is_ours(unit, discard):

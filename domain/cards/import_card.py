@@ -179,6 +179,8 @@ class ImportCard:
         missing = what_is_missing(self.psps, card.psp_account)
         if missing is Missing.KEYS:
             raise InvalidField("merchant_account", "one that has keys here")
+        if unit.merchant_standings.of(card.psp_account).is_closed:
+            raise InvalidField("merchant_account", "one that is not closed")
         if missing is not None or not reads_cards(self.psps, card.psp_account):
             raise InvalidField("provider", "a PSP that is set up here, and tells of stored cards")
         if unit.centers.get(card.center_id) is None:

@@ -26,6 +26,7 @@ from domain.storage import Storage, WriteUnit, take_due
 
 GONE: Final = "gone_at_psp"
 REPLACED: Final = "replaced"
+CLOSED: Final = "account_closed"
 """Why an account was removed, as clients are told."""
 
 
@@ -79,7 +80,8 @@ class RefreshAccount:
     The reading is applied to the account as it is when it is read again under lock, and only if it is
     later, by the PSP's clock, than what is stored. Clients are told of a change; `log_lost` is called
     with an account that was removed, and why, once that is committed. While the PSP does not respond,
-    the account is due again later. One whose PSP cannot read cards waits.
+    the account is due again later. One whose PSP cannot read cards waits. One at a merchant account that
+    is closed is removed.
     """
 
     storage: Storage
@@ -106,11 +108,12 @@ class RefreshAccount:
         """Read the card and apply it. Return the account that is kept; None if none is."""
         with self.storage.read() as unit:
             account = unit.accounts.get(taken.account_id)
+            is_closed = unit.merchant_standings.of(taken.psp_account).is_closed
         # Nobody's card is read who was erased, or that was removed, since it was taken.
         if account is None or account.due_at != taken.due_at:
             return account
         can_read, reading = reads_cards(self.psps, account.psp_account), None
-        if can_read and account.removed_at is None:
+        if can_read and account.removed_at is None and not is_closed:
             try:
                 reading = self.providers[account.provider].read_card(
                     account.merchant_account, account.guest_reference, account.token
@@ -129,7 +132,10 @@ class RefreshAccount:
                 # It was renewed, a webhook has come, or another process has taken it: it is read
                 # again, and what was read here may be older.
                 return ReadingVerdict(kept=current)
-            if can_read:
+            if is_closed:
+                heir, removed = heir_among(others), current.removed(now)
+                verdict = ReadingVerdict(kept=heir, removed=removed, reason=CLOSED)
+            elif can_read:
                 verdict = judge_reading(current, others, reading, now)
             else:
                 verdict = ReadingVerdict(kept=current.waiting(now))
@@ -138,7 +144,7 @@ class RefreshAccount:
             return verdict
 
         verdict = self.storage.transact(apply)
-        if verdict.removed is not None and verdict.reason is not None:
+        if verdict.removed is not None and verdict.reason in (GONE, REPLACED):
             self.log_lost(verdict.removed, verdict.reason)
         return verdict.kept
 

@@ -53,6 +53,8 @@ class Missing(Enum):
     """The PSP has none of its settings."""
     KEYS = auto()
     """The PSP has keys of other merchant accounts only."""
+    CLOSED = auto()
+    """An operator has said that the merchant account is closed."""
 
 
 def what_is_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> Missing | None:
@@ -141,7 +143,7 @@ class ConfigurePayments:
             if now is None:
                 unit.configurations.remove(center.id)
             else:
-                self._require_psp(now.psp_account)
+                self._require_psp(unit, now.psp_account)
                 capabilities = self.psps[now.provider].capabilities
                 if now.avs and not capabilities.checks_addresses:
                     raise InvalidField("avs", f"off: {now.provider} checks no billing addresses")
@@ -156,7 +158,8 @@ class ConfigurePayments:
 
         return self.storage.transact(configure)
 
-    def _require_psp(self, account: PspAccount) -> None:
-        missing = what_is_missing(self.psps, account)
+    def _require_psp(self, unit: UnitOfWork, account: PspAccount) -> None:
+        is_closed = unit.merchant_standings.of(account).is_closed
+        missing = Missing.CLOSED if is_closed else what_is_missing(self.psps, account)
         if missing is not None:
             raise PspNotReady(account, missing)

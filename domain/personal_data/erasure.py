@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -20,7 +20,8 @@ class Erasure:
     """The erasure of a guest. It is kept for good, so that no guest comes back under the id.
 
     `due_at` is when the worker looks next what is left. It is None once nothing is, since `done_at`.
-    `out_of_reach` are the merchant accounts that were closed before their PSP had forgotten the guest.
+    Until then `waits_for` are the merchant accounts whose PSPs have something of the guest. Once it is
+    done, `out_of_reach` are those that were closed before their PSP had forgotten the guest.
     `unknown_since` is since when a PSP has not known the guest.
     """
 
@@ -28,7 +29,8 @@ class Erasure:
     erased_at: datetime
     due_at: datetime | None
     done_at: datetime | None = None
-    out_of_reach: tuple[PspAccount, ...] | None = None
+    waits_for: tuple[PspAccount, ...] = ()
+    out_of_reach: tuple[PspAccount, ...] = ()
     unknown_since: datetime | None = None
 
     def may_be_done(self, now: datetime) -> bool:
@@ -46,9 +48,15 @@ class Erasure:
         since = min(self.unknown_since or now, now)
         return replace(self, unknown_since=since, due_at=since + UNKNOWN_FOR)
 
-    def done(self, now: datetime) -> Erasure:
-        """Note that nothing is left."""
-        return replace(self, due_at=None, done_at=now)
+    def waiting_for(self, accounts: Iterable[PspAccount]) -> Erasure:
+        """Note at which merchant accounts something is left."""
+        return replace(self, waits_for=tuple(sorted(accounts)))
+
+    def done(self, now: datetime, *, out_of_reach: Iterable[PspAccount] = ()) -> Erasure:
+        """Note that nothing is left, except `out_of_reach`."""
+        done = replace(self.waiting_for(()), due_at=None, done_at=now)
+        # One that is looked at once more keeps what it could not reach before.
+        return replace(done, out_of_reach=tuple(sorted({*self.out_of_reach, *out_of_reach})))
 
 
 class Erasures(Protocol):
@@ -82,6 +90,10 @@ class Erasures(Protocol):
         """Count the erasures that are not done, since the first of them."""
         ...
 
+    def left(self) -> Sequence[Erasure]:
+        """Return the erasures that are not done and can be decoded, the first ones first."""
+        ...
+
 
 class ErasureFile(Protocol):
     """A file outside the backups that names the guests who were erased.
@@ -101,10 +113,15 @@ class ErasureFile(Protocol):
 class ErasureLog(Protocol):
     """Tells operators of erasures. Use cases call it once their commit has succeeded."""
 
-    def __call__(self, guest_id: GuestId, *, is_done: bool) -> None:
-        """Log that a guest was erased here or, when it is done, at the PSPs too. Never raises."""
+    def __call__(
+        self, guest_id: GuestId, *, is_done: bool, out_of_reach: Collection[PspAccount] = ()
+    ) -> None:
+        """Log that a guest was erased here or, when it is done, at the PSPs too. Never raises.
+
+        It is not at the merchant accounts `out_of_reach`, which are closed.
+        """
         ...
 
-    def not_done(self, guest_id: GuestId) -> None:
-        """Log that an erasure is not done after 24 hours. Never raises."""
+    def not_done(self, guest_id: GuestId, waits_for: Collection[PspAccount]) -> None:
+        """Log that an erasure is not done after 24 hours, and what it waits for. Never raises."""
         ...

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from domain.centers.configure_payments import LoadedPsp
@@ -35,7 +36,7 @@ class FinishErasures:
     """Use case: do what is left of a few erasures that are due; return whether more may be.
 
     Once the guest's sessions are over and their tokens discarded, each PSP is asked to forget the
-    guest; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
+    guest, except at merchant accounts that are closed; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
     the database. Where a PSP cannot forget guests, an expired session keeps its page: a card that
     turns up late there can only be discarded by it. What cannot be done now is due again later. May
     be called at any time, by several processes at once. Raises ServiceUnavailable or
@@ -59,8 +60,9 @@ class FinishErasures:
             except (ServiceUnavailable, RecordUnreadable) as error:
                 # Some of the guest's rows may be damaged.
                 failure = error
-            if is_alarming(erasure.erased_at, self.clock.now()) and self._is_left(erasure.guest_id):
-                self.log.not_done(erasure.guest_id)
+            left = self._left(erasure.guest_id)
+            if left is not None and is_alarming(erasure.erased_at, self.clock.now()):
+                self.log.not_done(erasure.guest_id, left.waits_for)
         if failure is not None:
             raise failure
         return len(due) == MAX_PER_CALL
@@ -84,78 +86,108 @@ class FinishErasures:
             unit.commit()
             return are_over
 
+        looked_at = self.storage.transact(look)
+        if looked_at is None:
+            return
+        are_over = self.storage.transact(end)
+        with self.storage.read() as unit:
+            at_psps = unit.guest_references.of(guest_id)
+            closed = unit.merchant_standings.closed()
+            waits_for = _asked_about(unit, guest_id) | _discarding(unit, at_psps)
+        asked = looked_at
+        if are_over and not waits_for and looked_at.may_be_done(now):
+            waits_for, asked = self._forget(looked_at, at_psps, closed)
+            if (
+                not waits_for
+                and self._blank(guest_id, at_psps, closed, now)
+                and self.storage.overwrite_deleted()
+            ):
+                out_of_reach = {psp_account for psp_account, _ in at_psps} & closed
+                done = looked_at.done(self.clock.now(), out_of_reach=out_of_reach)
+                if self._note(done, before=looked_at):
+                    self.log(guest_id, is_done=True, out_of_reach=done.out_of_reach)
+                return
+        self._note(asked.waiting_for(waits_for), before=looked_at)
+
+    def _note(self, erasure: Erasure, *, before: Erasure) -> bool:
+        """Store what has become of an erasure, and return whether it is stored.
+
+        It is due at another time if more has turned up since, or another process has looked.
+        """
+
+        def note(unit: WriteUnit) -> bool:
+            if unit.erasures.get(before.guest_id) != before:
+                return False
+            unit.erasures.update(erasure)
+            unit.commit()
+            return True
+
+        return erasure == before or self.storage.transact(note)
+
+    def _blank(
+        self,
+        guest_id: GuestId,
+        at_psps: _AtPsps,
+        closed: Collection[PspAccount],
+        now: datetime,
+    ) -> bool:
+        """Blank what was needed until now; return whether nothing has turned up meanwhile."""
+
         def blank(unit: WriteUnit) -> bool:
             # While a PSP was called, a card may have turned up that must be discarded first.
             are_over = end_and_blank(unit, self.note_event, guest_id, now)
             is_known = set(unit.guest_references.of(guest_id)) <= set(at_psps)
-            is_left = not are_over or not is_known or _is_discarding(unit, at_psps)
+            is_left = not are_over or not is_known or bool(_discarding(unit, at_psps))
             if not is_left:
-                self._blank_the_rest(unit, guest_id, at_psps)
+                self._blank_the_rest(unit, guest_id, at_psps, closed)
             unit.commit()
             return not is_left
 
-        looked_at = self.storage.transact(look)
-        if looked_at is None or not self.storage.transact(end) or not looked_at.may_be_done(now):
-            return
+        return self.storage.transact(blank)
 
-        with self.storage.read() as unit:
-            at_psps = unit.guest_references.of(guest_id)
-            is_discarding = _is_discarding(unit, at_psps)
-        if (
-            not is_discarding
-            and self._forget(looked_at, at_psps)
-            and self.storage.transact(blank)
-            and self.storage.overwrite_deleted()
-            and self._note(looked_at, looked_at.done(self.clock.now()))
-        ):
-            self.log(guest_id, is_done=True)
-
-    def _is_left(self, guest_id: GuestId) -> bool:
+    def _left(self, guest_id: GuestId) -> Erasure | None:
+        """Return an erasure that is not done."""
         with self.storage.read() as unit:
             erasure = unit.erasures.get(guest_id)
-        return erasure is not None and erasure.done_at is None
+        return erasure if erasure is not None and erasure.done_at is None else None
 
-    def _note(self, looked_at: Erasure, changed: Erasure) -> bool:
-        """Store what has become of an erasure, unless it is due at another time by now.
+    def _forget(
+        self, looked_at: Erasure, at_psps: _AtPsps, closed: Collection[PspAccount]
+    ) -> tuple[frozenset[PspAccount], Erasure]:
+        """Have each PSP forget the guest, except at closed accounts.
 
-        That is so if more has turned up since, or if another process has looked.
+        Return where one has not, and the erasure then. One that does not know the guest may not know
+        the guest yet, and is asked again.
         """
-
-        def note(unit: WriteUnit) -> bool:
-            if unit.erasures.get(looked_at.guest_id) != looked_at:
-                return False
-            unit.erasures.update(changed)
-            unit.commit()
-            return True
-
-        return self.storage.transact(note)
-
-    def _forget(self, looked_at: Erasure, at_psps: _AtPsps) -> bool:
-        """Have each PSP forget the guest; return whether all have.
-
-        One that does not know the guest may not know the guest yet, and is asked again.
-        """
-        have_all, is_unknown, now = True, False, self.clock.now()
+        failed, unknown, now = set(), set(), self.clock.now()
         for psp_account, reference in at_psps:
+            if psp_account in closed:
+                continue
             try:
                 self.providers[psp_account.provider].forget_guest(
                     psp_account.merchant_account, reference
                 )
             except NotFound:
-                is_unknown = True
+                unknown.add(psp_account)
             except (ProviderUnavailable, ProviderRefused):
-                have_all = False
-        if have_all and is_unknown and not is_confirmed(looked_at.unknown_since, now):
-            self._note(looked_at, looked_at.unknown(now))
-            return False
-        return have_all
+                failed.add(psp_account)
+        if failed or not unknown or is_confirmed(looked_at.unknown_since, now):
+            return frozenset(failed), looked_at
+        return frozenset(unknown), looked_at.unknown(now)
 
-    def _blank_the_rest(self, unit: WriteUnit, guest_id: GuestId, at_psps: _AtPsps) -> None:
+    def _blank_the_rest(
+        self,
+        unit: WriteUnit,
+        guest_id: GuestId,
+        at_psps: _AtPsps,
+        closed: Collection[PspAccount],
+    ) -> None:
         """Blank references and tokens, which no PSP knows any more."""
         for session in unit.sessions.of_guest(guest_id):
-            if session.is_settled or self._forgets(session):
+            is_forgotten = session.configuration.psp_account in closed or self._forgets(session)
+            if session.is_settled or is_forgotten:
                 unit.sessions.update(session.without_references())
-            if self._forgets(session):
+            if is_forgotten:
                 unit.earlier_pages.remove(session.token_id)
         unit.accounts.blank(guest_id)
         for psp_account, reference in at_psps:
@@ -168,10 +200,20 @@ class FinishErasures:
         return psp is not None and psp.capabilities.forgets_guests
 
 
-def _is_discarding(unit: UnitOfWork, at_psps: _AtPsps) -> bool:
-    """Return whether a token of the guest is still to be discarded."""
-    return any(
-        discard.done_at is None
+def _discarding(unit: UnitOfWork, at_psps: _AtPsps) -> frozenset[PspAccount]:
+    """Return where a token of the guest is still to be discarded."""
+    return frozenset(
+        psp_account
         for psp_account, reference in at_psps
         for discard in unit.discards.of_guest(*psp_account, reference)
+        if discard.done_at is None
+    )
+
+
+def _asked_about(unit: UnitOfWork, guest_id: GuestId) -> frozenset[PspAccount]:
+    """Return where the PSP is still asked about a session of the guest."""
+    return frozenset(
+        session.configuration.psp_account
+        for session in unit.sessions.of_guest(guest_id)
+        if session.due_at is not None
     )

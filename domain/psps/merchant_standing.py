@@ -55,3 +55,7 @@ class MerchantStandings(Protocol):
     def all(self) -> Sequence[MerchantStanding]:
         """Return every standing that is stored, by PSP and account."""
         ...
+
+    def closed(self) -> frozenset[PspAccount]:
+        """Return the merchant accounts that are closed."""
+        ...

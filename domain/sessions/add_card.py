@@ -105,7 +105,7 @@ class AddCard:
             raise GuestIdNotUsable
         if unit.guests.get(wanted.guest_id) is None:
             raise GuestNotFound
-        if configuration is None:
+        if configuration is None or unit.merchant_standings.of(configuration.psp_account).is_closed:
             raise PaymentConfigurationNotDone
         allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
         if allows_one and unit.accounts.active_at(wanted.guest_id, wanted.center_id):

@@ -169,6 +169,10 @@ class CardSessions(WorkAtPsps, Protocol):
         """Return the open sessions of a caller that are not cancelled yet; locks nothing."""
         ...
 
+    def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
+        """Return the sessions about which a PSP is still asked at a merchant account; locks nothing."""
+        ...
+
     def forget(self, *, before: datetime) -> int:
         """Delete a bounded number of sessions that ended before that time; return how many.
 

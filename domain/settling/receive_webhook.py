@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from domain.identifiers import ProviderName, PspAccount
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, ProviderName, PspAccount
 from domain.outside import Clock
 from domain.psps.evidence import MAX_EVIDENCE, Evidence, EvidenceOrigin
-from domain.psps.payment_provider import Providers, WebhookRejected
+from domain.psps.payment_provider import Providers, ProviderUnavailable, WebhookRejected
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.session import CardSession
@@ -24,8 +24,9 @@ class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
     Cards on file that it names are due to be read. The same webhook may come any number of times.
-    Events of unknown sessions and cards, and of the page of a settled session, change nothing. Raises
-    WebhookRejected, and ProviderUnavailable when the PSP is not configured or has no keys for the account.
+    Events of unknown sessions and cards, and of the page of a settled session, change nothing, and none
+    of a merchant account that is closed does. Raises WebhookRejected, and ProviderUnavailable when the
+    PSP is not configured or has no keys for the account.
     """
 
     storage: Storage
@@ -34,8 +35,11 @@ class ReceiveWebhook:
 
     def __call__(self, provider: ProviderName, delivery: WebhookDelivery) -> None:
         """Verify and store; makes no call to the PSP."""
-        read = self.providers[provider].read_webhook(delivery)
-        notices = [notice for notice in read if notice.signed or self._may_nudge(provider, notice)]
+        notices = [
+            notice
+            for notice in self._read(provider, delivery)
+            if notice.signed or self._may_nudge(provider, notice)
+        ]
         if not notices:
             return
         now = self.clock.now()
@@ -74,6 +78,20 @@ class ReceiveWebhook:
 
         if self.storage.transact(keep) == len(notices):
             raise WebhookRejected("the sessions belong to another merchant account")
+
+    def _read(self, provider: ProviderName, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        """Verify a webhook, and return its notices of merchant accounts that are not closed."""
+        with self.storage.read() as unit:
+            closed = unit.merchant_standings.closed()
+        try:
+            notices = self.providers[provider].read_webhook(delivery)
+        except (WebhookRejected, ProviderUnavailable):
+            # Its keys may be gone, and a PSP repeats what is not accepted.
+            account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
+            if PspAccount(provider, account) not in closed:
+                raise
+            return []
+        return [each for each in notices if (provider, each.merchant_account) not in closed]
 
     def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
         """Return whether a session is nudged. Whoever guesses gets no turn to write, and no answer.

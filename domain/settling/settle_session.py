@@ -57,7 +57,8 @@ class SettleSession:
     May be called any number of times, by several processes at once: the outcome is applied to the
     session as it is when it is read again under lock. While the PSP does not respond, the session
     is due again later. Once too many cards of the guest were refused, by `limits`, the page is
-    closed and the session stays open. Raises ServiceUnavailable.
+    closed and the session stays open. A session whose merchant account is closed ends, and its PSP is
+    not asked. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -86,10 +87,15 @@ class SettleSession:
         """Ask the PSP and apply the outcome. Return the updated session, or None if there is none."""
         with self.storage.read() as unit:
             session = unit.sessions.get(token_id)
+            if session is None:
+                return None
+            is_closed = unit.merchant_standings.of(session.configuration.psp_account).is_closed
             told = [page for page in unit.earlier_pages.of(token_id) if page.told_at is not None]
+        if is_closed:
+            return self._end_unasked(session)
         for page in told:
-            session = self._settle_earlier(session, page) if session else None
-        if session is None or session.is_settled:
+            session = self._settle_earlier(session, page)
+        if session.is_settled:
             return session
         asked, outcome = self._reported(session)
         now = self.clock.now()
@@ -134,6 +140,25 @@ class SettleSession:
             return session, PageUnknown()
         except (ProviderUnavailable, ProviderRefused):
             return session, None
+
+    def _end_unasked(self, session: CardSession) -> CardSession:
+        """End a session whose merchant account is closed, as if its client had cancelled it."""
+        now = self.clock.now()
+
+        def end(unit: WriteUnit) -> tuple[CardSession, CardSession]:
+            current = unit.sessions.get(session.token_id) or session
+            ended = current.cancelled(now).expired(now)
+            if ended != current:
+                unit.sessions.update(ended)
+                unit.earlier_pages.remove(current.token_id)
+                unit.erasures.reopen(current.guest_id, now)
+                note_end_of_session(unit, self.note_event, current, ended, now=now)
+                unit.commit()
+            return current, ended
+
+        current, ended = self.storage.transact(end)
+        self.log(*steps_between(current, ended))
+        return ended
 
     def _ask(self, session: CardSession) -> Outcome:
         attempt = session.attempt

@@ -10,6 +10,7 @@ from domain.access.token import EXPIRES_SOON, AccessToken
 from domain.events.event import DeliveryCounts, EventEndpoint
 from domain.identifiers import PspAccount
 from domain.outside import Clock
+from domain.personal_data.erasure import Erasure
 from domain.retries import Waiting
 from domain.storage import Storage
 from domain.worker.heartbeat import SeenWorker
@@ -31,7 +32,8 @@ class Status:
     """How an installation is doing at one time.
 
     `workers` are those seen within a day. `due` is what a worker should do now, since when it should.
-    `unanswered` are sessions, discards and cards whose PSP has not responded.
+    `unanswered` are sessions, discards and cards whose PSP has not responded; `erasures` are those that
+    wait for a merchant account.
     `readings` are the cards that were read at each merchant account within a minute, of
     READINGS_PER_MINUTE. `expiring` are the access tokens that expire in 14 days.
     """
@@ -39,6 +41,7 @@ class Status:
     workers: Sequence[SeenWorker]
     due: Mapping[DueKind, Waiting]
     unanswered: Mapping[PspAccount, Waiting]
+    erasures: Mapping[PspAccount, Waiting]
     readings: Mapping[PspAccount, int]
     endpoints: Sequence[EndpointStatus]
     expiring: Sequence[AccessToken]
@@ -74,6 +77,7 @@ class ReadStatus:
                     unit.discards.unanswered(),
                     unit.accounts.unanswered(),
                 ),
+                erasures=_by_account(unit.erasures.left()),
                 readings=unit.accounts.count_asked(now),
                 endpoints=[
                     EndpointStatus(each, counts.get(each.endpoint_id, DeliveryCounts()))
@@ -91,3 +95,12 @@ def _together(*found: Mapping[PspAccount, Waiting]) -> Mapping[PspAccount, Waiti
             sum(each.items for each in waiting), min(each.since for each in waiting if each.since)
         )
     return together
+
+
+def _by_account(erasures: Sequence[Erasure]) -> Mapping[PspAccount, Waiting]:
+    accounts = sorted({account for erasure in erasures for account in erasure.waits_for})
+    since = {
+        account: [each.erased_at for each in erasures if account in each.waits_for]
+        for account in accounts
+    }
+    return {account: Waiting(len(times), min(times)) for account, times in since.items()}

@@ -263,6 +263,9 @@ def _row(unit: UnitOfWork, center: Center) -> tuple[dict[str, object], PaymentCo
 
 def _how_to_get_ready(container: Container, refused: PspNotReady) -> str:
     name, account = refused.account
+    if refused.missing is Missing.CLOSED:
+        reopen = f"cardonfile psp close-account {name} --account {account} --reopen"
+        return f"--account: {account} of {name} is closed; if it is open again: `{reopen}`"
     if refused.missing is Missing.PSP:
         installed = installed_names()
         if name in installed:

@@ -12,9 +12,10 @@ from typing import Final
 
 import click
 
-from domain.identifiers import ProviderName
+from domain.identifiers import MerchantAccount, ProviderName, PspAccount
+from entrypoints.cli.installation import installation
 from entrypoints.cli.status import echo_findings
-from entrypoints.cli.terminal import json_option
+from entrypoints.cli.terminal import echo_records, json_option
 from entrypoints.plain_errors import plain_errors
 from entrypoints.psps import installed_names
 from entrypoints.settings import refuse_settings_of_service
@@ -26,7 +27,7 @@ _NAMES: Final = ("acme", "Acme", "ACME")
 
 @click.group()
 def psp() -> None:
-    """Check a PSP, or begin the adapter of a new one."""
+    """Check a PSP, close an account there, or begin the adapter of a new one."""
 
 
 @psp.command()
@@ -47,6 +48,54 @@ def check(context: click.Context, *, name: str, as_json: bool) -> None:
 
     with plain_errors():
         echo_findings(context, lambda: examine_psp(os.environ, ProviderName(name)), as_json=as_json)
+
+
+@psp.command("close-account")
+@click.argument("name")
+@click.option(
+    "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
+)
+@click.option("--dry-run", is_flag=True, help="Count what would end, and change nothing.")
+@click.option("--reopen", is_flag=True, help="Let the account take cards again.")
+@json_option
+def close_account(
+    *,
+    name: ProviderName,
+    merchant_account: MerchantAccount,
+    dry_run: bool,
+    reopen: bool,
+    as_json: bool,
+) -> None:
+    """Close a merchant account here that is closed at the PSP, or whose keys are gone for good.
+
+    NAME is the PSP, which need not be set up any more. It asks to type the name of the account. Then
+    open sessions end, cards are removed, and discards and erasures end, noted as out of reach: nobody
+    asks the PSP any more. What has ended stays so with --reopen. The audit trail notes both.
+
+    \b
+    Examples:
+      cardonfile psp close-account stripe --account harbor --dry-run
+      cardonfile psp close-account stripe --account harbor
+    """
+    if dry_run and reopen:
+        raise click.UsageError("give only one of --dry-run and --reopen")
+    account = PspAccount(name, merchant_account)
+    with installation() as container:
+        close = container.close_account()
+        if reopen:
+            if not close.reopen(account):
+                raise click.ClickException(f"{merchant_account} of {name} is not closed")
+            click.echo(f"{merchant_account} of {name} may take cards again")
+            return
+        found = close.count(account)
+        if not dry_run:
+            left = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
+            click.echo(f"This ends for good at {merchant_account} of {name}: {left}", err=True)
+            typed = click.prompt("Type the name of the account", default="", err=True)
+            if typed != merchant_account:
+                raise click.ClickException("nothing was changed: the name is another one")
+            found = close(account)
+        echo_records(found._fields, [found], as_json=as_json)
 
 
 @psp.command()

@@ -88,6 +88,10 @@ def _show(found: Status, *, as_json: bool) -> None:
         {"unanswered": "/".join(account), **each._asdict()}
         for account, each in found.unanswered.items()
     ]
+    erasures = [
+        {"erasures": "/".join(account), **each._asdict()}
+        for account, each in found.erasures.items()
+    ]
     readings = [
         {"readings": "/".join(account), "items": items, "of": READINGS_PER_MINUTE}
         for account, items in found.readings.items()
@@ -98,6 +102,7 @@ def _show(found: Status, *, as_json: bool) -> None:
         workers=((*worker, "state", "missing=is_gone", "since", "seen_ago=age"), found.workers),
         due=(("due", "items", "since"), due),
         unanswered=(("unanswered", "items", "since"), unanswered),
+        erasures=(("erasures", "items", "since"), erasures),
         readings=(("readings", "items", "of"), readings),
         endpoints=((*endpoint, *counts), found.endpoints),
         expiring=(("token=prefix", "caller=caller.name", "expires=expires_at"), found.expiring),

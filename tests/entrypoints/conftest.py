@@ -93,10 +93,14 @@ class CommandLine:
         self.environment = {"CARDONFILE_DATABASE_URL": f"sqlite:///{self.database}"}
         self.storage = SqliteStorage(self.database)
 
-    def run(self, *arguments: str, **environment: str) -> Result:
+    def run(self, *arguments: str, typed: str = "", **environment: str) -> Result:
         """Run a command in this process. Raises whatever it raises, except SystemExit."""
         result = CliRunner().invoke(
-            main, arguments, env=self.environment | environment, prog_name="cardonfile"
+            main,
+            arguments,
+            input=typed,
+            env=self.environment | environment,
+            prog_name="cardonfile",
         )
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

@@ -285,6 +285,12 @@ def cancel_all(it: It, sessions: Sequence[CardSession]) -> None:
     it.known.cancelled |= {session.token_id for session in sessions}
 
 
+def close_account(it: It, sessions: Sequence[CardSession]) -> None:
+    # What was affected is left out, as above.
+    it.container.close_account()(sessions[0].configuration.psp_account)
+    it.known.cancelled |= {session.token_id for session in sessions}
+
+
 def forget(it: It, _: object) -> None:
     it.container.forget_old_records()()
 
@@ -422,6 +428,9 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     ),
     "CancelSessionsOfCaller": Expected(
         situations=after(cancel_all, two_links_of_a_caller_to_cancel=two_links)
+    ),
+    "CloseAccount": Expected(
+        situations=after(close_account, two_links_at_an_account_to_close=two_links)
     ),
     "ForgetOldRecords": Expected(situations=after(forget, a_key_of_yesterday=key_of_yesterday)),
     "ReceiveWebhook": Expected(

@@ -80,6 +80,15 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         return {_psp_account(name): asked for name, asked in found.fetchall() if name}
 
     @override
+    def active_at_psp(self, psp_account: PspAccount) -> Sequence[AccountId]:
+        found = self._transaction.execute(
+            "SELECT account_id FROM payment_accounts WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND removed_at IS NULL",
+            psp_account._asdict(),
+        )
+        return [account_id for (account_id,) in found.fetchall()]
+
+    @override
     def make_due(
         self,
         psp_account: PspAccount,
@@ -281,6 +290,15 @@ class SqlDiscards(QueuesAtPsps[Discard], Discards):
             merchant_account=discard.merchant_account,
             token=discard.token,
         )
+
+    @override
+    def left_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
+        found = self._transaction.execute(
+            "SELECT token FROM discards WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND done_at IS NULL",
+            psp_account._asdict(),
+        )
+        return [token for (token,) in found.fetchall()]
 
     @override
     def of_guest(

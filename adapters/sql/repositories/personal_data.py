@@ -55,3 +55,8 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
         # The index has those that are not done.
         left = "SELECT count(*), min(erased_at) FROM erasures WHERE due_at > '0001-01-01'"
         return waiting(*self._transaction.one(left))
+
+    @override
+    def left(self) -> Sequence[Erasure]:
+        condition = "WHERE due_at > '0001-01-01' ORDER BY erased_at, guest_id"
+        return _ERASURES.find_readable(self._transaction, condition, {})

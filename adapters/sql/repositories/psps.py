@@ -152,3 +152,7 @@ class SqlMerchantStandings(Repository, MerchantStandings):
     @override
     def all(self) -> Sequence[MerchantStanding]:
         return _STANDINGS.find(self._transaction, "ORDER BY provider, merchant_account", {})
+
+    @override
+    def closed(self) -> frozenset[PspAccount]:
+        return frozenset(each.psp_account for each in self.all() if each.is_closed)

@@ -193,6 +193,15 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return [token_id for (token_id,) in found.fetchall()]
 
     @override
+    def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
+        found = self._transaction.execute(
+            "SELECT token_id FROM card_sessions "
+            f"WHERE due_at IS NOT NULL AND {self._name} IN (:silent, :opened, :link)",
+            {kind: f"{'/'.join(psp_account)}/{kind}" for kind in ("silent", "opened", "link")},
+        )
+        return [token_id for (token_id,) in found.fetchall()]
+
+    @override
     def forget(self, *, before: datetime) -> int:
         condition = (
             "ended_at < :before AND due_at IS NULL AND (account_id IS NULL OR EXISTS ("

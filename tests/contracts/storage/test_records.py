@@ -117,9 +117,13 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_access_token(caller=a_caller(centers=None), revoked_at=NOW, used_at=NOW),
         an_access_token(caller=a_caller(centers=frozenset(), permissions=frozenset())),
         an_account(refused_since=NOW, refusals=3),
-        a_discard().ended_out_of_reach(NOW),
+        a_discard(out_of_reach=True),
         Erasure(
-            guest_id=GUEST_ID, erased_at=NOW, due_at=None, out_of_reach=(an_account().psp_account,)
+            guest_id=GUEST_ID,
+            erased_at=NOW,
+            due_at=None,
+            waits_for=(an_account().psp_account,),
+            out_of_reach=(),
         ),
         a_standing(closed_at=NOW, stopped_at=NOW + DAY, confirmed_at=NOW - DAY),
         an_audit_entry(about=AWKWARD, details={AWKWARD: AWKWARD, "word": "5", "number": 5}),

@@ -31,7 +31,7 @@ from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, WriteUnit
 from tests.builders import OTHER_CENTER_ID, a_guest, a_psp_guest
 from tests.databases import change_by_hand
-from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
+from tests.installation import MERCHANT, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 NAME, EMAIL, STREET = "Wilhelmina", "wilhelmina@guests.example", "Kaiserallee"
 GUEST = a_guest(first_name=NAME, last_name="Ohnesorg", email=EMAIL)
@@ -631,7 +631,9 @@ def test_one_that_is_not_done_after_a_day_is_told_of(installation: Installation)
         lines.clear()
         installation.clock.advance(timedelta(days=1))
         installation.container.finish_erasures()()
-    assert lines == [{"event": "erasure_not_done", "guest_id": GUEST_ID, "log_level": "error"}]
+    (line,) = lines
+    assert (line["event"], line["guest_id"]) == ("erasure_not_done", GUEST_ID)
+    assert line["waits_for"] == [f"{FAKE}/{MERCHANT}"]
     psps[FAKE] = fake
     installation.clock.advance(timedelta(hours=2))
     installation.reconcile()

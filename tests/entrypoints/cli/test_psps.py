@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT
+from domain.identifiers import CardToken
+from tests.builders import (
+    CENTER_ID,
+    PROVIDER,
+    a_center,
+    a_configuration,
+    a_discard,
+    a_session,
+    an_account,
+)
 from tests.entrypoints.conftest import PLUGIN, CommandLine, Site
 
 PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
@@ -110,3 +122,50 @@ class TestNew:
 
         assert said == "cardonfile-adyen: File exists"
         assert [*(unmigrated.folder / "cardonfile-adyen").iterdir()] == []
+
+
+class TestCloseAccount:
+    """What it does is in tests/domain/worker/test_close_account.py."""
+
+    CLOSE = ("psp", "close-account", PROVIDER, "--account", MERCHANT_ACCOUNT)
+    COUNTS: Final = {"sessions": 1, "cards": 1, "discards": 1, "erasures": 0}
+
+    @pytest.fixture(autouse=True)
+    def _in_use(self, cardonfile: CommandLine) -> None:
+        with cardonfile.storage.write() as unit:
+            unit.centers.put_many([a_center()])
+            unit.configurations.put(CENTER_ID, a_configuration())
+            unit.sessions.add(a_session())
+            unit.accounts.add(an_account())
+            unit.discards.add(a_discard(token=CardToken("unkept")))
+            unit.commit()
+
+    def test_a_dry_run_counts_alone(self, cardonfile: CommandLine) -> None:
+        for _ in range(2):
+            shown = cardonfile.succeeds(*self.CLOSE, "--dry-run", "--json")
+            assert json.loads(shown) == [self.COUNTS]
+
+    @pytest.mark.parametrize("typed", ["", "\n", f"{PROVIDER}\n", "other\n"])
+    def test_nothing_is_closed_before_its_name_is_typed(
+        self, cardonfile: CommandLine, typed: str
+    ) -> None:
+        assert cardonfile.run(*self.CLOSE, typed=typed).exit_code == 1
+
+        shown = cardonfile.succeeds(*self.CLOSE, "--dry-run", "--json")
+        assert json.loads(shown) == [self.COUNTS]
+
+    def test_it_is_closed_although_its_psp_is_not_set_up(self, cardonfile: CommandLine) -> None:
+        result = cardonfile.run(*self.CLOSE, "--json", typed=f"{MERCHANT_ACCOUNT}\n")
+
+        assert json.loads(result.stdout) == [self.COUNTS]
+        assert "1 sessions, 1 cards, 1 discards, 0 erasures" in result.stderr
+        refused = cardonfile.refuses(
+            *("configure-payments", CENTER_ID, "--account", MERCHANT_ACCOUNT, "--avs")
+        )
+        assert refused.endswith(f"`{' '.join(('cardonfile', *self.CLOSE))} --reopen`")
+        assert "may take cards again" in cardonfile.succeeds(*self.CLOSE, "--reopen")
+        assert "is not closed" in cardonfile.refuses(*self.CLOSE, "--reopen")
+
+    def test_an_account_with_nothing_is_refused(self, cardonfile: CommandLine) -> None:
+        said = cardonfile.refuses("psp", "close-account", PROVIDER, "--account", "harbour")
+        assert said == f"--account must be one of {PROVIDER} in use here"

@@ -8,8 +8,10 @@ from typing import Final
 import pytest
 
 from adapters.psp.findings import ok, unknown
+from adapters.psp_suite.samples import OTHER_GUEST_ID
 from domain.cards.account import READINGS_PER_MINUTE
 from domain.events.event import EventType
+from domain.personal_data.erasure import Erasure
 from domain.worker.heartbeat import WorkerState
 from tests.builders import (
     a_configuration,
@@ -49,6 +51,8 @@ def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
     with cardonfile.storage.write() as unit:
         unit.sessions.add(a_session(due_at=since, unanswered_since=since))
         unit.accounts.add(an_account(due_at=now + MINUTE, asked_at=since))
+        erasure = Erasure(guest_id=OTHER_GUEST_ID, erased_at=since, due_at=now)
+        unit.erasures.add(erasure.waiting_for([an_account().psp_account]))
         unit.event_endpoints.add(an_event_endpoint(types=(EventType.ACCOUNT_STORED,)))
         unit.event_deliveries.add(an_event_delivery(due_at=now + MINUTE))
         unit.access_tokens.add(an_access_token(issued_at=now, expires_at=now + MINUTE))
@@ -65,6 +69,8 @@ def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
     account = "/".join(a_configuration().psp_account)
     unanswered = {"unanswered": account, "items": 1, "since": f"{since:%FT%TZ}"}
     assert shown.pop("unanswered") == [unanswered]
+    (erasure,) = shown.pop("erasures")
+    assert erasure == {"erasures": account, "items": 1, "since": f"{since:%FT%TZ}"}
     (endpoint,) = shown.pop("endpoints")
     assert endpoint["endpoint"] == an_event_endpoint().endpoint_id
     assert (endpoint["active"], endpoint["pending"], endpoint["failed"]) == (True, 1, 0)

@@ -1,0 +1,161 @@
+"""Close a merchant account here, because its PSP cannot be asked about it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
+from domain.cards.discard_tokens import DiscardToken
+from domain.cards.refresh_account import RefreshAccount
+from domain.errors import InvalidField
+from domain.identifiers import AccountId, CardToken, GuestId, PspAccount, TokenId
+from domain.outside import Clock
+from domain.settling.settle_session import SettleSession
+from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
+
+
+class Affected(NamedTuple):
+    """How many records wait for a merchant account, or did until it was closed."""
+
+    sessions: int
+    cards: int
+    discards: int
+    erasures: int
+
+
+class _Left(NamedTuple):
+    """What is not over at a merchant account."""
+
+    sessions: Sequence[TokenId]
+    cards: Sequence[AccountId]
+    discards: Sequence[CardToken]
+    erasures: Sequence[GuestId]
+
+    @property
+    def affected(self) -> Affected:
+        return Affected(*map(len, self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseAccount:
+    """Use case: close a merchant account for good; for operators.
+
+    The account may be closed at the PSP, or its keys revoked; or the PSP is not used here any more. From
+    now on nobody asks the PSP: open sessions end as cancelled, cards are removed with the reason
+    `account_closed`, and discards and erasures end, noted as out of reach. Webhooks change nothing, and
+    the account takes no cards. What is under way elsewhere ends when a worker takes it.
+
+    May be called again, which does what is left. Raises ServiceUnavailable, after which some is left,
+    and InvalidField for an account of which nothing is stored.
+    """
+
+    storage: Storage
+    settle: SettleSession
+    discard: DiscardToken
+    refresh: RefreshAccount
+    clock: Clock
+    note_act: NoteAct
+
+    def count(self, psp_account: PspAccount) -> Affected:
+        """Count what would be affected, and change nothing. Raises InvalidField."""
+        return self._left(psp_account).affected
+
+    def __call__(self, psp_account: PspAccount) -> Affected:
+        """Close the account, and return what was affected."""
+        left, now = self._left(psp_account), self.clock.now()
+
+        def close(unit: WriteUnit) -> None:
+            standing = unit.merchant_standings.of(psp_account)
+            if not standing.is_closed:
+                unit.merchant_standings.put(replace(standing, closed_at=now))
+                details = left.affected._asdict()
+                self.note_act(unit, Action.ACCOUNT_CLOSED, "/".join(psp_account), details)
+            for guest_id in left.erasures:
+                unit.erasures.reopen(guest_id, now)
+            unit.commit()
+
+        self.storage.transact(close)
+        # Read again: a request may have stored something until the account was closed.
+        left = self._left(psp_account)
+        for token_id in left.sessions:
+            # The log names what cannot be decoded.
+            with suppress(RecordUnreadable):
+                self._end(token_id)
+        for account_id in left.cards:
+            with suppress(RecordUnreadable):
+                self._remove(account_id)
+        # Also those of the cards.
+        for token in self._left(psp_account).discards:
+            with suppress(RecordUnreadable):
+                self._give_up(psp_account, token)
+        return left.affected
+
+    def reopen(self, psp_account: PspAccount) -> bool:
+        """Let the account take cards again; what has ended stays as it is. Return whether it was closed."""
+
+        def reopen(unit: WriteUnit) -> bool:
+            standing = unit.merchant_standings.of(psp_account)
+            if standing.is_closed:
+                unit.merchant_standings.put(replace(standing, closed_at=None))
+                self.note_act(unit, Action.ACCOUNT_REOPENED, "/".join(psp_account))
+                unit.commit()
+            return standing.is_closed
+
+        return self.storage.transact(reopen)
+
+    def _left(self, psp_account: PspAccount) -> _Left:
+        with self.storage.read() as unit:
+            left = _Left(
+                sessions=unit.sessions.due_at_psp(psp_account),
+                cards=unit.accounts.active_at_psp(psp_account),
+                discards=unit.discards.left_at_psp(psp_account),
+                erasures=[
+                    erasure.guest_id
+                    for erasure in unit.erasures.left()
+                    if psp_account in _places(unit, erasure.guest_id)
+                ],
+            )
+            if not any(left) and not _is_known(unit, psp_account):
+                raise InvalidField("merchant_account", f"one of {psp_account.provider} in use here")
+        return left
+
+    def _end(self, token_id: TokenId) -> None:
+        def cancel(unit: WriteUnit) -> None:
+            session = unit.sessions.get(token_id)
+            if session is not None:
+                by = self.note_act.operator
+                unit.sessions.update(session.cancelled(self.clock.now(), by=by))
+                unit.commit()
+
+        self.storage.transact(cancel)
+        self.settle(token_id)
+
+    def _remove(self, account_id: AccountId) -> None:
+        with self.storage.read() as unit:
+            account = unit.accounts.get(account_id)
+        if account is not None:
+            self.refresh(account)
+
+    def _give_up(self, psp_account: PspAccount, token: CardToken) -> None:
+        with self.storage.read() as unit:
+            discard = unit.discards.get(*psp_account, token)
+        if discard is not None:
+            self.discard(discard)
+
+
+def _places(unit: UnitOfWork, guest_id: GuestId) -> Iterable[PspAccount]:
+    """Return where something of a guest is at a PSP."""
+    return {psp_account for psp_account, _ in unit.guest_references.of(guest_id)}
+
+
+def _is_known(unit: UnitOfWork, psp_account: PspAccount) -> bool:
+    """Return whether the account is in use, was used, or is closed."""
+    return (
+        psp_account in unit.configurations.psp_accounts()
+        or unit.merchant_standings.of(psp_account).is_closed
+        or unit.merchant_identities.get(*psp_account) is not None
+    )

@@ -1,0 +1,248 @@
+"""A merchant account that is closed at its PSP, whose keys are gone, or whose PSP is not used any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
+from domain.audit.entry import Action
+from domain.cards.discard import Discard
+from domain.centers.configure_payments import Missing, PspNotReady
+from domain.errors import InvalidField, PaymentConfigurationNotDone
+from domain.events.event import EventType
+from domain.identifiers import MerchantAccount, PspAccount
+from domain.personal_data.erasure import Erasure
+from domain.psps.merchant_standing import MerchantStanding
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.end import SessionStatus
+from domain.worker.close_account import Affected
+from tests.builders import CENTER_ID, a_guest
+from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
+
+ACCOUNT = PspAccount(FAKE, MERCHANT)
+HOUR = timedelta(hours=1)
+NOTHING = Affected(0, 0, 0, 0)
+
+
+@pytest.fixture(params=["revoked keys", "no PSP"])
+def lose(request: pytest.FixtureRequest, installation: Installation) -> Callable[[], None]:
+    """Return what keeps the PSP from being asked any more."""
+    psps = [installation.container.worker_psps(), installation.container.psps()]
+
+    def lose_it() -> None:
+        if request.param == "revoked keys":
+            installation.provider.have(Trouble.REFUSED)
+        else:
+            for each in psps:
+                each.pop(FAKE)
+
+    return lose_it
+
+
+def close(installation: Installation) -> Affected:
+    return installation.container.close_account()(ACCOUNT)
+
+
+def erasure_of(installation: Installation) -> Erasure:
+    with installation.storage.read() as unit:
+        erasure = unit.erasures.get(GUEST_ID)
+    assert erasure is not None
+    return erasure
+
+
+def discards(installation: Installation) -> list[Discard]:
+    with installation.storage.read() as unit:
+        left = unit.discards.left_at_psp(ACCOUNT)
+        found = [unit.discards.get(*ACCOUNT, token) for token in left]
+    return [each for each in found if each is not None]
+
+
+def finish_erasures(installation: Installation) -> None:
+    for _ in range(2):
+        installation.clock.advance(HOUR)
+        installation.reconcile()
+        installation.container.finish_erasures()()
+
+
+def test_whatever_is_at_it_ends(installation: Installation, lose: Callable[[], None]) -> None:
+    installation.has_endpoint()
+    card = installation.stored_card()
+    opened = installation.session_with_card(OTHER_GOOD_CARD)
+    never_opened = installation.add_card()
+    lose()
+
+    assert installation.container.close_account().count(ACCOUNT) == Affected(2, 1, 0, 0)
+    assert close(installation) == Affected(2, 1, 0, 0)
+
+    for session in (opened, never_opened):
+        ended = installation.session(session.token_id)
+        assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
+        assert ended.reason_of_end == "cancelled"
+        assert ended.cancelled_by == installation.container.note_act().operator
+    assert installation.account(card.account_id).removed_at is not None
+    told = [(each.event.type, each.event.reason) for each in installation.deliveries()]
+    assert (EventType.ACCOUNT_REMOVED, "account_closed") in told
+    assert told.count((EventType.SESSION_EXPIRED, "cancelled")) == 2
+    with installation.storage.read() as unit:
+        (entry,) = (
+            each
+            for each in unit.audit_trail.latest(about=f"{FAKE}/{MERCHANT}")
+            if each.action is Action.ACCOUNT_CLOSED
+        )
+        discard = unit.discards.get(*ACCOUNT, card.token)
+    assert entry.details == {"sessions": 2, "cards": 1, "discards": 0, "erasures": 0}
+    assert discard is not None
+    assert (discard.out_of_reach, discard.due_at) == (True, None)
+    assert installation.container.close_account().count(ACCOUNT) == NOTHING
+
+
+def test_nothing_is_asked_or_logged_once_it_is_closed(
+    installation: Installation, lose: Callable[[], None]
+) -> None:
+    installation.removed_card()
+    installation.stored_card()
+    installation.opened_session()
+    lose()
+    installation.clock.advance(HOUR)
+    installation.reconcile()
+    assert installation.container.read_status()().unanswered
+    close(installation)
+
+    with capture_logs() as lines:
+        installation.clock.advance(timedelta(days=40))
+        installation.reconcile()
+
+    assert not [line for line in lines if line["log_level"] in ("error", "warning")]
+    status = installation.container.read_status()()
+    assert not status.unanswered
+    assert not status.due["discards"].items
+    assert not status.due["cards"].items
+
+
+def test_its_erasures_end_with_a_note_of_what_is_out_of_reach(
+    installation: Installation, lose: Callable[[], None]
+) -> None:
+    installation.stored_card()
+    installation.opened_session()
+    lose()
+    installation.erase_guest()
+    finish_erasures(installation)
+    assert erasure_of(installation).waits_for == (ACCOUNT,)
+    assert installation.container.read_status()().erasures[ACCOUNT].items == 1
+    assert installation.container.close_account().count(ACCOUNT).erasures == 1
+    close(installation)
+
+    with capture_logs() as lines:
+        finish_erasures(installation)
+
+    erasure = erasure_of(installation)
+    assert erasure.done_at is not None
+    assert (erasure.waits_for, erasure.out_of_reach) == ((), (ACCOUNT,))
+    assert [line["accounts"] for line in lines if line["event"] == "erasure_out_of_reach"] == [
+        [f"{FAKE}/{MERCHANT}"]
+    ]
+    with installation.storage.read() as unit:
+        assert not unit.guest_references.of(GUEST_ID)
+        sessions = unit.sessions.of_guest(GUEST_ID)
+    assert not any(each.attempt.page for each in sessions if each.attempt)
+
+
+def test_it_takes_no_cards_until_it_is_reopened(installation: Installation) -> None:
+    close(installation)
+    named = {"provider": FAKE, "merchant_account": MERCHANT}
+    configure = installation.container.configure_payments()
+
+    with pytest.raises(PaymentConfigurationNotDone):
+        installation.add_card()
+    with pytest.raises(PspNotReady) as refused:
+        configure(CENTER_ID, named)
+    assert refused.value.missing is Missing.CLOSED
+
+    assert installation.container.close_account().reopen(ACCOUNT)
+    assert not installation.container.close_account().reopen(ACCOUNT)
+    configure(CENTER_ID, named)
+    installation.stored_card()
+    with installation.storage.read() as unit:
+        acts = [each.action for each in unit.audit_trail.latest(about=f"{FAKE}/{MERCHANT}")]
+    assert acts == [Action.ACCOUNT_REOPENED, Action.ACCOUNT_CLOSED]
+
+
+def test_reopening_brings_nothing_back(installation: Installation) -> None:
+    card = installation.stored_card()
+    session = installation.session_with_card(OTHER_GOOD_CARD)
+    close(installation)
+    ended = installation.session(session.token_id)
+
+    installation.container.close_account().reopen(ACCOUNT)
+    installation.clock.advance(HOUR)
+    installation.reconcile()
+
+    assert installation.session(session.token_id) == ended
+    assert installation.account(card.account_id).removed_at is not None
+    assert discards(installation) == []
+
+
+def test_a_later_webhook_changes_nothing(
+    installation: Installation, lose: Callable[[], None]
+) -> None:
+    session = installation.session_with_card()
+    webhook = installation.webhook()
+    lose()
+    close(installation)
+    ended = installation.session(session.token_id)
+
+    installation.receive_webhook(webhook)
+
+    assert installation.session(session.token_id) == ended
+    assert not installation.evidence(session)
+
+
+def test_a_webhook_of_an_unknown_psp_is_refused_unless_its_account_is_closed(
+    installation: Installation,
+) -> None:
+    close(installation)
+    webhook = installation.webhook(b"{}")
+    installation.container.psps().pop(FAKE)
+
+    installation.receive_webhook(webhook)
+    installation.container.close_account().reopen(ACCOUNT)
+    with pytest.raises(ProviderUnavailable):
+        installation.receive_webhook(webhook)
+
+
+def test_what_a_request_stores_at_the_same_time_ends_when_a_worker_takes_it(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    with installation.storage.write() as unit:
+        closed = replace(MerchantStanding.of(ACCOUNT), closed_at=installation.clock.now())
+        unit.merchant_standings.put(closed)
+        unit.commit()
+
+    installation.clock.advance(timedelta(days=1))
+    installation.reconcile()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+
+
+def test_other_accounts_stay_as_they_are(installation: Installation) -> None:
+    other = MerchantAccount("harbor")
+    installation.configure(merchant_account=other)
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    session = installation.opened_session()
+    installation.configure()
+
+    close(installation)
+
+    assert installation.session(session.token_id) == session
+
+
+def test_an_account_of_which_nothing_is_stored_is_refused(installation: Installation) -> None:
+    with pytest.raises(InvalidField):
+        installation.container.close_account()(PspAccount(FAKE, MerchantAccount("harbour")))
