@@ -323,14 +323,12 @@ class Container(DeclarativeContainer):
     breakers = Part(CircuitBreakers)
     outages = Part(OutageLog)
     bulkhead = Part(Bulkhead, settings.provided.psp_calls)
-    merchants = Part(
-        MerchantCheck,
-        Factory(
-            RecognizeMerchant,
-            storage=storage,
-            without_keys=Factory(for_test_cards, settings.provided.psps),
-        ),
+    recognize_merchant = Part(
+        RecognizeMerchant,
+        storage=storage,
+        without_keys=Factory(for_test_cards, settings.provided.psps),
     )
+    merchants = Part(MerchantCheck, recognize_merchant)
     public_origin = Factory(public_origin, settings)
     recognize_origin = Part(RecognizeOrigin, storage=storage, origin=public_origin)
     move_installation = Part(

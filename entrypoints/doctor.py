@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import wait
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from http.client import HTTPException
@@ -15,11 +16,15 @@ from urllib.parse import urlsplit
 
 from adapters.outbound_http import CERTIFICATE_NOT_TRUSTED, Connection, begin, reason_of
 from adapters.psp.findings import Diagnosis, Finding, compare_clocks, ok, problem, unknown
+from adapters.sql.errors import DatabaseUnusable
 from domain.audit.entry import Action
 from domain.centers.configure_payments import what_is_missing
+from domain.errors import ServiceUnavailable
 from domain.events.event import EventEndpoint
 from domain.events.event_sender import EventNotSent
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount, ProviderName
+from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.psps.recognize_merchant import AnotherMerchant, MerchantOfOriginal
 from domain.retries import CLOCKS_DIFFER_BY, Waiting, is_alarming
 from entrypoints import databases, serve
 from entrypoints.container import Container, build, signing_keys
@@ -217,11 +222,42 @@ def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
     adapter = psp.make(container.clock(), container.ids())
 
     def find(account: MerchantAccount, _: Container) -> list[Finding]:
-        found = check(adapter, account, _webhooks_url(settings, name, account))
+        found = list(check(adapter, account, _webhooks_url(settings, name, account)))
+        if (wrong := _wrong_merchant(container, adapter, name, account)) is not None:
+            found = [each for each in found if each.about != wrong.about] + [wrong]
         return [finding._replace(about=f"{name}/{account} {finding.about}") for finding in found]
 
     accounts = {f"{name}/{each}": partial(find, each) for each in psp.accounts() or ()}
     yield from _made(container, accounts, SECONDS - 1)
+
+
+def _wrong_merchant(
+    container: Container, adapter: PaymentProvider, name: ProviderName, account: MerchantAccount
+) -> Finding | None:
+    """Return what is wrong with the merchant of the keys: calls with those of another are refused."""
+    about = "keys"
+    try:
+        databases.require_up_to_date(container.settings().database)
+    except (DatabaseUnusable, ServiceUnavailable):
+        # Nothing is stored yet, or another check tells of it.
+        return None
+    identity: str | None = None
+    try:
+        with suppress(ProviderRefused):
+            identity = adapter.identity(account)
+        container.recognize_merchant().compare(name, account, identity)
+    except MerchantOfOriginal as wrong:
+        what = f"they belong to {wrong.given}, as in the database that this is a copy of"
+        if wrong.given is None:
+            what = "they do not tell to whom they belong, and this database is a copy"
+        return problem(about, f"{what}: set keys of a merchant of its own, for a name of its own")
+    except AnotherMerchant as wrong:
+        given = wrong.given or "somebody whom they do not tell"
+        advice = "set its keys, or name another account (configure-payments --account)"
+        return problem(about, f"they belong to {given}, and the cards to {wrong.kept}: {advice}")
+    except ProviderUnavailable:
+        return None
+    return None
 
 
 def _webhooks(container: Container, name: ProviderName) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
+from urllib.parse import urlsplit
 
 from adapters.psp.findings import Finding, compare_clocks, ok, problem, unknown
 from adapters.psp.settings import is_loopback
@@ -16,8 +17,12 @@ from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 EVERY_EVENT: Final = "*"
 
 
-def check(call: Call, *, mode: str, urls: tuple[str, ...], now: datetime) -> Sequence[Finding]:
-    """Try a key, which is for this mode, and look for the webhook endpoint, which has one of `urls`."""
+def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Sequence[Finding]:
+    """Try a key, which is for this mode, and look for the webhook endpoint.
+
+    The service takes its events at `urls` only: at no address of another account, and with no slash
+    at the end.
+    """
 
     def keys() -> Finding:
         call.ask(Account, call.v1.accounts.retrieve_current)
@@ -25,11 +30,17 @@ def check(call: Call, *, mode: str, urls: tuple[str, ...], now: datetime) -> Seq
 
     def webhooks() -> Finding:
         listed = call.ask(WebhookEndpoints, call.v1.webhook_endpoints.list, {"limit": 100})
-        ours = [endpoint for endpoint in listed.data if endpoint.url.rstrip("/") in urls]
+        ours = [endpoint for endpoint in listed.data if _address(endpoint.url) in urls]
         events = {each for one in ours if one.status == "enabled" for each in one.enabled_events}
         missing = set() if EVERY_EVENT in events else EVENTS - events
         if not ours and is_loopback(urls[0]):
             return unknown("webhooks", f"Stripe cannot call {urls[0]}: use `stripe listen`")
+        if ours and not events:
+            return problem("webhooks", f"{urls[0]} is disabled: enable it in the dashboard")
+        refused = [each.url for each in listed.data if _host(each.url) == _host(urls[0])]
+        if not ours and refused:
+            advice = f"in the dashboard, add {urls[0]}, or change it to that"
+            return problem("webhooks", f"{refused[0]} is not the address of this account: {advice}")
         if missing:
             state = "does not get" if ours else "is not there; add it in the dashboard, with"
             return problem("webhooks", f"{urls[0]} {state} {', '.join(sorted(missing))}")
@@ -40,6 +51,16 @@ def check(call: Call, *, mode: str, urls: tuple[str, ...], now: datetime) -> Seq
         _found("webhooks", f"webhook endpoints, such as {urls[0]}", webhooks),
         compare_clocks(call.date, now, of="Stripe"),
     ]
+
+
+def _address(url: str) -> str:
+    """Return what the service compares of a URL: neither the query, nor capitals of the host."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path}"
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.lower()
 
 
 def _found(about: str, what: str, ask: Callable[[], Finding]) -> Finding:

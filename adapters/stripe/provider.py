@@ -100,7 +100,9 @@ class StripeProvider(PaymentProvider):
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
         """Return what is found at Stripe of an account that has keys."""
         with self._call(account) as call:
-            urls = webhooks_url, f"{webhooks_url}/{account}"
+            urls = [webhooks_url]
+            if account == DEFAULT_MERCHANT_ACCOUNT:
+                urls.append(f"{webhooks_url}/{account}")
             mode, now = self._mode(account), self._clock.now()
             return checks.check(call, mode=mode, urls=urls, now=now)
 

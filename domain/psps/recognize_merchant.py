@@ -45,9 +45,18 @@ class RecognizeMerchant:
     def __call__(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> None:
-        """Store the first identity.
+        """Store the first identity. Raises as `compare`."""
+        kept = self.compare(provider, merchant_account, identity)
+        if kept is None and identity is not None:
+            kept = self._claim(provider, merchant_account, identity)
+            _require_same(kept, identity)
 
-        Raises AnotherMerchant if it differs from the stored one, and MerchantOfOriginal.
+    def compare(
+        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
+    ) -> str | None:
+        """Return the stored identity, and store nothing.
+
+        Raises AnotherMerchant if it differs, and MerchantOfOriginal.
         """
         with self.storage.read() as unit:
             kept = unit.merchant_identities.get(provider, merchant_account)
@@ -57,10 +66,9 @@ class RecognizeMerchant:
             if identity is None or identity in of_original:
                 raise MerchantOfOriginal(kept=kept, given=identity)
 
-        if kept is None and identity is not None:
-            kept = self._claim(provider, merchant_account, identity)
-        if kept is not None and kept != identity:
-            raise AnotherMerchant(kept=kept, given=identity)
+        if kept is not None:
+            _require_same(kept, identity)
+        return kept
 
     def _claim(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
@@ -73,3 +81,8 @@ class RecognizeMerchant:
             return claimed
 
         return self.storage.transact(claim)
+
+
+def _require_same(kept: str, identity: str | None) -> None:
+    if kept != identity:
+        raise AnotherMerchant(kept=kept, given=identity)

@@ -17,10 +17,13 @@ import trustme
 
 from adapters.psp.findings import Diagnosis, Finding
 from adapters.sqlite.storage import SqliteStorage
+from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system import SystemClock
 from domain.audit.entry import Action
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
+from domain.installation.installation import Installation as InstallationRecord
 from entrypoints import doctor
-from entrypoints.doctor import examine
+from entrypoints.doctor import examine, examine_psp
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
@@ -465,6 +468,38 @@ class TestPsps:
         }
         about = [each.text for each in found if each.about.endswith("webhooks")]
         assert {text.split()[0] for text in about} == set(urls)
+
+    @pytest.mark.parametrize(
+        ("kept", "is_copy", "said"),
+        [
+            ("acct_main test", False, "the secret key works"),
+            ("acct_main live", False, "and the cards to acct_main live"),
+            ("acct_main test", True, "as in the database that this is a copy of"),
+        ],
+    )
+    def test_keys_of_another_merchant_are_a_problem(
+        self, patient: Patient, stripe: FakeStripeServer, kept: str, is_copy: bool, said: str
+    ) -> None:
+        default = DEFAULT_MERCHANT_ACCOUNT
+        with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:
+            unit.merchant_identities.claim(STRIPE, default, kept)
+            if is_copy:
+                unit.installations.put(InstallationRecord(is_copy=True))
+                unit.installations.let_go_of_original(datetime.now(UTC))
+            unit.commit()
+        with_stripe = {
+            "CARDONFILE_STRIPE_SECRET_KEY": TEST_KEY,
+            "CARDONFILE_STRIPE_WEBHOOK_SECRETS": TEST_SECRET,
+            "CARDONFILE_STRIPE_API_BASE": stripe.url,
+        }
+
+        for found in (
+            patient.findings(**with_stripe),
+            examine_psp(patient.environment | with_stripe, STRIPE),
+        ):
+            (keys,) = (each for each in found if each.about == "stripe/default keys")
+            assert (keys.diagnosis is Diagnosis.OK) is (said == "the secret key works")
+            assert said in keys.text
 
     @pytest.mark.parametrize(
         ("check", "diagnosis"),

@@ -48,8 +48,8 @@ def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
     [
         [endpoint()],
         [endpoint(enabled_events=["*"])],
-        [endpoint(url=f"{URL}/")],
-        [endpoint(url=f"{URL}/{MAIN}")],
+        [endpoint(url=URL.replace("cards", "CARDS"))],
+        [endpoint(url=f"{URL}/"), endpoint()],
         [endpoint(status="disabled"), endpoint(enabled_events=EVENTS[:1]), endpoint()],
         [endpoint(enabled_events=EVENTS[:1]), endpoint(enabled_events=EVENTS[1:])],
     ],
@@ -67,7 +67,7 @@ def test_a_webhook_endpoint_with_its_events_is_fine(
     [
         ([], "is not there"),
         ([endpoint(url="https://other.example")], "is not there"),
-        ([endpoint(status="disabled")], f"does not get {', '.join(EVENTS)}"),
+        ([endpoint(status="disabled")], "is disabled: enable it"),
         ([endpoint(enabled_events=EVENTS[:-1])], f"does not get {EVENTS[-1]}"),
         ([endpoint(enabled_events=[*EVENTS[:2], EVENTS[-1]])], f"does not get {EVENTS[2]}, "),
     ],
@@ -81,6 +81,21 @@ def test_a_webhook_endpoint_without_its_events_is_a_problem(
     diagnosis, text = found_by(shop, "webhooks")
     assert diagnosis is Diagnosis.PROBLEM
     assert f"{URL} {said}" in text
+
+
+@pytest.mark.parametrize("url", [f"{URL}/", f"{URL}/{MAIN}", URL.rpartition("/")[0]])
+def test_a_webhook_endpoint_at_an_address_that_the_service_refuses_is_a_problem(
+    shop: Shop, url: str
+) -> None:
+    shop.main.webhook_endpoints = [endpoint(url=url)]
+
+    assert found_by(shop, "webhooks") == (
+        Diagnosis.PROBLEM,
+        (
+            f"{url} is not the address of this account: in the dashboard, add {URL}, "
+            "or change it to that"
+        ),
+    )
 
 
 def test_stripe_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> None:
