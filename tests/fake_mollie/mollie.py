@@ -37,15 +37,8 @@ PAGE_LIFETIME: Final = timedelta(minutes=30)
 HAL: Final = "application/hal+json"
 FIELDS: Final = frozenset(
     [
-        "amount",
-        "description",
-        "method",
-        "sequenceType",
-        "customerId",
-        "locale",
-        "metadata",
-        "redirectUrl",
-        "cancelUrl",
+        *("amount", "description", "method", "sequenceType", "customerId", "locale"),
+        *("metadata", "redirectUrl", "cancelUrl"),
     ]
 )
 """What a payment is asked for with, and perhaps `webhookUrl` ("Create payment")."""

@@ -35,6 +35,8 @@ from tests.fake_stripe.parameters import (
 
 # Any: objects of the API are whatever JSON they are.
 Object: TypeAlias = dict[str, Any]
+Given: TypeAlias = Mapping[str, Value]
+"""The parameters of a call."""
 
 KEYS_KEPT: Final = timedelta(hours=24)
 SHORTEST_LIFE: Final = timedelta(minutes=30)
@@ -211,19 +213,19 @@ class FakeStripe:
 
     # The API
 
-    def retrieve_account(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+    def retrieve_account(self, merchant: Merchant, given: Given) -> Object:
         """Retrieve the account of a key; the response does not hold the mode."""
         check(given, NOTHING)
         return {"id": merchant.account_id, "object": "account", "type": "standard"}
 
-    def list_webhook_endpoints(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+    def list_webhook_endpoints(self, merchant: Merchant, given: Given) -> Object:
         """List the webhook endpoints."""
         check(given, {"limit": integer})
         frame = {"id": "we_1", "object": "webhook_endpoint", "created": self.now(), "metadata": {}}
         found = [frame | endpoint for endpoint in merchant.webhook_endpoints]
         return _list("webhook_endpoints", found, has_more=False)
 
-    def create_customer(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+    def create_customer(self, merchant: Merchant, given: Given) -> Object:
         """Create a customer."""
         customer = self._object(merchant, "cus", "customer")
         customer |= {"name": None, "email": None, "phone": None, "address": None, "metadata": {}}
@@ -231,9 +233,7 @@ class FakeStripe:
         merchant.customers[customer["id"]] = customer
         return customer
 
-    def update_customer(
-        self, merchant: Merchant, given: Mapping[str, Value], reference: str
-    ) -> Object:
+    def update_customer(self, merchant: Merchant, given: Given, reference: str) -> Object:
         """Update a customer; one that was deleted is gone."""
         checked = check(given, _CUSTOMER)
         customer = _find(merchant.customers, "customer", reference)
@@ -242,16 +242,12 @@ class FakeStripe:
         customer |= checked
         return customer
 
-    def retrieve_customer(
-        self, merchant: Merchant, given: Mapping[str, Value], reference: str
-    ) -> Object:
+    def retrieve_customer(self, merchant: Merchant, given: Given, reference: str) -> Object:
         """Retrieve a customer, deleted or not."""
         check(given, NOTHING)
         return _find(merchant.customers, "customer", reference)
 
-    def remove_customer(
-        self, merchant: Merchant, given: Mapping[str, Value], reference: str
-    ) -> Object:
+    def remove_customer(self, merchant: Merchant, given: Given, reference: str) -> Object:
         """Delete a customer; one that was deleted is gone."""
         check(given, NOTHING)
         if _find(merchant.customers, "customer", reference).get("deleted"):
@@ -267,7 +263,7 @@ class FakeStripe:
         with self.lock:
             merchant.customers[reference] = {"id": reference, "object": "customer", "deleted": True}
 
-    def create_session(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+    def create_session(self, merchant: Merchant, given: Given) -> Object:
         """Create a Checkout Session in setup mode, with its SetupIntent."""
         checked = check(given, _CHECKOUT)
         for name in _REQUIRED:
@@ -336,21 +332,11 @@ class FakeStripe:
     def _check_end(self, expires_at: Any) -> None:
         left = timedelta(seconds=expires_at - self.now())
         if left < SHORTEST_LIFE:
-            raise Refused(
-                "The `expires_at` timestamp must be at least 30 minutes from Checkout Session "
-                "creation.",
-                param="expires_at",
-            )
+            raise Refused("`expires_at` must be at least 30 minutes from now.", param="expires_at")
         if left > LONGEST_LIFE:
-            raise Refused(
-                "The `expires_at` timestamp must be less than 24 hours from Checkout Session "
-                "creation.",
-                param="expires_at",
-            )
+            raise Refused("`expires_at` must be less than 24 hours from now.", param="expires_at")
 
-    def retrieve_session(
-        self, merchant: Merchant, given: Mapping[str, Value], reference: str
-    ) -> Object:
+    def retrieve_session(self, merchant: Merchant, given: Given, reference: str) -> Object:
         """Retrieve a Checkout Session, expanded if requested."""
         wanted = check(given, {"expand": list_of(lambda _, value: value)}).get("expand", [])
         session = dict(self._session(merchant, reference))
@@ -369,7 +355,7 @@ class FakeStripe:
             }
         return session
 
-    def list_sessions(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+    def list_sessions(self, merchant: Merchant, given: Given) -> Object:
         """List a customer's Checkout Sessions with a status, newest first."""
         asked = check(given, _SESSION_LIST)
         sessions = [self._session(merchant, reference) for reference in merchant.sessions]
@@ -383,9 +369,7 @@ class FakeStripe:
             raise Refused("Invalid limit", code="parameter_invalid_integer", param="limit")
         return _list("checkout/sessions", found[:at_most], has_more=len(found) > at_most)
 
-    def expire_session(
-        self, merchant: Merchant, given: Mapping[str, Value], reference: str
-    ) -> Object:
+    def expire_session(self, merchant: Merchant, given: Given, reference: str) -> Object:
         """Expire a Checkout Session that is open."""
         check(given, NOTHING)
         session = self._session(merchant, reference)
@@ -393,9 +377,7 @@ class FakeStripe:
             raise Refused('Only Checkout Sessions with a status in ["open"] can be expired.')
         return self._expired(merchant, session)
 
-    def retrieve_method(
-        self, merchant: Merchant, given: Mapping[str, Value], reference: str
-    ) -> Object:
+    def retrieve_method(self, merchant: Merchant, given: Given, reference: str) -> Object:
         """Retrieve a PaymentMethod, attached or not, with its customer if that was expanded."""
         wanted = check(given, {"expand": list_of(lambda _, value: value)}).get("expand", [])
         method = _find(merchant.methods, "PaymentMethod", reference)
@@ -404,7 +386,7 @@ class FakeStripe:
         assert wanted == ["customer"], "nothing else is expanded"
         return method | {"customer": merchant.customers[method["customer"]]}
 
-    def list_methods(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+    def list_methods(self, merchant: Merchant, given: Given) -> Object:
         """List the PaymentMethods of a type with their customers, newest first, also detached ones."""
         asked = check(given, _METHOD_LIST)
         assert asked["expand"] == ["data.customer"], "nothing else is expanded"
@@ -421,9 +403,7 @@ class FakeStripe:
         ]
         return _list("payment_methods", shown, has_more=len(found) > at_most)
 
-    def detach_method(
-        self, merchant: Merchant, given: Mapping[str, Value], reference: str
-    ) -> Object:
+    def detach_method(self, merchant: Merchant, given: Given, reference: str) -> Object:
         """Detach a PaymentMethod; refused if it is detached or its customer deleted."""
         check(given, NOTHING)
         method = _find(merchant.methods, "PaymentMethod", reference)

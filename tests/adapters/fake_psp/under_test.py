@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 from sqlite_utils import Database
@@ -23,7 +24,6 @@ from adapters.fake_psp.psp import (
     CardEvent,
     Event,
     FakePsp,
-    PspPage,
     Unknown,
     batch,
 )
@@ -48,7 +48,7 @@ from adapters.psp_suite.under_test import (
 )
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.psps.card import Card, CardList, CardReading
+from domain.psps.card import Card
 from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest
 from domain.psps.payment_provider import PaymentProvider
 from domain.psps.webhook import WebhookDelivery
@@ -250,6 +250,12 @@ class FakePspUnderTest(PspUnderTest):
             table.update(reference, {"page": damaged(page)})
 
 
+_CALLS: Final = {
+    *("start_page", "page", "close_page", "discard", "read_card", "list_cards", "forget_guest")
+}
+"""What the adapter calls."""
+
+
 class _Wire(FakePsp):
     """The PSP as the adapter reaches it, with faults on the way."""
 
@@ -257,47 +263,18 @@ class _Wire(FakePsp):
     calls_left = 0
     faults_left: int | None = None
 
+    # Any: attributes of any type.
     @override
-    def start_page(self, request: HostedPageRequest) -> PspPage:
-        return self._call(lambda: super(_Wire, self).start_page(request))
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return partial(self._call, found) if name in _CALLS else found
 
-    @override
-    def page(self, reference: str) -> PspPage:
-        return self._call(lambda: super(_Wire, self).page(reference))
-
-    @override
-    def close_page(self, reference: str) -> PspPage:
-        return self._call(lambda: super(_Wire, self).close_page(reference))
-
-    @override
-    def discard(
-        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
-    ) -> None:
-        self._call(lambda: super(_Wire, self).discard(merchant_account, guest_reference, token))
-
-    @override
-    def read_card(
-        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
-    ) -> CardReading:
-        read = super().read_card
-        return self._call(lambda: read(merchant_account, guest_reference, token))
-
-    @override
-    def list_cards(self, merchant_account: MerchantAccount, after: str | None) -> CardList:
-        return self._call(lambda: super(_Wire, self).list_cards(merchant_account, after))
-
-    @override
-    def forget_guest(
-        self, merchant_account: MerchantAccount, guest_reference: GuestReference
-    ) -> None:
-        self._call(lambda: super(_Wire, self).forget_guest(merchant_account, guest_reference))
-
-    def _call(self, act: Callable[[], Answer]) -> Answer:
+    def _call(self, act: Callable[..., Answer], *arguments: object) -> Answer:
         if self.trouble is None or self.faults_left == 0:
-            return act()
+            return act(*arguments)
         if self.calls_left > 0:
             self.calls_left -= 1
-            return act()
+            return act(*arguments)
         if self.faults_left:
             self.faults_left -= 1
         if self.trouble is Trouble.CALL_LOST:
@@ -306,5 +283,5 @@ class _Wire(FakePsp):
             raise CallRefused("no such merchant account")
         if self.trouble is Trouble.NOT_FOUND:
             raise Unknown
-        act()
+        act(*arguments)
         raise PspUnavailable
