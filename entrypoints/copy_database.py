@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, LiteralString, TypeAlias
@@ -20,7 +21,9 @@ from sqlite_utils import Database
 
 from adapters.postgresql.connection import Connection, connect
 from adapters.postgresql.migrations import apply
-from adapters.sqlite.connection import Connections
+from adapters.sql.repositories.worker import SqlWorkers
+from adapters.sqlite.connection import Connections, Transaction
+from domain.worker.heartbeat import WorkerState
 from entrypoints.databases import first_line
 from entrypoints.settings import PostgresqlDatabase
 
@@ -140,11 +143,11 @@ class Copy:
 
 
 @contextmanager
-def copying(source: Path, target: PostgresqlDatabase) -> Iterator[Copy]:
+def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -> Iterator[Copy]:
     """Begin a copy; at the end, roll the target back unless the copy was committed.
 
     The target is migrated first, in the same transaction. Raises CopyFailed, and errors that
-    `databases.in_a_sentence` describes.
+    `databases.in_a_sentence` describes. `anyway` copies although a worker runs.
     """
     with (
         closing(Connections(source, busy_timeout_seconds=WAIT_SECONDS)) as connections,
@@ -153,12 +156,25 @@ def copying(source: Path, target: PostgresqlDatabase) -> Iterator[Copy]:
         closing(connect(target.url)) as connection,
         connection.limited_to(None),
     ):
+        if not anyway:
+            _require_no_worker(reading)
         # The service may have limits of time, which the copy must not have.
         connection.execute(
             "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
         )
         apply(connection)
         yield Copy(reading.db, connection)
+
+
+def _require_no_worker(source: Transaction) -> None:
+    """Raise CopyFailed while a worker runs: what its service stores next would not be copied."""
+    for seen in SqlWorkers(source).seen(datetime.now(UTC)):
+        if seen.state is WorkerState.RUNNING and not seen.is_missing:
+            raise CopyFailed(
+                f"nothing was copied: a worker runs (process {seen.worker.pid} on {seen.worker.host}), "
+                "and what the service stores next would stay behind. Stop the service on every "
+                "machine; after a kill, wait a minute, or use --anyway"
+            )
 
 
 def _columns_to_copy(source: Database, target: Connection) -> _Columns:

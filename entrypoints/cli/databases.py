@@ -173,8 +173,9 @@ def import_(what: str, file: Path, per_minute: int) -> None:
 @click.command(context_settings={"allow_extra_args": True})
 @click.argument("from_url", metavar="FROM_URL")
 @click.argument("to_url", metavar="TO_URL")
+@click.option("--anyway", is_flag=True, help="Copy although a worker was seen within a minute.")
 @click.pass_context
-def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None:
+def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway: bool) -> None:
     """Move an installation from SQLite to PostgreSQL.
 
     Everything is copied into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
@@ -203,7 +204,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None
         # Its import needs the client of PostgreSQL, which is certain to be installed by now.
         from entrypoints.copy_database import CopyFailed, copying
 
-        with plain_errors(CopyFailed), copying(source, target) as copy:
+        with plain_errors(CopyFailed), copying(source, target, anyway=anyway) as copy:
             with _progress("copying rows", copy.total) as move:
                 counted = copy.run(on_copied=move)
             _ignore_interrupts()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from threading import Event
 from typing import Final
@@ -35,6 +35,7 @@ from domain.pagination import PageRequest
 from domain.psps.evidence import EvidenceOrigin
 from domain.sessions.end import Failure, SessionStatus
 from domain.storage import Storage
+from domain.worker.heartbeat import WorkerState
 from entrypoints import copy_database
 from entrypoints.copy_database import CopyFailed, copying
 from entrypoints.settings import PostgresqlDatabase
@@ -211,8 +212,9 @@ def records(storage: Storage) -> dict[str, object]:
         }
 
 
-def copies(cardonfile: CommandLine, target: str) -> str:
-    return cardonfile.succeeds("copy-database", f"sqlite:///{cardonfile.database}", target)
+def copies(cardonfile: CommandLine, target: str, *options: str) -> str:
+    addresses = f"sqlite:///{cardonfile.database}", target
+    return cardonfile.succeeds("copy-database", *addresses, *options)
 
 
 def refusal(cardonfile: CommandLine, target: str) -> str:
@@ -359,6 +361,32 @@ class TestRefused:
         assert complaint.startswith(
             f"the database cannot be used ({filled.database}: database is locked)"
         )
+
+    def test_a_source_on_which_a_worker_runs(self, filled: CommandLine, target: str) -> None:
+        worker, now = a_worker(7), datetime.now(UTC)
+        with filled.storage.write() as unit:
+            unit.workers.leave_heartbeat(worker, now)
+            unit.commit()
+
+        complaint = refusal(filled, target)
+
+        assert complaint.startswith(
+            f"nothing was copied: a worker runs (process {worker.pid} on {worker.host})"
+        )
+        assert "--anyway" in complaint
+        with filled.storage.write() as unit:
+            unit.workers.leave_heartbeat(worker, now, WorkerState.STOPPED)
+            unit.commit()
+        copies(filled, target)
+
+    def test_no_source_with_a_worker_if_told_to_copy_anyway(
+        self, filled: CommandLine, target: str
+    ) -> None:
+        with filled.storage.write() as unit:
+            unit.workers.leave_heartbeat(a_worker(7), datetime.now(UTC))
+            unit.commit()
+
+        copies(filled, target, "--anyway")
 
 
 class TestOthers:
