@@ -47,6 +47,19 @@ def log_lost_card(account: Account, reason: str) -> None:
         )
 
 
+def log_stopped_removal(psp_account: PspAccount) -> None:
+    """Log that so many cards of an account are unknown that no more are removed. Never raises."""
+    with suppress(Exception):
+        provider, account = psp_account
+        log.error(
+            "unknown_cards_kept",
+            provider=provider,
+            account=account,
+            do=f"see whether the keys are right (cardonfile psp check {provider}), and if they are: "
+            f"cardonfile psp confirm-keys {provider} --account {account}",
+        )
+
+
 class LinesOfErasures(ErasureLog):
     """Logs who was erased, by id alone."""
 

@@ -35,7 +35,7 @@ from adapters.http.sessions import SessionResource
 from adapters.http.trusted_proxy import TrustedProxy
 from adapters.http.webhooks import Webhooks
 from adapters.identity import OpaqueTokens
-from adapters.log import LinesOfErasures, LinesOfSessions, log_lost_card
+from adapters.log import LinesOfErasures, LinesOfSessions, log_lost_card, log_stopped_removal
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp_calls.bulkhead import Bulkhead
 from adapters.psp_calls.circuit_breaker import CircuitBreakers
@@ -55,6 +55,7 @@ from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.queries import ListAccounts, ListExpiringCards, ReadAccount, ReadConsent
 from domain.cards.refresh_account import RefreshAccount
 from domain.cards.remove_account import RemoveAccount
+from domain.cards.unknown_card import ConfirmKeys
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
@@ -382,6 +383,7 @@ class Container(DeclarativeContainer):
         clock=clock,
         note_event=note_event,
         log_lost=Object(log_lost_card),
+        log_stopped=Object(log_stopped_removal),
     )
     import_card = Part(
         ImportCard,
@@ -430,6 +432,7 @@ class Container(DeclarativeContainer):
     cancel_sessions_of_caller = Part(
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
     )
+    confirm_keys = Part(ConfirmKeys, storage=storage, clock=clock, note_act=note_act)
     close_account = Part(
         CloseAccount,
         storage=storage,

@@ -303,8 +303,9 @@ def _accounts(container: Container) -> Iterator[Finding]:
     """Look at what waits for merchant accounts, and at cards whose PSP is not set up."""
     status, psps = container.read_status()(), container.settings().psps
     with container.storage().read() as unit:
-        closed = unit.merchant_standings.closed()
+        standings = unit.merchant_standings.all()
         configured = unit.configurations.psp_accounts()
+    closed = {each.psp_account for each in standings if each.is_closed}
     now, none = container.clock().now(), Waiting()
     in_use = {*status.unanswered, *status.erasures, *status.readings} - closed
     for account in sorted(in_use):
@@ -321,6 +322,12 @@ def _accounts(container: Container) -> Iterator[Finding]:
             yield problem(name, f"{waits} wait since {since:%F %T} UTC: see `psp_away`; {advice}")
         else:
             yield ok(name, "nothing has waited for it for a day")
+    for standing in standings:
+        if standing.stopped_at is not None:
+            provider, merchant_account = standing.psp_account
+            fault = "more cards are unknown there than are removed in a day: if the keys are right"
+            confirm = f"cardonfile psp confirm-keys {provider} --account {merchant_account}"
+            yield problem(f"{provider}/{merchant_account}", f"{fault}, `{confirm}`")
     for account in sorted(configured & closed):
         fault = "closed, and centers are configured for it: `cardonfile center list`"
         yield problem("/".join(account), f"{fault}, `cardonfile configure-payments`")

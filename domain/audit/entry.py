@@ -35,6 +35,7 @@ class Action(StrEnum):
     CARD_REMOVED = "card.removed"
     SESSIONS_CANCELLED = "sessions.cancelled"
     ACCOUNT_CLOSED = "account.closed"
+    KEYS_CONFIRMED = "keys.confirmed"
     ACCOUNT_REOPENED = "account.reopened"
     IMPORT_BEGUN = "import.begun"
     INSTALLATION_MOVED = "installation.moved"

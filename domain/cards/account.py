@@ -32,6 +32,9 @@ READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
 """When a card is read at its PSP: between these times, spread evenly."""
 READ_LEASE: Final = timedelta(hours=1)
 """Long, so that the budget is not spent on accounts that cannot be decoded."""
+LOOK_AGAIN_AFTER: Final = timedelta(days=3, hours=12)
+LOOKS: Final = 3
+"""A card that its PSP refuses to tell of counts as gone after so many looks, with such times between."""
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
     "unanswered_since": None,
@@ -112,6 +115,8 @@ class Account(Card, WorkAtPsp):
             due_at=now + READ_FIRST_AFTER,
             read_at=None,
             unanswered_since=None,
+            refused_since=None,
+            refusals=0,
         )
 
     def removed(self, now: datetime) -> Account:
@@ -133,10 +138,37 @@ class Account(Card, WorkAtPsp):
             card = replace(card, fingerprint=self.fingerprint)
         is_same = self.expires_with(card)
         # A clock that is ahead must not keep later readings from being applied.
-        read = replace(self, **asdict(card), read_at=min(read_at, now), unanswered_since=None)
+        read = replace(
+            self,
+            **asdict(card),
+            read_at=min(read_at, now),
+            unanswered_since=None,
+            refused_since=None,
+            refusals=0,
+        )
         if not is_same:
             read = replace(read, expiry_notice_at=card.next_expiry_notice(now))
         return read.waiting(now)
+
+    def refused(self, now: datetime) -> Account:
+        """Note that the PSP refuses to tell of the card, as if it did not respond.
+
+        It counts as another look only if the one before is long enough ago.
+        """
+        # A clock that was ahead may have set the time.
+        since = min(self.refused_since or now, now)
+        looks = min(self.refusals, LOOKS - 1)
+        is_look = now >= since + LOOK_AGAIN_AFTER * looks
+        return replace(
+            self.psp_unavailable(now),
+            refused_since=since,
+            refusals=looks + 1 if is_look else self.refusals,
+        )
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the PSP has refused to tell of the card on three looks over a week."""
+        return self.refusals >= LOOKS
 
     def waiting(self, now: datetime) -> Account:
         """Return this account, to be read in 30 days at the latest, and before its next notice."""
@@ -247,6 +279,14 @@ class Accounts(WorkAtPsps, Protocol):
 
     def active_at_psp(self, psp_account: PspAccount) -> Sequence[AccountId]:
         """Return the active accounts at a merchant account; locks nothing."""
+        ...
+
+    def is_other_read(self, account: Account, *, since: datetime) -> bool:
+        """Return whether another active account at the merchant account was read after `since`."""
+        ...
+
+    def count_unknown(self, psp_account: PspAccount, *, since: datetime) -> int:
+        """Count those at a merchant account that were removed after `since` and were unknown there."""
         ...
 
     def make_due(

@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
 
 from domain.cards.account import READ_LEASE, Account, heir_among
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.find_account import lock_account
 from domain.cards.note_account_event import note_account_event
+from domain.cards.refresh_verdict import CLOSED, GONE, REPLACED, ReadingVerdict
+from domain.cards.unknown_card import judge_refusal
 from domain.centers.configure_payments import LoadedPsp, reads_cards
 from domain.errors import PaymentAccountNotFound
 from domain.events.event import EventType
@@ -23,24 +24,6 @@ from domain.psps.card import CardReading
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.retries import CLOCKS_DIFFER_BY
 from domain.storage import Storage, WriteUnit, take_due
-
-GONE: Final = "gone_at_psp"
-REPLACED: Final = "replaced"
-CLOSED: Final = "account_closed"
-"""Why an account was removed, as clients are told."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingVerdict:
-    """What a reading changes. `removed` is stored before `kept`, `reason` says why.
-
-    `is_updated`: the account that was read is kept, and shows another card or expiry date.
-    """
-
-    kept: Account | None = None
-    is_updated: bool = False
-    removed: Account | None = None
-    reason: str | None = None
 
 
 def judge_reading(
@@ -81,7 +64,8 @@ class RefreshAccount:
     later, by the PSP's clock, than what is stored. Clients are told of a change; `log_lost` is called
     with an account that was removed, and why, once that is committed. While the PSP does not respond,
     the account is due again later. One whose PSP cannot read cards waits. One at a merchant account that
-    is closed is removed.
+    is closed is removed. One that the PSP has not known for a week is gone, unless the keys may be wrong:
+    `log_stopped` is called with a merchant account once too many are.
     """
 
     storage: Storage
@@ -90,6 +74,7 @@ class RefreshAccount:
     clock: Clock
     note_event: NoteEvent
     log_lost: Callable[[Account, str], None]
+    log_stopped: Callable[[PspAccount], None]
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Account | None:
         """Take an account that is due; None when none is. Merchant accounts take turns.
@@ -112,14 +97,7 @@ class RefreshAccount:
         # Nobody's card is read who was erased, or that was removed, since it was taken.
         if account is None or account.due_at != taken.due_at:
             return account
-        can_read, reading = reads_cards(self.psps, account.psp_account), None
-        if can_read and account.removed_at is None and not is_closed:
-            try:
-                reading = self.providers[account.provider].read_card(
-                    account.merchant_account, account.guest_reference, account.token
-                )
-            except (ProviderUnavailable, ProviderRefused):
-                reading = None
+        found = None if is_closed else self._read(account)
         now = self.clock.now()
 
         def apply(unit: WriteUnit) -> ReadingVerdict:
@@ -135,10 +113,12 @@ class RefreshAccount:
             if is_closed:
                 heir, removed = heir_among(others), current.removed(now)
                 verdict = ReadingVerdict(kept=heir, removed=removed, reason=CLOSED)
-            elif can_read:
-                verdict = judge_reading(current, others, reading, now)
-            else:
+            elif not reads_cards(self.psps, account.psp_account):
                 verdict = ReadingVerdict(kept=current.waiting(now))
+            elif isinstance(found, ProviderRefused):
+                verdict = judge_refusal(unit, current, others, now)
+            else:
+                verdict = judge_reading(current, others, found, now)
             self._store(unit, verdict, now)
             unit.commit()
             return verdict
@@ -146,7 +126,22 @@ class RefreshAccount:
         verdict = self.storage.transact(apply)
         if verdict.removed is not None and verdict.reason in (GONE, REPLACED):
             self.log_lost(verdict.removed, verdict.reason)
+        if verdict.has_stopped:
+            self.log_stopped(account.psp_account)
         return verdict.kept
+
+    def _read(self, account: Account) -> CardReading | ProviderRefused | None:
+        """Read a card, if its PSP can; return None if the PSP does not respond, and its refusal."""
+        if account.removed_at is not None or not reads_cards(self.psps, account.psp_account):
+            return None
+        try:
+            return self.providers[account.provider].read_card(
+                account.merchant_account, account.guest_reference, account.token
+            )
+        except ProviderRefused as refusal:
+            return refusal
+        except ProviderUnavailable:
+            return None
 
     def _store(self, unit: WriteUnit, verdict: ReadingVerdict, now: datetime) -> None:
         """Store a verdict, and note what clients are told."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -35,6 +35,10 @@ class MerchantStanding:
         """The merchant account at its PSP."""
         return PspAccount(self.provider, self.merchant_account)
 
+    def confirmed(self, now: datetime) -> MerchantStanding:
+        """Note that an operator vouches for the keys, so that unknown cards are removed again."""
+        return replace(self, stopped_at=None, confirmed_at=now)
+
     @property
     def is_closed(self) -> bool:
         """Whether the PSP cannot be asked any more."""
@@ -45,7 +49,7 @@ class MerchantStandings(Protocol):
     """The standing of each merchant account."""
 
     def of(self, psp_account: PspAccount) -> MerchantStanding:
-        """Return the standing of an account; a write unit locks it if it is stored."""
+        """Return the standing of an account; a write unit locks it."""
         ...
 
     def put(self, standing: MerchantStanding) -> None:

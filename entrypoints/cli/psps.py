@@ -98,6 +98,26 @@ def close_account(
         echo_records(found._fields, [found], as_json=as_json)
 
 
+@psp.command("confirm-keys")
+@click.argument("name")
+@click.option(
+    "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
+)
+def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
+    """Confirm that the keys of an account are right, though its PSP does not know many of its cards.
+
+    NAME is the PSP. For a day, cards that it has not known for a week are removed, however many they
+    are. The audit trail notes who confirmed it.
+
+    \b
+    Example:
+      cardonfile psp confirm-keys stripe --account harbor
+    """
+    with installation() as container:
+        container.confirm_keys()(PspAccount(name, merchant_account))
+        click.echo(f"unknown cards of {merchant_account} of {name} are removed for a day")
+
+
 @psp.command()
 @click.argument("name")
 def new(name: str) -> None:

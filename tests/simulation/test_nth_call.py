@@ -558,7 +558,14 @@ READ_ONLY: Final = frozenset(
 
 ONE_UNIT: Final = frozenset(
     {
-        *("AddEventEndpoint", "ConfigurePayments", "ExportGuest", "IssueToken", "LeaveHeartbeat"),
+        *(
+            "AddEventEndpoint",
+            "ConfigurePayments",
+            "ConfirmKeys",
+            "ExportGuest",
+            "IssueToken",
+            "LeaveHeartbeat",
+        ),
         *("MoveInstallation", "RecognizeOrigin", "SeparateCopy"),
         *("NoteOperatorsAct", "PutGuest", "PutProduct", "RemoveEventEndpoint", "RevokeToken"),
         *("RollEventSecret", "SetCenter", "SetConsent", "UpdateEventEndpoint"),

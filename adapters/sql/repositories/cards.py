@@ -12,6 +12,7 @@ from adapters.sql.repositories.queues import Queue, QueuesAtPsps
 from adapters.sql.repositories.repository import ById, assignments, where
 from adapters.sql.rows import Rows
 from domain.cards.account import (
+    LOOKS,
     NAMED_AT_PSP,
     READINGS_PER_MINUTE,
     REMOVED,
@@ -87,6 +88,25 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
             psp_account._asdict(),
         )
         return [account_id for (account_id,) in found.fetchall()]
+
+    @override
+    def is_other_read(self, account: Account, *, since: datetime) -> bool:
+        return self._is_any(
+            "SELECT 1 FROM payment_accounts WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND account_id <> :account_id "
+            "AND removed_at IS NULL AND read_at > :since LIMIT 1",
+            {**account.psp_account._asdict(), "account_id": account.account_id, "since": since},
+        )
+
+    @override
+    def count_unknown(self, psp_account: PspAccount, *, since: datetime) -> int:
+        (count,) = self._transaction.one(
+            "SELECT count(*) FROM payment_accounts WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND removed_at > :since "
+            "AND refusals >= :looks",
+            {**psp_account._asdict(), "since": since, "looks": LOOKS},
+        )
+        return int(count)
 
     @override
     def make_due(

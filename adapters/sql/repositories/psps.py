@@ -140,6 +140,7 @@ class SqlMerchantStandings(Repository, MerchantStandings):
 
     @override
     def of(self, psp_account: PspAccount) -> MerchantStanding:
+        self._transaction.lock("merchant standing", *psp_account)
         found = _STANDINGS.get(self._transaction, lock=True, **psp_account._asdict())
         return found or MerchantStanding.of(psp_account)
 

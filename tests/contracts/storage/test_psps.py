@@ -1,12 +1,38 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
-from domain.identifiers import GuestId, GuestReference, MerchantAccount, ProviderName, PspAccount
+from domain.cards.account import LOOKS
+from domain.identifiers import (
+    CardToken,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+    TokenId,
+)
+from domain.personal_data.erasure import Erasure
 from domain.psps.hosted_page import Prefill
 from domain.psps.merchant_standing import MerchantStanding
+from domain.sessions.end import SessionStatus
 from domain.storage import Storage
-from tests.builders import OTHER_CENTER_ID, PROVIDER, a_psp_guest, a_standing, an_account
+from tests.builders import (
+    OTHER_CENTER_ID,
+    PROVIDER,
+    a_configuration,
+    a_discard,
+    a_psp_guest,
+    a_session,
+    a_standing,
+    an_account,
+    an_attempt,
+)
 from tests.contracts.storage.records import committed
 from tests.databases import transaction_of
 
@@ -92,6 +118,55 @@ def test_an_account_of_which_nobody_has_said_anything_has_a_standing(storage: St
     with storage.read() as reading:
         assert reading.merchant_standings.of(other) == MerchantStanding.of(other)
         assert reading.merchant_standings.all() == (closed,)
+
+
+def test_what_is_left_at_a_merchant_account_is_found(storage: Storage) -> None:
+    account, here = an_account(), an_account().psp_account
+    other = PspAccount(PROVIDER, MerchantAccount("other"))
+    sessions: Sequence[dict[str, Any]] = (  # fields of CardSession
+        {"unanswered_since": NOW},
+        {"attempt": an_attempt()},
+        {},
+        {"due_at": None, "status": SessionStatus.EXPIRED},
+        {"configuration": a_configuration(merchant_account=other.merchant_account)},
+    )
+    with committed(storage) as unit:
+        for number, changes in enumerate(sessions):
+            unit.sessions.add(a_session(token_id=TokenId(a_uuid(30 + number)), **changes))
+        unit.accounts.add(account)
+        unit.accounts.add(an_account(2, removed_at=NOW))
+        unit.accounts.add(an_account(3, merchant_account=other.merchant_account))
+        unit.discards.add(a_discard(token=CardToken("left")))
+        unit.discards.add(a_discard(token=CardToken("done"), done_at=NOW, due_at=None))
+        unit.discards.add(a_discard(merchant_account=other.merchant_account))
+        erasure = Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW)
+        unit.erasures.add(erasure)
+        unit.erasures.add(replace(erasure, guest_id=OTHER_GUEST_ID).done(NOW))
+    with storage.read() as reading:
+        left = {TokenId(a_uuid(30 + number)) for number in range(3)}
+        assert set(reading.sessions.due_at_psp(here)) == left
+        assert list(reading.accounts.active_at_psp(here)) == [account.account_id]
+        assert list(reading.discards.left_at_psp(here)) == ["left"]
+        assert list(reading.erasures.left()) == [erasure]
+
+
+def test_cards_that_a_psp_does_not_know_are_told_from_others(storage: Storage) -> None:
+    account, minute_ago = an_account(1, read_at=NOW), NOW - timedelta(minutes=1)
+    elsewhere = MerchantAccount("other")
+    with committed(storage) as unit:
+        unit.accounts.add(account)
+        unit.accounts.add(an_account(2, read_at=minute_ago))
+        unit.accounts.add(an_account(3, read_at=NOW, removed_at=NOW, refusals=LOOKS))
+        unit.accounts.add(an_account(4, read_at=NOW, merchant_account=elsewhere))
+        unit.accounts.add(an_account(5, removed_at=minute_ago, refusals=LOOKS))
+        unit.accounts.add(an_account(6, removed_at=NOW, refusals=LOOKS - 1))
+    with storage.read() as reading:
+        assert not reading.accounts.is_other_read(account, since=minute_ago)
+        assert reading.accounts.is_other_read(account, since=minute_ago - timedelta(seconds=1))
+        assert reading.accounts.is_other_read(an_account(2), since=minute_ago)
+        assert reading.accounts.count_unknown(account.psp_account, since=minute_ago) == 1
+        earlier = minute_ago - timedelta(seconds=1)
+        assert reading.accounts.count_unknown(account.psp_account, since=earlier) == 2
 
 
 def test_one_of_many_merchant_identities_claimed_at_once_is_kept(storage: Storage) -> None:

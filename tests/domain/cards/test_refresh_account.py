@@ -11,11 +11,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.fake_psp.psp import BANK_ACTS_AFTER
-from adapters.psp_suite.samples import NOW
+from adapters.psp_suite.samples import NOW, a_uuid
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, READINGS_PER_MINUTE, Account
-from domain.cards.refresh_account import ReadingVerdict, judge_reading
-from domain.identifiers import CardToken, GuestReference
+from domain.cards.refresh_account import judge_reading
+from domain.cards.refresh_verdict import ReadingVerdict
+from domain.cards.unknown_card import MAX_UNKNOWN
+from domain.errors import InvalidField
+from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount, TokenId
 from domain.psps.card import Card, CardReading
+from domain.psps.payment_provider import ProviderRefused
 from domain.retries import MIN_BACKOFF
 from tests.builders import an_account
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
@@ -83,6 +87,110 @@ class TestAnUnchangedCard:
         assert kept.due_at is not None
         assert kept.due_at > installation.clock.now() + timedelta(days=26)
         assert "read_card" not in installation.provider.calls
+
+
+class TestACardThatItsPspDoesNotKnow:
+    @pytest.fixture(autouse=True)
+    def _identified(self, installation: Installation, account: Account) -> None:
+        with installation.storage.write() as unit:
+            unit.merchant_identities.claim(*account.psp_account, "acct_1 test")
+            unit.commit()
+
+    def read_for_days(self, installation: Installation, days: float, *refused: Account) -> None:
+        """Have the cards read each half day, while the PSP does not know some of them."""
+        unknown = {account.token for account in refused}
+        read_card = installation.psp.read_card
+
+        def read(merchant: MerchantAccount, guest: GuestReference, token: CardToken) -> CardReading:
+            if token in unknown:
+                raise ProviderRefused
+            return read_card(merchant, guest, token)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(installation.psp, "read_card", read)
+            self.read_each(installation, days)
+
+    def read_each(self, installation: Installation, days: float) -> None:
+        for _ in range(int(days * 2)):
+            installation.clock.advance(timedelta(hours=12))
+            for each in installation.accounts():
+                installation.put_account(replace(each, due_at=installation.clock.now()))
+            installation.read_cards()
+
+    def test_is_gone_after_a_week(self, installation: Installation, account: Account) -> None:
+        other = installation.stored_card(OTHER_GOOD_CARD)
+
+        self.read_for_days(installation, 7, account)
+        assert len(installation.accounts()) == 2
+        self.read_for_days(installation, 1, account)
+
+        assert [each.account_id for each in installation.accounts()] == [other.account_id]
+        assert told(installation) == [("account.removed", "gone_at_psp")]
+
+    def test_stays_once_the_psp_knows_it_again(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.stored_card(OTHER_GOOD_CARD)
+
+        self.read_for_days(installation, 6, account)
+        self.read_for_days(installation, 1)
+        self.read_for_days(installation, 6, account)
+
+        assert len(installation.accounts()) == 2
+
+    def test_stays_while_no_other_card_is_read(
+        self, installation: Installation, account: Account
+    ) -> None:
+        other = installation.stored_card(OTHER_GOOD_CARD)
+
+        self.read_for_days(installation, 30, account, other)
+
+        assert len(installation.accounts()) == 2
+
+    def test_stays_while_nobody_knows_whose_the_keys_are(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.stored_card(OTHER_GOOD_CARD)
+        installation.loses("merchant_identities")
+
+        self.read_for_days(installation, 30, account)
+
+        assert len(installation.accounts()) == 2
+
+    def test_stays_where_many_are_unknown_until_an_operator_confirms_the_keys(
+        self, installation: Installation, account: Account
+    ) -> None:
+        other = installation.stored_card(OTHER_GOOD_CARD)
+        copies = [
+            replace(
+                account,
+                account_id=AccountId(a_uuid(7000 + number)),
+                token_id=TokenId(a_uuid(8000 + number)),
+                token=CardToken(f"unknown-{number}"),
+                fingerprint=f"unknown-{number}",
+                is_default=False,
+            )
+            for number in range(MAX_UNKNOWN + 5)
+        ]
+        installation.add_accounts(*copies)
+
+        with capture_logs() as lines:
+            self.read_for_days(installation, 12, *copies)
+        left = len(installation.accounts())
+        assert left == 2 + 5
+        stopped = [line for line in lines if line["event"] == "unknown_cards_kept"]
+        assert [line["account"] for line in stopped] == [account.merchant_account]
+
+        confirm = installation.container.confirm_keys()
+        confirm(account.psp_account)
+        self.read_for_days(installation, 1, *copies)
+
+        assert {each.account_id for each in installation.accounts()} == {
+            account.account_id,
+            other.account_id,
+        }
+        with pytest.raises(InvalidField):
+            confirm(account.psp_account)
 
 
 class TestACardThatIsGone:

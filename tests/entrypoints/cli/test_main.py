@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "events": "add list remove roll-secret deliveries replay test update",
     "guest": "show export erase",
     "installation": "copy move",
-    "psp": "check close-account new",
+    "psp": "check close-account confirm-keys new",
     "session": "cancel list show stats",
     "token": "issue list revoke",
     **dict.fromkeys(("backup", "configure-payments", "copy-database", "demo", "doctor"), ""),

@@ -1,0 +1,78 @@
+"""A card on file that its PSP has not known for a week: it is gone, unless the keys may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
+from domain.cards.account import LOOK_AGAIN_AFTER, LOOKS, Account, heir_among
+from domain.cards.refresh_verdict import GONE, ReadingVerdict
+from domain.errors import InvalidField
+from domain.identifiers import PspAccount
+from domain.outside import Clock
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+MAX_UNKNOWN: Final = 10
+"""So many such cards are removed at a merchant account within a day, until an operator confirms."""
+DAY: Final = timedelta(days=1)
+WEEK: Final = LOOK_AGAIN_AFTER * (LOOKS - 1)
+
+
+def judge_refusal(
+    unit: WriteUnit, account: Account, others: Sequence[Account], now: datetime
+) -> ReadingVerdict:
+    """Judge that a PSP refuses to tell of an account.
+
+    Wrong keys must not empty a center. So an unknown card is only gone if the identity of the keys is
+    stored, as they are compared with it before each call; if other cards of the merchant account were
+    read within the same week; and if no more than 10 are gone within a day.
+    """
+    refused = account.refused(now)
+    waits = ReadingVerdict(kept=refused)
+    if not refused.is_unknown or not _are_keys_right(unit, account, now):
+        return waits
+    standing = unit.merchant_standings.of(account.psp_account)
+    if standing.stopped_at is not None:
+        return waits
+    is_confirmed = standing.confirmed_at is not None and now < standing.confirmed_at + DAY
+    gone = unit.accounts.count_unknown(account.psp_account, since=now - DAY)
+    if gone >= MAX_UNKNOWN and not is_confirmed:
+        unit.merchant_standings.put(replace(standing, stopped_at=now))
+        return replace(waits, has_stopped=True)
+    return ReadingVerdict(kept=heir_among(others), removed=refused.removed(now), reason=GONE)
+
+
+def _are_keys_right(unit: UnitOfWork, account: Account, now: datetime) -> bool:
+    is_identity_stored = unit.merchant_identities.get(*account.psp_account) is not None
+    return is_identity_stored and unit.accounts.is_other_read(account, since=now - WEEK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmKeys:
+    """Use case: confirm that the keys of a merchant account are right; for operators.
+
+    For a day, its unknown cards are removed however many they are. May be called again. Raises
+    InvalidField for an account at which the removal has not stopped.
+    """
+
+    storage: Storage
+    clock: Clock
+    note_act: NoteAct
+
+    def __call__(self, psp_account: PspAccount) -> None:
+        """Confirm, and note it in the audit trail."""
+
+        def confirm(unit: WriteUnit) -> None:
+            standing = unit.merchant_standings.of(psp_account)
+            if standing.stopped_at is None:
+                expected = "one at which the removal of unknown cards has stopped"
+                raise InvalidField("merchant_account", expected)
+            unit.merchant_standings.put(standing.confirmed(self.clock.now()))
+            self.note_act(unit, Action.KEYS_CONFIRMED, "/".join(psp_account))
+            unit.commit()
+
+        self.storage.transact(confirm)
