@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -26,12 +27,17 @@ from entrypoints.databases import name_of, open_to_all, refuse_read_only
 from entrypoints.metrics import measure
 from entrypoints.settings import WILDCARD_HOSTS, Setting, Settings
 from entrypoints.settings_error import SettingsError
-from entrypoints.waitress_server import Server
+from entrypoints.waitress_server import THREADS, Server
 from entrypoints.worker.worker import Worker
 
 NAME_ORIGINS: Final = "name the origins of their shops with configure-payments --redirect-origin"
 
 CHECK_STORAGE_EVERY_SECONDS: Final = 60
+
+DESCRIPTORS_OF_THREAD: Final = 3
+"""The database and its write-ahead log, and a connection to a PSP, an endpoint or a client."""
+OTHER_DESCRIPTORS: Final = 40
+"""Logs, libraries, the threads of chores and of PSPs, and listening sockets."""
 
 log = structlog.get_logger()
 
@@ -111,6 +117,23 @@ def check(container: Container) -> None:
     refuse_erased_guests(container)
     shared_counts(container.settings())
     warn_of_openings(container)
+
+
+def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
+    """Raise ServeError when this process may open too few files for so many threads.
+
+    Threads keep their files open. Without any left, none could accept a connection or read a record.
+    Half of them are for clients, if there are any (`waitress_server`).
+    """
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = DESCRIPTORS_OF_THREAD * threads + OTHER_DESCRIPTORS
+    if has_clients:
+        needed *= 2
+    if 0 <= allowed < needed:
+        raise ServeError(
+            f"this process may open {allowed} files, and needs {needed} or more: raise the limit, by "
+            "`ulimit -n` or LimitNOFILE, to 4096 if you can"
+        )
 
 
 def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
@@ -196,6 +219,8 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
     It ends with status 1 once the files of its database are replaced.
     """
     is_replaced = end_when_replaced(container)
+    workers = container.settings().worker_threads if with_worker else 0
+    refuse_few_descriptors(threads=THREADS + workers, has_clients=True)
     with listen(host, port) as listening:
         start_metrics(container, listens=with_worker or not container.settings().metrics_folder)
         check(container)
@@ -211,6 +236,7 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
 def work(container: Container) -> None:
     """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises and ends as `serve`."""
     is_replaced = end_when_replaced(container)
+    refuse_few_descriptors(threads=container.settings().worker_threads)
     start_metrics(container, listens=True)
     check(container)
     worker = Worker(container, base_url=container.settings().public_base_url)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,8 @@ from domain.sessions.end import SessionStatus
 from domain.worker.heartbeat import SeenWorker, WorkerState
 from tests.builders import a_session
 from tests.entrypoints.conftest import CommandLine
-from tests.programs import Server, free_port
+from tests.entrypoints.running import connected
+from tests.programs import SERVE, Program, Server, free_port
 from tests.scraping import samples_of
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -175,3 +177,45 @@ def test_lines_below_the_level_that_is_set_are_not_logged(
     )
 
     assert logging.getLogger().level == logging.WARNING
+
+
+@pytest.mark.parametrize(("command", "needed"), [("serve", 224), ("work", 88)])
+def test_a_process_that_may_open_too_few_files_is_refused(
+    cardonfile: CommandLine, command: str, needed: int
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed - 1, hard))
+    try:
+        complaint = cardonfile.refuses(command, CARDONFILE_PUBLIC_BASE_URL="http://127.0.0.1:8000")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert complaint.startswith(f"this process may open {needed - 1} files, and needs {needed}")
+
+
+def test_serve_works_with_the_fewest_files_that_it_takes(cardonfile: CommandLine) -> None:
+    server = Server()
+    server.port = free_port()
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (224, 224)); {SERVE}"
+    environment = {
+        **cardonfile.environment,
+        "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{server.port}",
+        "CARDONFILE_LOG_FORMAT": "json",
+    }
+    with (
+        Program(
+            cardonfile.folder, limited, "serve", "--port", str(server.port), **environment
+        ) as program,
+        ExitStack() as opened,
+    ):
+        program.wait_for("serving")
+        idle = [opened.enter_context(connected(server.port)) for _ in range(224)]
+        for each in idle:
+            each.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n")
+        assert not program.lines("service_unavailable")
+        for each in idle:
+            each.close()
+        wait_until(lambda: server.status("/readyz") == 200)
+        program.tell(SIGTERM)
+        assert program.ends() == 0
+    assert not program.lines("service_unavailable")
