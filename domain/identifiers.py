@@ -6,6 +6,8 @@ UUIDs are lower-case text in 36-character form.
 from __future__ import annotations
 
 import re
+from base64 import b32encode
+from hashlib import sha256
 from typing import Final, NamedTuple, NewType
 
 CenterId = NewType("CenterId", str)
@@ -14,7 +16,10 @@ ProductId = NewType("ProductId", str)
 TokenId = NewType("TokenId", str)
 """The token of a card-addition session."""
 SHOWN_OF_TOKENS: Final = 8
-"""How many of its characters are shown: enough to find it, and no link can be made of them."""
+"""How many of its characters are shown: enough to find it, and no link of an earlier release can be
+made of it."""
+LinkKey = NewType("LinkKey", str)
+"""The secret of a session's link: 26 characters, `a` to `z` and `2` to `7`, which hold 128 bits."""
 AccountId = NewType("AccountId", str)
 """The payment account identifier: the reference to a stored card."""
 CallerName = NewType("CallerName", str)
@@ -61,3 +66,19 @@ def find_uuid(text: str) -> str | None:
     """Return the first UUID in 36-character form within a text, in lower case, or None."""
     found = _PLAIN_UUID.search(text)
     return found and found[0].lower()
+
+
+_LINK_KEY = re.compile(r"[a-zA-Z2-7]{26}")
+_ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
+
+
+def link_key_from(secret: str) -> LinkKey:
+    """Return the key that is made of a secret, of which 128 bits count."""
+    return LinkKey(b32encode(sha256(secret.encode()).digest()[:16]).decode().rstrip("=").lower())
+
+
+def find_link_key(text: str) -> LinkKey | None:
+    """Return the first text of the form of a link's key within another, in lower case, or None."""
+    # Some programs escape what is escaped already, and digits of escapes may be those of a key.
+    found = _LINK_KEY.search(_ESCAPE.sub(" ", text))
+    return found and LinkKey(found[0].lower())

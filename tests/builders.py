@@ -43,6 +43,7 @@ from domain.identifiers import (
     PspAccount,
     TokenId,
     WorkerId,
+    link_key_from,
 )
 from domain.permissions import Caller, Permission
 from domain.products.product import Product
@@ -147,7 +148,8 @@ def a_session(**changes: Any) -> CardSession:
         expires_at=NOW + timedelta(minutes=30),
         due_at=NOW + timedelta(minutes=30),
     )
-    return replace(session, **changes)
+    link_key = link_key_from(changes.get("token_id", TOKEN_ID))
+    return replace(session, **{"link_key": link_key, **changes})
 
 
 def a_refused_card(**changes: Any) -> RefusedCard:

@@ -354,7 +354,7 @@ class Installation:
 
     def open_page(self, session: CardSession) -> str:
         """Open the link of a session; return where the browser is sent."""
-        return self.use_cases.open_hosted_page(token_id=session.token_id)
+        return self.use_cases.open_hosted_page(key=session.link_key)
 
     def opened_session(self, **changes: Any) -> CardSession:
         """Return a session whose page is open."""

@@ -154,7 +154,9 @@ def _refuse(req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: obj
     is_nowhere = isinstance(refusal, NotFound)
     if is_nowhere:
         resp.append_header("Vary", "Accept")
-    if f"{req.path}/".startswith("/hosted-payments/") or (is_nowhere and "text/html" in req.accept):
+    if f"{req.path}/".startswith(("/hosted-payments/", "/h/")) or (
+        is_nowhere and "text/html" in req.accept
+    ):
         show_problem(req, resp, _PROBLEMS.get(type(refusal)) or _problem(refusal))
     else:
         resp.status = refusal.code

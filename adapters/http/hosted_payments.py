@@ -1,4 +1,4 @@
-"""The guest's browser: `/hosted-payments`, and its `return` and `cancel`.
+"""The guest's browser: `/hosted-payments`, its `return` and `cancel`, and its short form `/h/…`.
 
 Each redirects the browser with 303: to the PSP's page, or back to the stored redirect_uri. If
 neither is possible, the guest sees a page that says why. A page with a button asks for consent where
@@ -41,9 +41,7 @@ from domain.sessions.polling import ASK_AGAIN_AFTER
 
 log = structlog.get_logger()
 
-_LINK_TOKEN: Final = parameter(
-    "token_id", "query", "The session, from the response to add-card.", required=True
-)
+_SESSION: Final = parameter("token_id", "query", "The session.", required=True)
 
 _LINK_PROBLEMS: Final = {
     400: "Malformed request.",
@@ -62,7 +60,19 @@ _LINK: Final = Operation(
     summary="The link to which the client redirects the guest's browser",
     description="`hosted_payment_uri` in the response to add-card: open that in a browser.",
     parameters=(
-        _LINK_TOKEN,
+        parameter(
+            "key",
+            "query",
+            "The secret of the link, which alone opens the page. Links that a release before 0.3 made "
+            "have none.",
+            required=True,
+            type="string",
+        ),
+        parameter(
+            "token_id",
+            "query",
+            "Read only without a key: it opens a link that a release before 0.3 made.",
+        ),
         parameter(
             "redirect_uri",
             "query",
@@ -161,7 +171,7 @@ class HostedPayments:
         self, req: falcon.Request, resp: falcon.Response, *, by_click: bool, agreed: str | None
     ) -> None:
         address = self.open_hosted_page(
-            token_id=Query(req).only("token_id"),
+            **_link_in(req),
             by_click=by_click,
             agreed=agreed,
             accepted=accepted_by(req),
@@ -171,11 +181,32 @@ class HostedPayments:
 
     @Operation(
         method="get",
+        path="/h/{key}",
+        name="openShortLink",
+        tag=Tag.SERVICE,
+        summary="The short form of the link, for text messages and codes",
+        parameters=(
+            parameter(
+                "key",
+                "path",
+                "The `key` of the link.",
+                type="string",
+                examples=["mzxw6ytboi2hk4tfonuw45dpmu"],
+            ),
+        ),
+        pages={303: "To the link itself, whether or not it is known.", 500: _LINK_PROBLEMS[500]},
+    )
+    def open_short(self, resp: falcon.Response, key: str) -> None:
+        """Redirect to the link: its page has a form, which is sent to the page's own address."""
+        _redirect(resp, self.links.uri_of_key(key))
+
+    @Operation(
+        method="get",
         path="/hosted-payments/return",
         name="returnFromHostedPage",
         tag=Tag.SERVICE,
         summary="Where the hosted page sends a guest who has finished",
-        parameters=(_LINK_TOKEN,),
+        parameters=(_SESSION,),
         pages=_WAY_BACK,
     )
     def come_back(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -193,7 +224,7 @@ class HostedPayments:
         name="cancelHostedPage",
         tag=Tag.SERVICE,
         summary="Where the hosted page sends a guest who goes back without a card",
-        parameters=(_LINK_TOKEN,),
+        parameters=(_SESSION,),
         pages=_WAY_BACK,
     )
     def go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -238,10 +269,13 @@ class HostedPayments:
 
     def _way_back(self, req: falcon.Request) -> WayBack | None:
         with suppress(ServiceUnavailable):
-            return self.find_way_back(
-                token_id=Query(req).only("token_id"), accepted=accepted_by(req)
-            )
+            return self.find_way_back(**_link_in(req), accepted=accepted_by(req))
         return None
+
+
+def _link_in(req: falcon.Request) -> dict[str, str]:
+    query = Query(req)
+    return {"key": query.only("key"), "token_id": query.only("token_id")}
 
 
 def _redirect(resp: falcon.Response, address: str) -> None:

@@ -123,7 +123,7 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
 
 _LINK_EXAMPLE: Final = (
     "https://cards.example/hosted-payments?token_id=8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21"
-    "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards"
+    "&key=mzxw6ytboi2hk4tfonuw45dpmu&redirect_uri=https%3A%2F%2Fshop.example%2Fcards"
 )
 
 
@@ -218,15 +218,30 @@ class CardSessionState(Done, frozen=True, kw_only=True):
     hosted_payment_uri: Annotated[
         Uri | None,
         example(
-            _LINK_EXAMPLE, "The link, while it works; null for callers that may not add cards."
+            _LINK_EXAMPLE,
+            "The link, while it works, for the caller that started the session and callers that may "
+            "read the guest, if they may add cards; null for others.",
+        ),
+    ] = None
+    short_uri: Annotated[
+        Uri | None,
+        example(
+            "https://cards.example/h/mzxw6ytboi2hk4tfonuw45dpmu",
+            "The short form of the link, for text messages and codes; null where that is null.",
         ),
     ] = None
 
     @classmethod
-    def of(cls, session: CardSession, link: str | None = None) -> CardSessionState:
-        """Return the state of a session."""
+    def of(cls, session: CardSession, links: HostedLinks | None = None) -> CardSessionState:
+        """Return the state of a session, with its link only if `links` are given."""
         state = msgspec.convert(session, cls, from_attributes=True)
-        return msgspec.structs.replace(state, hosted_payment_uri=link)
+        if links is None:
+            return state
+        return msgspec.structs.replace(
+            state,
+            hosted_payment_uri=links.hosted_payment_uri(session),
+            short_uri=links.short_uri(session),
+        )
 
 
 class ListedSession(Struct, frozen=True, kw_only=True):
@@ -330,10 +345,6 @@ class SessionResource:
         links={
             "readSession": {**SAME_GUEST, "token_id": "$response.body#/token_id"},
             "cancelSession": {**SAME_GUEST, "token_id": "$response.body#/token_id"},
-            "openHostedPage": {
-                "token_id": "$response.body#/token_id",
-                "redirect_uri": "$request.body#/redirect_uri",
-            },
             "listCards": SAME_GUEST,
         },
         refusals=(
@@ -435,8 +446,7 @@ class SessionResource:
     def read(self, caller: Caller, guest_id: str, token_id: str) -> CardSessionState:
         """Read a session's status, and its account or failure once it has ended."""
         session, shows_link = self.read_session(caller, guest_id=guest_id, token_id=token_id)
-        link = self.links.hosted_payment_uri(session) if shows_link else None
-        return CardSessionState.of(session, link)
+        return CardSessionState.of(session, self.links if shows_link else None)
 
     @Operation(
         method="delete",
@@ -446,7 +456,8 @@ class SessionResource:
         summary="Cancel a card-addition session",
         description=(
             "Its link and its page are closed. A card that was collected before is stored. A "
-            "session that has ended does not change."
+            "session that has ended does not change. Another caller's session can be cancelled by "
+            "callers that may read the guest."
         ),
         parameters=(GUEST_WITH_CARD, _TOKEN_ID),
         calls=CancelSession,

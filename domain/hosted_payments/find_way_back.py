@@ -51,13 +51,15 @@ class FindWayBack:
     psps: Mapping[ProviderName, LoadedPsp]
     choose_consent: ChooseConsent
 
-    def __call__(self, *, token_id: str, accepted: Sequence[str] = ()) -> WayBack | None:
-        """Return the way back of a session, or None when no session has this token.
+    def __call__(
+        self, *, key: str | None, token_id: str = "", accepted: Sequence[str] = ()
+    ) -> WayBack | None:
+        """Return the way back of a session, or None when no session has this link.
 
-        `accepted` has the languages that the browser accepts, the best first.
+        `key` and `token_id` are those that OpenHostedPage takes. `accepted` has the languages that the browser accepts, the best first.
         """
         try:
-            session = session_of_link(self.storage, token_id)
+            session = session_of_link(self.storage, key=key, token_id=token_id)
         except LinkUnknown:
             return None
         provider = session.configuration.provider

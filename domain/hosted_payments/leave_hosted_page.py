@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.errors import ServiceUnavailable
-from domain.hosted_payments.link import session_of_link
+from domain.hosted_payments.link import session_of_return
 from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
 from domain.psps.evidence import MAX_EVIDENCE, Evidence, EvidenceOrigin
@@ -41,7 +41,7 @@ class ReturnFromHostedPage:
 
     def __call__(self, *, token_id: str, parameters: Mapping[str, str]) -> str:
         """Store the evidence and settle. Return the stored redirect_uri."""
-        session = session_of_link(self.storage, token_id)
+        session = session_of_return(self.storage, token_id)
         if not session.is_settled:
             evidence = self._evidence(session, parameters)
             # The guest can do nothing about an outage, so the browser is redirected in any case.
@@ -93,7 +93,7 @@ class CancelHostedPage:
 
     def __call__(self, *, token_id: str) -> str:
         """Note it, if that is possible now. Return the stored redirect_uri."""
-        session, now = session_of_link(self.storage, token_id), self.clock.now()
+        session, now = session_of_return(self.storage, token_id), self.clock.now()
         with suppress(ServiceUnavailable):
             store_change(
                 self.storage, session, lambda it: it.with_progress(Progress.CANCELLED, now)

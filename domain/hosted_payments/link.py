@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from domain.centers.center_settings import Logo
 from domain.errors import CardLimitReached
-from domain.identifiers import CenterId, TokenId, find_uuid
+from domain.identifiers import CenterId, TokenId, find_link_key, find_uuid
 from domain.sessions.session import CardSession
 from domain.storage import Storage
 
@@ -21,13 +21,21 @@ class HostedLinks:
     def hosted_payment_uri(self, session: CardSession) -> str:
         """Return the address to which a client redirects the guest (interface, `openHostedPage`).
 
-        Its `redirect_uri` is for clients to see; the token alone opens the same page.
+        Its `token_id` and `redirect_uri` are for clients to see; the key alone opens the same page.
+        A session of an earlier release has no key, and its token opens the page.
         """
+        query = {"token_id": session.token_id, "key": session.link_key}
+        sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
         redirect_uri = quote(session.redirect_uri, safe="")
-        return (
-            f"{self.base_url}/hosted-payments?token_id={session.token_id}"
-            f"&redirect_uri={redirect_uri}"
-        )
+        return f"{self.base_url}/hosted-payments?{sent}&redirect_uri={redirect_uri}"
+
+    def short_uri(self, session: CardSession) -> str | None:
+        """Return the short form of the link, or None for a session of an earlier release."""
+        return session.link_key and f"{self.base_url}/h/{session.link_key}"
+
+    def uri_of_key(self, key: str) -> str:
+        """Return the link that a short form stands for, without looking the key up."""
+        return f"{self.base_url}/hosted-payments?key={quote(key, safe='')}"
 
     def logo_uri(self, center_id: CenterId, logo: Logo | None) -> str | None:
         """Return the address of a center's logo, which changes with the picture; None for none."""
@@ -45,7 +53,7 @@ class HostedLinks:
 
 
 class LinkUnknown(Exception):
-    """No session has this token, or its guest or center is gone."""
+    """No session has this key or token, or its guest or center is gone."""
 
 
 class LinkExpired(Exception):
@@ -71,15 +79,34 @@ class ClickNeeded(Exception):
     """
 
 
-def session_of_link(storage: Storage, token_id: str) -> CardSession:
-    """Return the session with this token. Raises LinkUnknown when there is none.
+def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") -> CardSession:
+    """Return the session whose link has this key. Raises LinkUnknown when there is none.
 
-    The token may have any text around it. Programs that find links in a text, and people who copy
+    Without a key, the token opens the link of a session that an earlier release has started.
+    Both may have any text around them. Programs that find links in a text, and people who copy
     them, take the punctuation of every language for a part of the link.
+    """
+    if not key:
+        session = session_of_return(storage, token_id)
+        if session.link_key is not None:
+            raise LinkUnknown
+        return session
+    found = find_link_key(key)
+    with storage.read() as unit:
+        return _known(unit.sessions.with_link_key(found) if found else None)
+
+
+def session_of_return(storage: Storage, token_id: str) -> CardSession:
+    """Return the session that a PSP's page leads back to. Raises LinkUnknown when there is none.
+
+    The PSP has the token only. It opens no page, and leads to the shop.
     """
     known_id = find_uuid(token_id)
     with storage.read() as unit:
-        session = unit.sessions.get(TokenId(known_id)) if known_id else None
+        return _known(unit.sessions.get(TokenId(known_id)) if known_id else None)
+
+
+def _known(session: CardSession | None) -> CardSession:
     # A session of an erased guest leads nowhere.
     if session is None or not session.redirect_uri:
         raise LinkUnknown

@@ -67,18 +67,21 @@ class OpenHostedPage:
     def __call__(
         self,
         *,
-        token_id: str,
+        key: str | None,
+        token_id: str = "",
         by_click: bool = False,
         agreed: str | None = None,
         accepted: Sequence[str] = (),
     ) -> str:
         """Ensure that there is a page; return the address to redirect the browser to.
 
+        `key` is that of the link; without a key, `token_id` opens a link of an earlier release.
         `by_click` says that the guest has confirmed it, `agreed` is the digest of the consent that the
         guest has agreed to on a page of ours. `accepted` has the languages that the browser accepts,
         the best first. When ClickNeeded is raised, there is no attempt for it, and no page was made.
         """
-        session, now = session_of_link(self.storage, token_id), self.clock.now()
+        session = session_of_link(self.storage, key=key, token_id=token_id)
+        now = self.clock.now()
         if not by_click and session.needs_click(now):
             raise ClickNeeded
         if self._begin_question(session, now):

@@ -17,6 +17,7 @@ from domain.pagination import ALL, PageRequest
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import HostedPage
 from domain.sessions.earlier_page import EarlierPage
+from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork
 
 # Some PSPs' pages are opened by their reference, and some send a card's token as evidence.
@@ -25,6 +26,7 @@ _HIDDEN: Final = {
     EarlierPage: ["page_reference"],
     HostedPage: ["address", "reference"],
     Evidence: ["content"],
+    CardSession: ["link_key"],
 }
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

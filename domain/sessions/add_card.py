@@ -22,7 +22,7 @@ from domain.errors import (
     InvalidCenterId,
     PaymentConfigurationNotDone,
 )
-from domain.identifiers import TokenId
+from domain.identifiers import TokenId, link_key_from
 from domain.outside import Clock, Ids
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.address_verification import PostalCodes, require_billing_address
@@ -122,6 +122,7 @@ class AddCard:
             expires_at=expires_at,
             due_at=expires_at,
             shows_guest=caller.may(MAY_VIEW_GUESTS),
+            link_key=link_key_from(self.ids.secret()),
         )
 
     def _stored(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from domain.errors import SessionNotFound
 from domain.identifiers import TokenId, plain_uuid
-from domain.permissions import Caller
+from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.session import CardSession
 from domain.storage import UnitOfWork
 
@@ -22,3 +22,13 @@ def session_of_guest(
     ):
         raise SessionNotFound
     return session
+
+
+def may_have_link(caller: Caller, session: CardSession) -> bool:
+    """Return whether a caller may have the link of a session, or cancel it.
+
+    The link shows the guest what the caller that started the session has sent, such as an address.
+    So another caller must be allowed to read the guest.
+    """
+    is_its_own = session.caller == caller.name
+    return caller.may(MAY_ADD_CARDS) and (is_its_own or caller.may(MAY_VIEW_GUESTS))

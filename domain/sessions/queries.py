@@ -12,7 +12,7 @@ from domain.outside import Clock
 from domain.pagination import Page, PageRequest
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_CARDS, Caller
 from domain.sessions.end import SessionStatus
-from domain.sessions.find_session import session_of_guest
+from domain.sessions.find_session import may_have_link, session_of_guest
 from domain.sessions.reference import EXPECTED_TEXT, parse_reference
 from domain.sessions.session import CardSession
 from domain.storage import Storage
@@ -42,17 +42,15 @@ class ReadSession:
         caller.require(self.needs)
         with self.storage.read() as unit:
             session = session_of_guest(unit, caller, guest_id=guest_id, token_id=token_id)
-        return FoundSession(
-            session, caller.may(MAY_ADD_CARDS) and session.has_link(self.clock.now())
-        )
+        has_link = session.has_link(self.clock.now())
+        return FoundSession(session, has_link and may_have_link(caller, session))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSessions:
     """Use case: return a page of a guest's sessions, newest first.
 
-    The token of an open session leads to its hosted page, so it is for callers that may add cards.
-    Only sessions of centers that the caller may see are returned and counted. `statuses` and
+    It names sessions that other callers have started, so it is for callers that may add cards. Only sessions of centers that the caller may see are returned and counted. `statuses` and
     `references` are the values of the query, unparsed; none means all. Raises UserNotAuthorized,
     InvalidField, GuestIdNotUsable or GuestNotFound, in this order.
     """

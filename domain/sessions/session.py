@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from domain.identifiers import (
     CallerName,
     CenterId,
     GuestId,
+    LinkKey,
     MerchantAccount,
     ProviderName,
     PspAccount,
@@ -36,7 +37,7 @@ DAY: Final = timedelta(days=1)
 
 TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {"billing_info": None, "reference": None}
 """Fields that an erasure blanks at once, and what it leaves there. Any: each field has its own type."""
-NEEDED_UNTIL_OVER: Final[dict[str, Any]] = {"redirect_uri": ""}
+NEEDED_UNTIL_OVER: Final[dict[str, Any]] = {"redirect_uri": "", "link_key": None}
 """Fields that it blanks once the session is over, beside `attempt`, of which the consent stays."""
 
 
@@ -63,6 +64,7 @@ class CardSession(PolledSession, RequestedSession):
 
     `configuration` is the center's payment configuration at the time of add-card. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
+    `link_key` opens the link; None in sessions of earlier releases, whose token opens it.
     """
 
     token_id: TokenId
@@ -70,10 +72,11 @@ class CardSession(PolledSession, RequestedSession):
     configuration: PaymentConfiguration
     created_at: datetime
     shows_guest: bool = False
+    link_key: LinkKey | None = field(default=None, repr=False)
 
     @property
     def prefix(self) -> str:
-        """What is shown of its token: enough to find it, and no link can be made of it."""
+        """What is shown of its token: enough to find it."""
         return self.token_id[:SHOWN_OF_TOKENS]
 
     def psp_guest(self, request: HostedPageRequest) -> PspGuest:
@@ -142,6 +145,10 @@ class CardSessions(WorkAtPsps, Protocol):
 
     def get(self, token_id: TokenId) -> CardSession | None:
         """Return the session, or None. A write unit locks it."""
+        ...
+
+    def with_link_key(self, link_key: LinkKey) -> CardSession | None:
+        """Return the session whose link has this key, or None. Locks nothing."""
         ...
 
     def with_page(

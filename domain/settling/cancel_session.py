@@ -8,11 +8,11 @@ from functools import partial
 
 from domain.audit.entry import Action, actor_of
 from domain.audit.note_act import NoteAct
-from domain.errors import InvalidField, ServiceUnavailable
+from domain.errors import InvalidField, ServiceUnavailable, UserNotAuthorized
 from domain.identifiers import CallerName, TokenId
 from domain.outside import Clock
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.sessions.find_session import session_of_guest
+from domain.sessions.find_session import may_have_link, session_of_guest
 from domain.sessions.session import CardSession
 from domain.settling.settle_session import SettleSession
 from domain.storage import RecordUnreadable, Storage, WriteUnit
@@ -25,8 +25,8 @@ class CancelSession:
     A card that the PSP collected before is stored; one collected later is discarded. Both times are
     compared as they are, so the PSP's clock and ours must agree. If the session cannot be settled
     now, the reconciler settles it. A session that has ended, or was cancelled before, does not
-    change. Raises UserNotAuthorized, or SessionNotFound when the guest has no such session in a
-    center that the caller may see.
+    change. Raises SessionNotFound when the guest has no such session in a center that the caller may
+    see, or UserNotAuthorized, also when another caller started it and this one may not read the guest.
     """
 
     needs = MAY_ADD_CARDS
@@ -42,6 +42,8 @@ class CancelSession:
 
         def cancel(unit: WriteUnit) -> CardSession:
             session = session_of_guest(unit, caller, guest_id=guest_id, token_id=token_id)
+            if not may_have_link(caller, session):
+                raise UserNotAuthorized
             cancelled = session.cancelled(now, by=actor_of(caller.name))
             if cancelled != session:
                 unit.sessions.update(cancelled)

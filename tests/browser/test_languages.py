@@ -91,7 +91,7 @@ def serving(folder: Path, **capabilities: bool) -> Iterator[Installation]:
 
 def link(served: Installation, session: CardSession) -> str:
     base_url = served.settings.public_base_url
-    return f"{base_url}/hosted-payments?{urlencode({'token_id': session.token_id})}"
+    return f"{base_url}/hosted-payments?{urlencode({'key': session.link_key})}"
 
 
 def started(served: Installation, locale: str, **changes: Any) -> CardSession:

@@ -17,7 +17,7 @@ from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
 from adapters.sql.transaction import Values
 from adapters.sqlite.storage import SqliteStorage
 from domain.cards.account import AccountFilter
-from domain.identifiers import CardToken
+from domain.identifiers import CardToken, LinkKey
 from domain.pagination import PageRequest
 from domain.sessions.limit import DEFAULT_LIMITS, CountedPer
 from domain.sessions.session import SessionFilter
@@ -77,6 +77,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     ),
     "events of a session": lambda unit: unit.event_deliveries.of_session(TOKEN_ID, since=NOW),
     "session of a page": lambda unit: unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
+    "session of a link": lambda unit: unit.sessions.with_link_key(LinkKey("a" * 26)),
     "update of a session": lambda unit: unit.sessions.update(a_session()),
     "due session": lambda unit: unit.sessions.take_due(NOW, until=NOW),
     "due discard": lambda unit: unit.discards.take_due(NOW, until=NOW),

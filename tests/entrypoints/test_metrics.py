@@ -78,9 +78,9 @@ def test_what_processes_count_is_served_without_saying_of_whom(
     serving, served = measured
     with closing(serving.connect()) as connection:
         token_id = serving.add_card(connection)
-        link = f"/hosted-payments?token_id={token_id}&redirect_uri="
-        shop = serving.installation.session(token_id).redirect_uri
-        assert got(connection, link + shop).status == 303
+        session = serving.installation.session(token_id)
+        link = f"/hosted-payments?key={session.link_key}&redirect_uri={session.redirect_uri}"
+        assert got(connection, link).status == 303
         connection.request("GET", ACCOUNTS, headers={"Authorization": f"bearer {'x' * 43}"})
         assert connection.getresponse().status == 401
     session = serving.installation.session(token_id)

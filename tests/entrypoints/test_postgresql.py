@@ -351,7 +351,8 @@ class TestHttp:
         assert seen("/hosted-payments", f"token_id={quoted}&redirect_uri={quoted}") == 404
         assert seen("/hosted-payments/return", f"token_id={quoted}") == 404
         # The redirect_uri of a link is not read.
-        link = f"token_id={session.token_id}&redirect_uri={quoted}"
+        link = f"key={session.link_key}&redirect_uri={quoted}"
+        assert seen("/hosted-payments", f"key={quoted}") == 404
         assert seen("/hosted-payments", link) == 303
         back = f"token_id={session.token_id}&result={quoted}&{quoted}=1"
         assert seen("/hosted-payments/return", back) == 303

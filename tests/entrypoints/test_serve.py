@@ -53,7 +53,11 @@ def stoppable(tmp_path: Path) -> Iterator[Running]:
 
 
 def path_of(session: CardSession) -> str:
-    query = {"token_id": session.token_id, "redirect_uri": session.redirect_uri}
+    query = {
+        "token_id": session.token_id,
+        "key": session.link_key,
+        "redirect_uri": session.redirect_uri,
+    }
     return f"/hosted-payments?{urlencode(query)}"
 
 

@@ -57,7 +57,7 @@ def test_a_card_is_stored_without_the_browser(serving: Serving) -> None:
     with closing(serving.connect()) as connection:
         token_id = serving.add_card(connection)
         session = serving.installation.session(token_id)
-        link = f"/hosted-payments?token_id={token_id}&redirect_uri={session.redirect_uri}"
+        link = f"/hosted-payments?key={session.link_key}&redirect_uri={session.redirect_uri}"
         assert got(connection, link).status == 303
     serving.installation.type_card(session)
 
@@ -135,7 +135,7 @@ def test_the_log_tells_the_life_of_a_session_without_its_token_or_guest(
 
     token_id = TokenId(json.loads(sent("POST", ACCOUNTS, "life-1", body))["token_id"])
     session = serving.installation.session(token_id)
-    link = {"token_id": token_id, "redirect_uri": session.redirect_uri}
+    link = {"token_id": token_id, "key": session.link_key, "redirect_uri": session.redirect_uri}
     sent("GET", f"/hosted-payments?{urlencode(link)}", "life-2")
     serving.installation.type_card(session, DECLINED_CARD)
     serving.installation.type_card(session, OTHER_GOOD_CARD)
@@ -157,11 +157,12 @@ def test_the_log_tells_the_life_of_a_session_without_its_token_or_guest(
         guest = unit.guests.get(session.guest_id)
     assert guest is not None
     assert guest.email is not None
-    secrets = (token_id, account.token, account.guest_reference, session.redirect_uri)
+    of_it = (token_id, str(session.link_key), session.redirect_uri)
+    of_card = (account.token, account.guest_reference)
     personal = (guest.first_name, guest.last_name, guest.email, *address.values())
     for program in serving.programs:
         logged = program.log.read_text()
-        assert [each for each in (*secrets, *personal) if each in logged] == []
+        assert [each for each in (*of_it, *of_card, *personal) if each in logged] == []
 
 
 @pytest.fixture(scope="module")

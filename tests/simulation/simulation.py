@@ -168,6 +168,10 @@ class Visit:
     def redirect_uri(self) -> str:
         return str(self.request.redirect_uri)
 
+    @property
+    def link_key(self) -> str | None:
+        return self.session.link_key if self.session else None
+
 
 class Simulation:
     """Two processes on one database, the PSP, three guests, three centers, three callers.
@@ -435,7 +439,7 @@ class Simulation:
             f"{visit.guest.first_name} opens {self._names[token_id]}{', damaged' * bool(damage)}",
             process,
             lambda: process.use_cases.open_hosted_page(
-                token_id=f"{token_id}{damage}", by_click=by_click, agreed=agreed
+                key=f"{visit.link_key}{damage}", by_click=by_click, agreed=agreed
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
         )
@@ -455,7 +459,7 @@ class Simulation:
         way_back = self._call(
             f"{self._visit_of[token_id].guest.first_name} reads our page",
             process,
-            lambda: process.container.find_way_back()(token_id=token_id),
+            lambda: process.container.find_way_back()(key=self._visit_of[token_id].link_key),
         )
         if isinstance(way_back, Exception) or way_back is None or way_back.consent is None:
             return None

@@ -20,6 +20,7 @@ from domain.identifiers import (
     CallerName,
     CenterId,
     GuestId,
+    LinkKey,
     MerchantAccount,
     ProviderName,
     PspAccount,
@@ -140,6 +141,11 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             # An event of a PSP may name anything, and PostgreSQL's column takes only UUIDs.
             return None
         return _SESSIONS.get(self._transaction, lock=True, token_id=token_id)
+
+    @override
+    def with_link_key(self, link_key: LinkKey) -> CardSession | None:
+        values = {"link_key": link_key}
+        return _SESSIONS.find_one(self._transaction, "WHERE link_key = :link_key", values)
 
     @override
     def with_page(

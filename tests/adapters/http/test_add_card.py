@@ -30,7 +30,9 @@ def test_the_response_has_the_link_of_the_session(api: Api) -> None:
     token_id = result.json["token_id"]
     assert str(UUID(token_id)) == token_id
     link = result.json["hosted_payment_uri"]
-    assert link.startswith(f"{BASE_URL}/hosted-payments?token_id={token_id}&redirect_uri=https%3A")
+    key = api.installation.session(token_id).link_key
+    start = f"{BASE_URL}/hosted-payments?token_id={token_id}&key={key}&redirect_uri=https%3A"
+    assert link.startswith(start)
     assert parse_qs(urlsplit(link).query)["redirect_uri"] == [REDIRECT_URI]
     assert result.headers["cache-control"] == "no-store"
 

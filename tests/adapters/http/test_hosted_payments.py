@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from falcon.testing import Result
@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.errors import ServiceUnavailable
+from domain.hosted_payments.link import HostedLinks
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
@@ -40,7 +41,8 @@ def opened(api: Api, session: CardSession) -> Result:
 
 
 def link_query(session: CardSession) -> str:
-    return urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
+    link = HostedLinks(base_url=BASE_URL).hosted_payment_uri(session)
+    return link.removeprefix(f"{BASE_URL}/hosted-payments?")
 
 
 def click(api: Api, query: str, origin: str | None = None, form: bytes = b"") -> Result:
@@ -186,13 +188,38 @@ def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
 @pytest.mark.parametrize(
     "rest", ["", ".%0D%0A", "&redirect_uri=x&redirect_uri=https://evil.example"]
 )
-def test_the_token_alone_counts_of_a_link(api: Api, rest: str) -> None:
+def test_the_key_alone_counts_of_a_link(api: Api, rest: str) -> None:
     session = api.installation.add_card()
     page = opened(api, session).headers["location"]
 
-    result = api.browse("/hosted-payments", f"token_id={session.token_id}{rest}")
+    result = api.browse("/hosted-payments", f"token_id={a_uuid(999)}&key={session.link_key}{rest}")
 
     assert (result.status_code, result.headers["location"]) == (303, page)
+
+
+# Shows S28.
+def test_the_token_of_a_session_opens_no_page_and_shows_nothing(api: Api) -> None:
+    session = api.installation.add_card()
+
+    result = api.browse("/hosted-payments", f"token_id={session.token_id}")
+
+    assert result.status_code == 404
+    assert shown(result) == ("", "This link is not known", None)
+    assert session.redirect_uri not in result.text
+
+
+@pytest.mark.parametrize("around", ["{}", "{}\u3002", "({})", "{}?utm_source=sms"])
+def test_the_short_form_leads_to_the_link(api: Api, around: str) -> None:
+    session = api.installation.add_card()
+    path, _, query = f"/h/{around.format(session.link_key)}".partition("?")
+
+    result = api.browse(path, query)
+
+    assert result.status_code == 303
+    link = urlsplit(result.headers["location"])
+    assert f"{link.scheme}://{link.netloc}" == BASE_URL
+    page = opened(api, session).headers["location"]
+    assert api.browse(link.path, link.query).headers["location"] == page
 
 
 # Shows S9.

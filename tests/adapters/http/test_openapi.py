@@ -197,7 +197,7 @@ def test_nothing_that_clients_may_try_lacks_an_example() -> None:
         for parameter in operation.get("parameters", ())
         if parameter["required"] and not {"examples", "example"} & parameter.keys()
     }
-    assert without == {"token_id", "provider", "account"}
+    assert without == {"token_id", "key", "provider", "account"}
     paths = {
         path
         for path, operations in DOCUMENT["paths"].items()
@@ -206,7 +206,7 @@ def test_nothing_that_clients_may_try_lacks_an_example() -> None:
         for parameter in operation.get("parameters", ())
         if parameter["name"] in without and not {"examples", "example"} & parameter.keys()
     }
-    assert all(path.startswith(("/hosted-payments", "/webhooks")) for path in paths)
+    assert all(path.startswith(("/hosted-payments", "/h/", "/webhooks")) for path in paths)
 
 
 def test_a_format_stands_beside_its_type() -> None:

@@ -70,7 +70,8 @@ ROWS: Final = (
     Row("putProduct", frozenset({Permission.PRODUCTS_EDIT}), FORBIDDEN, body=PRODUCT),
 )
 WITHOUT_TOKEN: Final = {
-    *("openHostedPage", "openHostedPageByClick", "returnFromHostedPage", "cancelHostedPage"),
+    *("openHostedPage", "openHostedPageByClick", "openShortLink"),
+    *("returnFromHostedPage", "cancelHostedPage"),
     *("receiveWebhook", "receiveWebhookOfAccount", "alive", "ready", "openapi"),
 }
 OPERATIONS: Final = {

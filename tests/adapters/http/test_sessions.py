@@ -15,10 +15,11 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
     Refusal,
 )
+from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, a_caller
 from tests.databases import change_by_hand
-from tests.installation import Trouble
+from tests.installation import BASE_URL, Trouble
 
 OPEN: Final = {
     "success": True,
@@ -32,6 +33,7 @@ OPEN: Final = {
     "existing_account_id": None,
     "failure": None,
     "hosted_payment_uri": None,
+    "short_uri": None,
 }
 """An open session, without what differs."""
 
@@ -67,6 +69,7 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
         "progress": "opened",
         "expires_at": "2026-11-20T12:30:00Z",
         "hosted_payment_uri": api.installation.container.links().hosted_payment_uri(session),
+        "short_uri": f"{BASE_URL}/h/{session.link_key}",
     }
 
     api.installation.type_card(session)
@@ -132,4 +135,36 @@ def test_a_session_shows_what_the_client_has_sent(api: Api) -> None:
     assert listed["token_id"] == token_id
     assert listed["reference"] == "order-1001"
     # Whoever has a list would have the links of all.
-    assert "hosted_payment_uri" not in listed
+    assert not {"hosted_payment_uri", "short_uri"} & listed.keys()
+
+
+# Shows S28.
+def test_only_its_caller_and_readers_of_the_guest_have_the_link_of_a_session(api: Api) -> None:
+    adds = frozenset({Permission.GUESTS_ADD})
+    views = adds | {Permission.GUESTS_VIEW}
+    added = api.post(GOOD_BODY).json
+    path = f"{ACCOUNTS}/sessions/{added['token_id']}"
+    key = api.installation.session(added["token_id"]).link_key
+    assert key is not None
+    may_not = [
+        a_caller(name="clerk", permissions=adds, centers=None),
+        a_caller(name="kiosk", permissions=views, centers=frozenset({CENTER_ID})),
+        a_caller(name="reader", permissions=views - adds, centers=None),
+    ]
+    for caller in may_not:
+        other = Api(api.installation, caller)
+        shown = other.get(path)
+        assert (shown.json["hosted_payment_uri"], shown.json["short_uri"]) == (None, None)
+        assert key not in shown.text + other.get(f"{ACCOUNTS}/sessions").text
+        assert refused(other.send("DELETE", path)) == (403, "User not authorized")
+        assert (
+            key
+            not in other.client.simulate_get(
+                "/hosted-payments", query_string=f"token_id={added['token_id']}"
+            ).text
+        )
+    assert api.installation.session(added["token_id"]).cancelled_at is None
+
+    desk = Api(api.installation, a_caller(name="desk", permissions=views, centers=None))
+    assert desk.get(path).json["hosted_payment_uri"] == added["hosted_payment_uri"]
+    assert desk.send("DELETE", path).status_code == 200

@@ -110,7 +110,7 @@ class TestUnreadableSession:
     @pytest.fixture(autouse=True)
     def _stored(self, storage: Storage) -> None:
         with storage.write() as unit:
-            add(unit, self.SESSION, replace(self.SESSION, token_id=OTHER_TOKEN_ID))
+            add(unit, self.SESSION, replace(self.SESSION, token_id=OTHER_TOKEN_ID, link_key=None))
             unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
             unit.earlier_pages.keep(EarlierPage.of(a_session(attempt=an_attempt())))
             unit.evidence.add(OTHER_TOKEN_ID, an_evidence(), at_most=5)
@@ -166,7 +166,7 @@ class TestUnreadableSession:
     def test_stays_alone(self, storage: Storage) -> None:
         self.blank(storage, self.SESSION.expires_at)
         with storage.read() as unit:
-            other = replace(self.SESSION, token_id=OTHER_TOKEN_ID)
+            other = replace(self.SESSION, token_id=OTHER_TOKEN_ID, link_key=None)
             assert unit.sessions.get(OTHER_TOKEN_ID) == other
             assert len(unit.evidence.of(OTHER_TOKEN_ID)) == 1
 

@@ -168,7 +168,7 @@ def test_a_record_comes_back_as_it_was_stored(storage: Storage, record: object) 
         (
             a_session(),
             a_session(token_id=OTHER_TOKEN_ID),
-            a_session(attempt=an_attempt()).completed(AccountId(a_uuid(101)), NOW),
+            a_session(attempt=an_attempt(), link_key=None).completed(AccountId(a_uuid(101)), NOW),
         ),
         (
             an_account(),

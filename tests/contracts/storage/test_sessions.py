@@ -16,8 +16,16 @@ from adapters.psp_suite.samples import (
     OTHER_GUEST_ID,
     TOKEN_ID,
     a_page_request,
+    a_uuid,
 )
-from domain.identifiers import CallerName, MerchantAccount, ProviderName, PspAccount, TokenId
+from domain.identifiers import (
+    CallerName,
+    LinkKey,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+    TokenId,
+)
 from domain.pagination import PageRequest
 from domain.psps.hosted_page import PageAttempt
 from domain.retries import MAX_BACKOFF, latest_due
@@ -102,6 +110,16 @@ def test_a_session_is_found_by_an_earlier_page_too(storage: Storage) -> None:
         assert len(unit.earlier_pages.of(TOKEN_ID)) == 1
         unit.earlier_pages.remove(TOKEN_ID)
         assert list(unit.earlier_pages.of(TOKEN_ID)) == []
+
+
+def test_a_session_is_found_by_the_key_of_its_link(storage: Storage) -> None:
+    earlier = [a_session(token_id=a_uuid(number), link_key=None) for number in (7, 8)]
+    store(storage, a_session(), a_session(token_id=OTHER_TOKEN_ID), *earlier)
+    with storage.read() as unit:
+        for session in (a_session(), a_session(token_id=OTHER_TOKEN_ID)):
+            assert session.link_key is not None
+            assert unit.sessions.with_link_key(session.link_key) == session
+        assert unit.sessions.with_link_key(LinkKey("a" * 26)) is None
 
 
 def test_an_id_that_is_no_uuid_is_of_no_session(storage: Storage) -> None:

@@ -31,7 +31,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 
 def way_back(installation: Installation, session: CardSession, *accepted: str) -> WayBack:
-    found = installation.container.find_way_back()(token_id=session.token_id, accepted=accepted)
+    found = installation.container.find_way_back()(key=session.link_key, accepted=accepted)
     assert found is not None
     return found
 
@@ -47,7 +47,7 @@ def click(
     installation: Installation, session: CardSession, agreed: Consent | None, *accepted: str
 ) -> str:
     return installation.use_cases.open_hosted_page(
-        token_id=session.token_id,
+        key=session.link_key,
         by_click=True,
         agreed=agreed.digest if agreed else None,
         accepted=accepted,
@@ -246,14 +246,14 @@ def test_a_process_that_does_not_know_the_psp_leads_nobody_past_our_page(
     session = installation.add_card()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     with suppress(ProviderUnavailable, ClickNeeded):
-        unaware(token_id=session.token_id)
+        unaware(key=session.link_key)
     installation.provider.recover()
     # The worker, which knows it, makes the page of an attempt.
     installation.clock.advance(MINUTE)
     installation.reconcile()
 
     with pytest.raises(ClickNeeded):
-        unaware(token_id=session.token_id)
+        unaware(key=session.link_key)
 
 
 def test_the_consent_of_the_card_on_file_is_first_though_it_was_given_earlier(

@@ -28,7 +28,7 @@ def opened(
 ) -> tuple[CardSession, Consent]:
     """Open a new link; return the session, and what its page shows."""
     session = installation.add_card(locale=locale)
-    installation.use_cases.open_hosted_page(token_id=session.token_id, accepted=accepted)
+    installation.use_cases.open_hosted_page(key=session.link_key, accepted=accepted)
     session = installation.session(session.token_id)
     shown = installation.psp.page(installation.page_reference(session)).request.consent
     assert session.current_attempt.request.consent == shown
@@ -42,7 +42,7 @@ def language(installation: Installation, locale: str | None = None, *accepted: s
 
 
 def way_back(installation: Installation, session: CardSession, *accepted: str) -> WayBack:
-    found = installation.container.find_way_back()(token_id=session.token_id, accepted=accepted)
+    found = installation.container.find_way_back()(key=session.link_key, accepted=accepted)
     assert found is not None
     return found
 
@@ -115,7 +115,7 @@ def test_an_attempt_keeps_its_language_whatever_changes(installation: Installati
     session, consent = opened(installation, "auto", "de")
     installation.container.set_consent()(CENTER_ID, "de", off=True)
 
-    installation.use_cases.open_hosted_page(token_id=session.token_id, accepted=["fr"])
+    installation.use_cases.open_hosted_page(key=session.link_key, accepted=["fr"])
 
     assert installation.session(session.token_id).current_attempt.request.consent == consent
     assert way_back(installation, session, "fr").language == "de"
@@ -150,7 +150,7 @@ def test_our_own_pages_are_in_the_language_that_the_hosted_page_would_have(
     found = way_back(installation, session, "it", "de")
 
     assert (found.language, found.negotiated) == (expected, negotiated)
-    installation.use_cases.open_hosted_page(token_id=session.token_id, accepted=["it", "de"])
+    installation.use_cases.open_hosted_page(key=session.link_key, accepted=["it", "de"])
     assert way_back(installation, session, "fr") == replace(found, negotiated=False)
 
 
@@ -164,7 +164,7 @@ def test_a_page_is_shown_without_its_guest_its_center_or_its_psp(
 
     installation.loses("centers")
     without_psp = replace(installation.container.find_way_back(), psps={})
-    found = without_psp(token_id=session.token_id)
+    found = without_psp(key=session.link_key)
 
     assert found is not None
     assert (found.center_name, found.psp_name, found.language) == (None, None, "en")

@@ -9,6 +9,16 @@ def test_nothing_of_the_redirect_uri_is_left_as_it_is_in_the_link() -> None:
     session = a_session(redirect_uri="https://shop.example/cards?a=b&c=X d~_.-")
 
     assert HostedLinks(base_url="https://cards.example").hosted_payment_uri(session) == (
-        f"https://cards.example/hosted-payments?token_id={TOKEN_ID}"
+        f"https://cards.example/hosted-payments?token_id={TOKEN_ID}&key={session.link_key}"
         "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards%3Fa%3Db%26c%3DX%20d~_.-"
     )
+
+
+def test_a_link_of_an_earlier_release_has_no_key_and_no_short_form() -> None:
+    session, links = a_session(link_key=None), HostedLinks(base_url="https://cards.example")
+
+    assert links.hosted_payment_uri(session) == (
+        f"https://cards.example/hosted-payments?token_id={TOKEN_ID}"
+        "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards%3Fdone%3D1"
+    )
+    assert links.short_uri(session) is None

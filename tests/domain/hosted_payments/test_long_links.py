@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.psp_suite.samples import a_uuid
 from domain.hosted_payments.link import ClickNeeded, LinkExpired, LinkUnknown
 from domain.hosted_payments.open_hosted_page import TIME_TO_TYPE
 from domain.psps.payment_provider import ProviderUnavailable
@@ -30,7 +29,7 @@ def session(installation: Installation) -> CardSession:
 
 
 def click(installation: Installation, session: CardSession) -> str:
-    return installation.use_cases.open_hosted_page(token_id=session.token_id, by_click=True)
+    return installation.use_cases.open_hosted_page(key=session.link_key, by_click=True)
 
 
 def test_opening_a_link_does_not_shorten_its_life(
@@ -191,15 +190,15 @@ def test_an_old_link_is_refused_like_a_young_one(
     stored = installation.stored_card(billing_info=ADDRESS)
     installation.clock.advance(DAY + SECOND)
 
-    def follow(token_id: str) -> str:
-        return installation.use_cases.open_hosted_page(token_id=token_id, by_click=by_click)
+    def follow(key: str | None) -> str:
+        return installation.use_cases.open_hosted_page(key=key, by_click=by_click)
 
     with pytest.raises(LinkUnknown):
-        follow(a_uuid(999))
-    assert follow(stored.token_id) == REDIRECT_URI
+        follow("a" * 26)
+    assert follow(installation.session(stored.token_id).link_key) == REDIRECT_URI
     installation.clock.advance(30 * DAY)
     with pytest.raises(LinkExpired):
-        follow(session.token_id)
+        follow(session.link_key)
 
 
 def test_one_day_does_not_use_up_the_pages_of_the_next(

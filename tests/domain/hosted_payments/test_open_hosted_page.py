@@ -157,20 +157,40 @@ def test_a_settled_session_leads_back_to_the_shop(installation: Installation, nu
         *("{}\u2026", "{}\u060c", "{}\u061f", "{}\u200f", "{}\u00a0", "{}\u200b", "%22{}%22"),
     ],
 )
-def test_a_link_opens_whatever_a_text_has_around_its_token(
+def test_a_link_opens_whatever_a_text_has_around_its_key(
     installation: Installation, link: str
 ) -> None:
     session = installation.add_card()
-    for token_id in (session.token_id, session.token_id.upper()):
-        address = installation.use_cases.open_hosted_page(token_id=link.format(token_id))
+    assert session.link_key is not None
+    for key in (session.link_key, session.link_key.upper()):
+        address = installation.use_cases.open_hosted_page(key=link.format(key))
 
         assert address == installation.open_page(session)
 
 
-@pytest.mark.parametrize("token_id", ["", "x", "&amp;", a_uuid(999), f"{{{a_uuid(1)}}}"])
-def test_an_unknown_link_leads_nowhere(installation: Installation, token_id: str) -> None:
+def test_the_token_of_a_session_opens_only_a_link_of_an_earlier_release(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    open_page = installation.use_cases.open_hosted_page
+    way_back = installation.container.find_way_back()
+    for key in ("", None, session.token_id, "a" * 26):
+        with pytest.raises(LinkUnknown):
+            open_page(key=key, token_id=session.token_id)
+        assert way_back(key=key, token_id=session.token_id) is None
+
+    change_by_hand(installation.storage, "UPDATE card_sessions SET link_key = NULL")
+
+    for token_id in (session.token_id, f"\u201e{session.token_id.upper()}\u201c"):
+        address = open_page(key="", token_id=token_id)
+        assert address == open_page(key=None, token_id=session.token_id)
+    assert way_back(key="", token_id=session.token_id) is not None
+
+
+@pytest.mark.parametrize("key", ["", "x", "&amp;", "a" * 25, "a" * 26, a_uuid(1)])
+def test_an_unknown_link_leads_nowhere(installation: Installation, key: str) -> None:
     with pytest.raises(LinkUnknown):
-        installation.use_cases.open_hosted_page(token_id=token_id)
+        installation.use_cases.open_hosted_page(key=key)
 
 
 @pytest.mark.parametrize("table", ["guests", "centers"])

@@ -421,7 +421,7 @@ def test_a_link_that_lives_on_gets_no_other_page_while_a_card_may_be_on_the_last
 
     assert settled(installation, session).status is SessionStatus.OPEN
     with pytest.raises(ProviderUnavailable):
-        installation.use_cases.open_hosted_page(token_id=session.token_id, by_click=True)
+        installation.use_cases.open_hosted_page(key=session.link_key, by_click=True)
     monkeypatch.setattr(installation.provider, "outcome", outcome)
     assert settled(installation, session).status is SessionStatus.COMPLETED
     assert len(installation.tokens_at_psp()) == 1

@@ -157,6 +157,7 @@ def test_nothing_in_an_export_opens_a_link_or_charges_a_card(on_file: CommandLin
 
     tokens = [an_account(number).token_id for number in (1, 2)]
     secrets = [TOKEN_ID, RENEWED, *tokens, PAGE, "page-1", "unkept-token"]
+    secrets.append(str(a_session().link_key))
     secrets += (an_account(number).token for number in (1, 2))
     assert TOKEN_ID[:8] in printed
     assert [secret for secret in secrets if secret in printed] == []
