@@ -82,8 +82,8 @@ _LINK: Final = Operation(
         ),
     ),
     pages={
-        200: "A page with a button, which sends the same address as a POST: after 24 hours, or where "
-        "the page of the PSP cannot show what the guest agrees to.",
+        200: "A page with a button, which sends the same address as a POST: after 24 hours, where too "
+        "many cards were refused at the center, or where the page of the PSP cannot show what the guest agrees to.",
         303: "To the hosted page, or back to redirect_uri once the session is settled.",
         410: "The link has expired.",
         429: "Too many of the guest's cards were refused; Retry-After says how long to wait.",

@@ -75,7 +75,8 @@ class LinkPaused(Exception):
 class ClickNeeded(Exception):
     """Only the guest's click opens the link.
 
-    It is older than 24 hours, or the guest must agree first, because the PSP's page shows no consent.
+    It is older than 24 hours, or the guest must agree first, because the PSP's page shows no consent,
+    or so many cards were refused at the center that programs may be trying them.
     """
 
 

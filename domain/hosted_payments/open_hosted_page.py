@@ -88,7 +88,7 @@ class OpenHostedPage:
             self.settle(session.token_id)
         # An erasure may take the address away meanwhile.
         redirect_uri = session.redirect_uri
-        session = self._with_page(self._with_attempt(session, agreed, accepted))
+        session = self._with_page(self._with_attempt(session, by_click, agreed, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
@@ -121,7 +121,7 @@ class OpenHostedPage:
         return attempt.page.address
 
     def _with_attempt(
-        self, seen: CardSession, agreed: str | None, accepted: Sequence[str]
+        self, seen: CardSession, by_click: bool, agreed: str | None, accepted: Sequence[str]
     ) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
 
@@ -138,7 +138,7 @@ class OpenHostedPage:
             _require_open(session, now)
             opened = session.with_progress(Progress.OPENED, now)
             if session.attempt is None or session.attempt.over:
-                request = self._next_request(unit, session, now, accepted)
+                request = self._next_request(unit, session, now, by_click, accepted)
                 if session.has_page:
                     # A webhook may tell of a card on it after all.
                     unit.earlier_pages.keep(EarlierPage.of(session))
@@ -163,15 +163,23 @@ class OpenHostedPage:
         return opened
 
     def _next_request(
-        self, unit: WriteUnit, session: CardSession, now: datetime, accepted: Sequence[str]
+        self,
+        unit: WriteUnit,
+        session: CardSession,
+        now: datetime,
+        by_click: bool,
+        accepted: Sequence[str],
     ) -> HostedPageRequest:
         number = session.attempt.request.attempt + 1 if session.attempt else 1
         if not session.may_have_page(number, now):
             raise LinkExpired
         try:
-            require_below_limits(unit, on_refused_cards(self.limits), session, now)
+            limits = on_refused_cards(self.limits)
+            needs_click = require_below_limits(unit, limits, session, now)
         except CardLimitReached as reached:
             raise LinkPaused(reached) from reached
+        if needs_click and not by_click:
+            raise ClickNeeded
         guest = unit.guests.get(session.guest_id)
         center = unit.centers.get(session.center_id)
         if guest is None or center is None:

@@ -17,15 +17,33 @@ from domain.storage import Storage, UnitOfWork
 MANY_REFUSED_CARDS: Final = 20
 SESSIONS_PER_REFUSED_CARD: Final = 4
 
+TIMES_FOR_EVERYBODY: Final = 5
+"""How many times a center's limit must be reached before guests without a refused card are refused."""
+_HAS_REFUSALS: Final = CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 1)
+
 
 def require_below_limits(
     unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
-) -> None:
+) -> bool:
     """Raise CardLimitReached if the guest, the caller or the center has reached one of the limits.
+
+    Else return whether the guest must click before a page is made. A few accounts at a shop can reach
+    the limit of a center. So until five times that limit is reached, a guest of whom no card was
+    refused in 24 hours is not refused for it. Programs that only follow links do not click.
 
     Nothing is changed. The time to wait lasts until none of the limits is reached any more.
     """
-    reached = unit.refused_cards.reached(limits, session, since=now - WINDOW) if limits else {}
+    since = now - WINDOW
+    reached = dict(unit.refused_cards.reached(limits, session, since=since)) if limits else {}
+    of_center = [limit for limit in reached if limit.per is CountedPer.CENTER]
+    needs_click = bool(of_center) and not unit.refused_cards.reached(
+        [_HAS_REFUSALS, *(limit.times(TIMES_FOR_EVERYBODY) for limit in of_center)],
+        session,
+        since=since,
+    )
+    if needs_click:
+        for limit in of_center:
+            del reached[limit]
     if reached:
         limit, full_since = max(reached.items(), key=lambda each: each[1])
         # Another machine's clock may be a little ahead.
@@ -36,6 +54,7 @@ def require_below_limits(
             of=whose.get(limit.per, session.guest_id),
             retry_after_seconds=max(1, math.ceil(wait.total_seconds())),
         )
+    return needs_click
 
 
 def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:

@@ -7,7 +7,7 @@ counted: sessions, and cards that were refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol
@@ -53,6 +53,10 @@ class CardLimit:
     def is_on_a_guest(self) -> bool:
         """Whether it counts those of a guest, at one center or at all."""
         return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
+
+    def times(self, factor: int) -> CardLimit:
+        """Return the limit of so many times as much."""
+        return replace(self, at_most=self.at_most * factor)
 
 
 DEFAULT_LIMITS: Final = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.errors import CardLimitReached, GuestNotFound
-from domain.hosted_payments.link import LinkPaused
+from domain.hosted_payments.link import ClickNeeded, LinkPaused
 from domain.identifiers import CallerName, GuestId
 from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
@@ -111,8 +112,8 @@ def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(limite
         ("guest-everywhere=off/2", "refused cards per guest-everywhere", {"guest"}),
         ("caller=2/off", "sessions per caller", {"caller"}),
         ("caller=off/2", "refused cards per caller", {"caller"}),
-        ("center=2/off", "sessions per center", {"center"}),
-        ("center=off/2", "refused cards per center", {"center"}),
+        ("center=2/off", "sessions per center", {"guest", "center"}),
+        ("center=off/2", "refused cards per center", {"guest", "center"}),
     ],
 )
 def test_each_limit_stops_only_those_that_it_is_about(
@@ -331,6 +332,50 @@ def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_re
 
     assert is_page_open(installation, typing)
     assert "/fake-psp/pages/" in installation.open_page(typing)
+
+
+# Shows S23, S27.
+@pytest.mark.parametrize("limit", ["center=off/2", "center=5/2"])
+def test_a_few_guests_do_not_lock_a_center_for_the_others(limited: Limited, limit: str) -> None:
+    installation = limited(only(limit))
+    in_advance = installation.add_card(guest_id=OTHER_GUEST_ID)
+    opened = installation.opened_session(guest_id=OTHER_GUEST_ID)
+    tried = [installation.opened_session() for _ in range(2)]
+    has_refused(installation, tried[0], 5)
+    has_refused(installation, tried[1], 4)
+    later = installation.add_card(guest_id=OTHER_GUEST_ID)
+    click = partial(installation.use_cases.open_hosted_page, by_click=True)
+
+    for session in (in_advance, later):
+        with pytest.raises(ClickNeeded):
+            installation.open_page(session)
+        assert installation.session(session.token_id) == session
+        page = click(key=session.link_key)
+        assert "/fake-psp/pages/" in page
+        assert installation.open_page(session) == page
+    assert "/fake-psp/pages/" in installation.open_page(opened)
+    with pytest.raises(CardLimitReached):
+        installation.add_card()
+
+    has_refused(installation, later, 1)
+    with pytest.raises(CardLimitReached):
+        installation.add_card(guest_id=OTHER_GUEST_ID)
+
+
+def test_a_center_with_five_times_the_limit_refuses_every_guest(limited: Limited) -> None:
+    installation = limited(only("center=off/2"))
+    in_advance = installation.add_card(guest_id=OTHER_GUEST_ID)
+    typing, other = installation.opened_session(), installation.opened_session()
+    has_refused(installation, typing, 5)
+    has_refused(installation, other, 4)
+    installation.add_card(guest_id=OTHER_GUEST_ID)
+    has_refused(installation, other, 1)
+
+    with refused("refused cards per center", CENTER_ID, DAY):
+        installation.add_card(guest_id=OTHER_GUEST_ID)
+    for by_click in (False, True):
+        with pytest.raises(LinkPaused):
+            installation.use_cases.open_hosted_page(key=in_advance.link_key, by_click=by_click)
 
 
 # Shows S27.
