@@ -198,7 +198,7 @@ def test_the_key_alone_counts_of_a_link(api: Api, rest: str) -> None:
 
 
 # Shows S28.
-def test_the_token_of_a_session_opens_no_page_and_shows_nothing(api: Api) -> None:
+def test_the_token_of_a_session_opens_no_page(api: Api) -> None:
     session = api.installation.add_card()
 
     result = api.browse("/hosted-payments", f"token_id={session.token_id}")

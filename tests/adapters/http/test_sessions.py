@@ -139,7 +139,7 @@ def test_a_session_shows_what_the_client_has_sent(api: Api) -> None:
 
 
 # Shows S28.
-def test_only_its_caller_and_readers_of_the_guest_have_the_link_of_a_session(api: Api) -> None:
+def test_other_callers_have_the_link_of_a_session_only_if_they_may_read_the_guest(api: Api) -> None:
     adds = frozenset({Permission.GUESTS_ADD})
     views = adds | {Permission.GUESTS_VIEW}
     added = api.post(GOOD_BODY).json
