@@ -157,6 +157,14 @@ class CenterKeepsOneCard(PaymentMethodAlreadyExists):
     type = "center_keeps_one_card"
 
 
+class CardIncomplete(Refusal):
+    """The PSP does not tell what must be known of the card, such as its expiry date."""
+
+    code = 400
+    type = "card_incomplete"
+    message = "Card details are incomplete"
+
+
 class IncorrectBillingAddress(Refusal):
     """The postal code does not have its country's format, or the bank says the address is wrong."""
 

@@ -108,12 +108,16 @@ class Payment(Resource, frozen=True, kw_only=True):
     paid_at: AwareTime | None = None
     details: _Details | None = None
 
-    def require(self, request: HostedPageRequest, customer: GuestReference) -> None:
+    def require(
+        self, request: HostedPageRequest, customer: GuestReference, reference: str | None = None
+    ) -> None:
         """Raise ProviderUnavailable if it is another attempt's, or another guest's.
 
-        It may not name a customer who has been deleted since.
+        It may not name a customer who has been deleted since. It may lack its metadata, if it has the
+        `reference` that was asked for.
         """
-        is_ours = self.metadata == request.idempotency_key
+        is_named = self.metadata is None and self.id == reference
+        is_ours = is_named or self.metadata == request.idempotency_key
         if not is_ours or self.customer_id not in (None, customer):
             raise ProviderUnavailable("the response is about another payment")
 
@@ -140,8 +144,7 @@ class Mandate(Resource, frozen=True, kw_only=True):
 
     status: Literal["valid", "pending", "invalid"]
     method: str
-    customer_id: _Id
-    details: _CardDetails
+    details: _CardDetails | None = None
     scopes: list[str] | None = None
 
     @property
@@ -149,17 +152,19 @@ class Mandate(Resource, frozen=True, kw_only=True):
         """Whether it is a card that may be charged without the guest."""
         return self.method == CARD and WITHOUT_GUEST in (self.scopes or ())
 
-    @property
-    def card(self) -> Card:
-        """The card. Raises ProviderUnavailable if Mollie leaves out what every card has."""
-        number, expiry = self.details.card_number, self.details.card_expiry_date
-        if number is None or expiry is None:
-            raise ProviderUnavailable("the mandate does not tell its card")
-        label = self.details.card_label or "unknown"
+    def card(self, customer: GuestReference) -> Card | str:
+        """Return the card of a customer, or the name of a field that Mollie leaves out."""
+        details = self.details or _CardDetails()
+        number, expiry = details.card_number, details.card_expiry_date
+        if number is None:
+            return "cardNumber"
+        if expiry is None:
+            return "cardExpiryDate"
+        label = details.card_label or "unknown"
         return Card(
-            guest_reference=GuestReference(self.customer_id),
+            guest_reference=customer,
             token=CardToken(self.id),
-            fingerprint=self.details.card_fingerprint or self.id,
+            fingerprint=details.card_fingerprint or self.id,
             card_logo=_LOGOS.get(label, label.replace(" ", "").lower()),
             last_four=number,
             expiry_month=expiry.month,
@@ -204,8 +209,8 @@ def payment_body(
     return body if webhooks_url is None else {**body, "webhookUrl": webhooks_url}
 
 
-def outcome_of(payment: Payment, mandate: Mandate | None) -> Outcome:
-    """Return what became of a page. `mandate` is the card of a payment that is paid.
+def outcome_of(payment: Payment, mandate: Mandate | None, customer: GuestReference) -> Outcome:
+    """Return what became of a customer's page. `mandate` is the card of a payment that is paid.
 
     Raises ProviderUnavailable if the response lacks something.
     """
@@ -219,21 +224,24 @@ def outcome_of(payment: Payment, mandate: Mandate | None) -> Outcome:
             return PageClosed()
         case "paid":
             pass
-    if payment.paid_at is None or mandate is None:
-        raise ProviderUnavailable("a payment that is paid does not tell when, or its card")
+    if mandate is None:
+        raise ProviderUnavailable("a payment that is paid does not tell its card")
     if mandate.status == "pending":
         return Pending()
     if mandate.status == "invalid":
         return PageClosed()
-    if not mandate.has_card:
+    card = mandate.card(customer) if mandate.has_card else None
+    collected_at = payment.paid_at or mandate.created_at
+    if not isinstance(card, Card):
         return NoCardCollected(
-            guest_reference=GuestReference(mandate.customer_id),
+            guest_reference=customer,
             token=CardToken(mandate.id),
-            collected_at=payment.paid_at,
+            collected_at=collected_at,
+            missing=card,
         )
     return CardCollected(
-        card=mandate.card,
+        card=card,
         avs=AvsResult.NOT_CHECKED,
-        collected_at=payment.paid_at,
+        collected_at=collected_at,
         authenticated=_AUTHENTICATED.get(details.card_security),
     )

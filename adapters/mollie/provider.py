@@ -205,7 +205,7 @@ class MollieProvider(PaymentProvider):
         try:
             with self._mollie(request.merchant_account) as mollie:
                 payment = mollie.one(PAYMENT, "GET", _payment_path(page))
-                payment.require(request, page.guest_reference)
+                payment.require(request, page.guest_reference, page.reference)
                 mandate = None
                 if payment.status == "paid":
                     if payment.mandate_id is None:
@@ -214,8 +214,8 @@ class MollieProvider(PaymentProvider):
         except Gone:
             # The payment was removed, or the card discarded.
             return PageClosed()
-        outcome = outcome_of(payment, mandate)
-        if isinstance(outcome, NoCardCollected):
+        outcome = outcome_of(payment, mandate, page.guest_reference)
+        if isinstance(outcome, NoCardCollected) and outcome.missing is None:
             log.warning(
                 "mollie_collected_no_card",
                 account=request.merchant_account,
@@ -265,7 +265,11 @@ class MollieProvider(PaymentProvider):
             return CardReading(card=None, read_at=asked_at)
         if not mandate.has_card:
             raise ProviderRefused("the mandate is no card that may be charged without the guest")
-        return CardReading(card=mandate.card, read_at=asked_at)
+        card = mandate.card(guest_reference)
+        if isinstance(card, str):
+            details = FailureDetails(error="Incomplete", param=card)
+            raise ProviderUnavailable("the mandate does not tell its card", details=details)
+        return CardReading(card=card, read_at=asked_at)
 
     @override
     def forget_guest(
@@ -422,7 +426,7 @@ def _made_before(
 
 def _mandate(mollie: _Call, guest: GuestReference, token: str) -> Mandate:
     mandate = mollie.one(MANDATE, "GET", _mandate_path(guest, token))
-    if (mandate.id, mandate.customer_id) != (token, guest):
+    if mandate.id != token or mandate.customer_id not in (None, guest):
         raise ProviderUnavailable("the response is about another mandate")
     return mandate
 

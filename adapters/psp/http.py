@@ -10,7 +10,7 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeVar
@@ -31,6 +31,7 @@ _Decoded = TypeVar("_Decoded")
 
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
 
+_FIELD: Final = re.compile(r"at `\$\.([A-Za-z0-9_.\[\]]{1,100})`$")
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
 # What may be logged of a response: a code or an id. Text may hold what a guest has typed.
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-]{1,100}")
@@ -251,11 +252,10 @@ class JsonApi(HttpClient):
         try:
             return decoder.decode(response.body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            kind = type(error).__name__
+            kind, field = type(error).__name__, field_of(error)
         # Raised outside the handler, because its context would quote the body.
-        raise ProviderUnavailable(
-            "the response cannot be understood", details=self._details(response, error=kind)
-        )
+        details = replace(self._details(response, error=kind), param=field)
+        raise ProviderUnavailable("the response cannot be understood", details=details)
 
     def call(
         self,
@@ -309,6 +309,12 @@ class JsonApi(HttpClient):
             code=_word(code) if self._error_code else None,
             request_id=_word(response.headers.get(self._request_id_header)),
         )
+
+
+def field_of(error: Exception) -> str | None:
+    """Return the path of the field that a decoder of msgspec refuses, as `details.cardNumber`."""
+    found = _FIELD.search(str(error))
+    return found and found[1]
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:

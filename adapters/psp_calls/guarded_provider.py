@@ -22,7 +22,7 @@ from domain.psps.credibility import (
     without_false_code,
 )
 from domain.psps.evidence import Evidence
-from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, NoCardCollected, Outcome
 from domain.psps.payment_provider import FailureDetails, PaymentProvider, ProviderUnavailable
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
@@ -90,6 +90,9 @@ class GuardedProvider(PaymentProvider):
         with self._call(request.merchant_account, "outcome") as psp:
             outcome = psp.outcome(request, page, evidence)
             _require(is_credible(outcome, page))
+            if isinstance(outcome, NoCardCollected) and outcome.missing is not None:
+                account = PspAccount(self._name, request.merchant_account)
+                self._outages.note_missing(account, "outcome", outcome.missing)
             return without_false_code(outcome)
 
     @override

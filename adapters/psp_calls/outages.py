@@ -47,6 +47,7 @@ class OutageLog:
         self._observe = observe
         self._now = now
         self._lock = Lock()
+        self._missing: set[tuple[PspAccount, str, str]] = set()
         self._failing: dict[tuple[PspAccount, str], type[Exception]] = {}
         self._next_line_at: dict[tuple[PspAccount, str, type[Exception]], float] = {}
 
@@ -80,6 +81,14 @@ class OutageLog:
                 self._observe(*account, operation, result, time.monotonic() - began)
         if self._has_changed(account, operation, None):
             log.warning("psp_back", **call)
+
+    def note_missing(self, account: PspAccount, operation: str, field: str) -> None:
+        """Log once that a response lacks a field without which its card cannot be stored."""
+        with self._lock:
+            is_new = (account, operation, field) not in self._missing
+            self._missing.add((account, operation, field))
+        if is_new:
+            log.error("psp_card_incomplete", **account._asdict(), operation=operation, field=field)
 
     def _has_changed(
         self, account: PspAccount, operation: str, failure: type[Exception] | None

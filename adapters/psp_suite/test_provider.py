@@ -69,6 +69,7 @@ from domain.psps.hosted_page import (
     Consent,
     HostedPage,
     HostedPageRequest,
+    NoCardCollected,
     PageClosed,
     Pending,
 )
@@ -1377,6 +1378,34 @@ class TestDamagedResponse:
                 session.psp.change_bodies(instead(call, damaged))
                 with suppress(ProviderUnavailable, ProviderRefused):
                     act()
+
+
+def without(field: str, value: Json) -> Json:
+    """Return a JSON value with null in each field of that name."""
+    if isinstance(value, dict):
+        return {
+            name: None if name == field else without(field, each) for name, each in value.items()
+        }
+    return [without(field, each) for each in value] if isinstance(value, list) else value
+
+
+@needs(Ability.STAND_IN, Ability.REMOTE, Ability.JSON)
+class TestNullField:
+    """A response that is complete but for a field that may be null is no outage: it will not change."""
+
+    # Shows F50.
+    @for_each("field", lambda facts: facts.nullable)
+    def test_leads_to_a_card_or_a_token_to_discard(self, session: Session, field: str) -> None:
+        card = session.collect().card
+        session.psp.change_bodies(
+            lambda _, body: json.dumps(without(field, json.loads(body))).encode()
+        )
+
+        # A PSP may tell a moment later; once it is confirmed that it does not, the page is closed.
+        with suppress(NotFound):
+            outcome = session.outcome()
+            assert isinstance(outcome, CardCollected | NoCardCollected | PageClosed)
+            assert isinstance(outcome, PageClosed) or outcome.token == card.token
 
 
 def damages(body: bytes) -> Iterator[bytes]:

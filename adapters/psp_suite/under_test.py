@@ -165,6 +165,8 @@ class Facts:
     - `broken_events`: bodies of telling events that lack a field or have a wrong one, by fault.
     - `misdirected`: for whom else a correctly signed webhook may be meant, such as live mode.
     - `live_settings`: what makes `settings` those of real cards, as `{"API_KEY": "live_…"}`.
+    - `nullable`: the fields of its responses about a card that may be null, by their names, as its
+      description says.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `resolution`: the unit of the PSP's times.
     - `page_lifetime`: how long a page lives at most, if that is less than a day.
@@ -182,6 +184,7 @@ class Facts:
     card_events: Sequence[str] = ()
     refusal_codes: Mapping[GuestCard, str] = field(default_factory=dict)
     live_settings: Mapping[str, str] = field(default_factory=dict)
+    nullable: Sequence[str] = ()
     address_fields: frozenset[str] = frozenset(
         {"address", "city", "state", "zipcode", "country_code"}
     )
@@ -241,6 +244,7 @@ class PspUnderTest(ABC):
             "card_events": not facts.card_events,
             "refusal_codes": not facts.refusal_codes,
             "live_settings": not facts.live_settings,
+            "nullable": not facts.nullable,
             "guest_details": cls.guest_details is PspUnderTest.guest_details,
             "leave": cls.leave is PspUnderTest.leave,
             "evidence": cls.evidence is PspUnderTest.evidence,

@@ -14,7 +14,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 import msgspec
 import stripe
 
-from adapters.psp.http import RetryPolicy, retry_after
+from adapters.psp.http import RetryPolicy, field_of, retry_after
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import LiveOrTest
 from adapters.stripe.transport import Transport
@@ -120,7 +120,7 @@ class Call:
         except Exception as error:  # noqa: BLE001 - the SDK may raise anything
             failure = ProviderUnavailable(
                 "Stripe's response cannot be understood",
-                details=FailureDetails(error=type(error).__name__),
+                details=FailureDetails(error=type(error).__name__, param=field_of(error)),
             )
         if response is None:
             # Raised outside the handlers: their exceptions hold the key, and what was sent.

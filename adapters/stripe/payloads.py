@@ -30,7 +30,7 @@ from domain.psps.hosted_page import (
     PageClosed,
     Pending,
 )
-from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import NotFound, ProviderRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
     from stripe.params import CustomerUpdateParams, CustomerUpdateParamsAddress
@@ -216,18 +216,13 @@ class CardDetails(msgspec.Struct):
 
 
 class CollectedMethod(msgspec.Struct):
-    """PaymentMethod; `card` is set if its type is `card`."""
+    """PaymentMethod."""
 
     id: _Id
     type: Annotated[str, msgspec.Meta(pattern="^[a-z0-9_]{1,64}$")]
     created: _Time
     card: CardDetails | None = None
     customer: _Id | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a card without its details; msgspec raises a ValidationError instead."""
-        if self.type == CARD and self.card is None:
-            raise ValueError("a card without details")
 
 
 class SetupError(msgspec.Struct):
@@ -289,7 +284,7 @@ class CheckoutSession(LiveOrTest):
     """Checkout Session, with its SetupIntent and customer if they were expanded."""
 
     id: _Id
-    status: SessionStatus
+    status: SessionStatus | None
     expires_at: _Time
     url: str | None = None
     customer: RetrievedCustomer | str | None = None
@@ -440,9 +435,7 @@ def outcome_of(
         raise ProviderUnavailable("the response lacks the SetupIntent")
     match session.status, session.setup_intent:
         case _, SetupIntent(status=IntentStatus.SUCCEEDED) as intent:
-            if not isinstance(intent.payment_method, CollectedMethod):
-                raise ProviderUnavailable("the response lacks the PaymentMethod")
-            method = intent.payment_method
+            method = _method_of(intent)
             if isinstance(session.customer, RetrievedCustomer) and session.customer.deleted:
                 return PageClosed()
             if method.customer is None:
@@ -457,7 +450,7 @@ def outcome_of(
         ):
             return PageClosed()
         case SessionStatus.COMPLETE, None:
-            raise ProviderUnavailable("a complete page has no SetupIntent")
+            raise NotFound("a complete page has no SetupIntent, or not yet")
         case (
             SessionStatus.OPEN,
             SetupIntent(status=IntentStatus.REQUIRES_PAYMENT_METHOD, last_setup_error=SetupError()),
@@ -466,6 +459,15 @@ def outcome_of(
         case _:
             # Nothing typed yet, or during the challenge.
             return Pending()
+
+
+def _method_of(intent: SetupIntent) -> CollectedMethod:
+    """Return the PaymentMethod of a SetupIntent that has succeeded."""
+    if intent.payment_method is None:
+        raise NotFound("the SetupIntent has no PaymentMethod, or not yet")
+    if isinstance(intent.payment_method, str):
+        raise ProviderUnavailable("the response lacks the PaymentMethod")
+    return intent.payment_method
 
 
 def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
@@ -489,7 +491,10 @@ def _outcome_attached(
     token = CardToken(method.id)
     card = method.card
     if method.type != CARD or card is None or card.brand == LINK:
-        return NoCardCollected(guest_reference=customer, token=token, collected_at=typed_at)
+        missing = "card" if method.type == CARD and card is None else None
+        return NoCardCollected(
+            guest_reference=customer, token=token, collected_at=typed_at, missing=missing
+        )
     return CardCollected(
         card=_card(card, customer, token),
         avs=_avs_result(card.checks or Checks()),

@@ -159,10 +159,10 @@ class StripeProvider(PaymentProvider):
         outcome = outcome_of(
             session,
             page,
-            completed_at=webhooks.completed_at(evidence),
+            completed_at=webhooks.completed_at(evidence, since=request.begun_at),
             now=self._clock.now(),
         )
-        if isinstance(outcome, NoCardCollected):
+        if isinstance(outcome, NoCardCollected) and outcome.missing is None:
             log.warning(
                 "stripe_collected_no_card",
                 account=request.merchant_account,

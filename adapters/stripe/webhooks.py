@@ -104,9 +104,12 @@ def read(
     )
 
 
-def completed_at(evidence: Sequence[Evidence]) -> datetime | None:
-    """Return when the first webhook about the completion of a page arrived, or None."""
-    return min(_times(COMPLETED, evidence), default=None)
+def completed_at(evidence: Sequence[Evidence], *, since: datetime) -> datetime | None:
+    """Return when the first webhook about the completion of a page came from `since`, or None.
+
+    Earlier ones are about an earlier page of the session.
+    """
+    return min((time for time in _times(COMPLETED, evidence) if time >= since), default=None)
 
 
 def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:

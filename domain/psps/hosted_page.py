@@ -220,12 +220,15 @@ class CardCollected(RefusalsOnPage):
 class NoCardCollected(RefusalsOnPage):
     """The PSP holds something else that can be charged, such as a bank account.
 
-    The page is over. `token` is never stored, and must be discarded.
+    Or it holds a card of which it does not tell what must be stored, such as the expiry date: `missing`
+    is the name of that field at the PSP, one word. The page is over. `token` is never stored, and must
+    be discarded.
     """
 
     guest_reference: GuestReference
     token: CardToken
     collected_at: datetime
+    missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

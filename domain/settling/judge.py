@@ -16,6 +16,7 @@ from domain.cards.discard import Discard, UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.consents.given_consent import GivenConsent
 from domain.errors import (
+    CardIncomplete,
     CenterKeepsOneCard,
     GuestNotFound,
     IncorrectBillingAddress,
@@ -33,6 +34,7 @@ from domain.psps.hosted_page import (
     PageUnknown,
     Reported,
 )
+from domain.psps.payment_provider import is_confirmed
 from domain.sessions.polling import POLL_EVERY
 from domain.sessions.session import CardSession
 
@@ -97,6 +99,15 @@ def judge(
             return Verdict(session=current, unkept=_token(current, outcome))
         case _ if current.is_settled:
             return None
+        case NoCardCollected(missing=str()) if not is_confirmed(
+            current.current_attempt.unknown_since, now
+        ):
+            # The PSP may tell more of the card a moment later.
+            return Verdict(session=current.page_unknown(now))
+        case NoCardCollected(missing=str()):
+            return Verdict(
+                session=current.failed(CardIncomplete(), now), unkept=_token(current, outcome)
+            )
         case NoCardCollected():
             return Verdict(session=current.without_card(now), unkept=_token(current, outcome))
         case _ if not current.has_attempt_of(asked):

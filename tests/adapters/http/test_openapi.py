@@ -53,6 +53,7 @@ def test_every_method_of_a_route_is_described(installation: Installation) -> Non
 TYPES: Final = {
     "billing_info_invalid": (400, None),
     "billing_info_required": (400, None),
+    "card_incomplete": (400, "Card details are incomplete"),
     "guest_not_found": (404, "Guest not found"),
     "idempotency_key_invalid": (400, "Idempotency-Key is invalid"),
     "idempotency_key_reused": (422, "Idempotency-Key was used with a different request"),
@@ -115,8 +116,9 @@ def test_a_refusal_names_the_types_that_it_can_have() -> None:
                     types = described["headers"]["Error-Type"]["schema"]["examples"]
                     assert {name.partition("-")[0] for name in examples} == set(types)
                     named |= set(types)
-    # The second is of sessions that have failed.
-    assert named == TYPES.keys() - {"method_not_allowed", "payment_method_already_exists"}
+    # The others are of sessions that have failed.
+    of_sessions = {"payment_method_already_exists", "card_incomplete"}
+    assert named == TYPES.keys() - {"method_not_allowed", *of_sessions}
 
 
 def test_an_error_object_allows_no_other_field() -> None:

@@ -168,17 +168,43 @@ def test_a_mandate_that_needs_the_guest_or_has_no_card_is_none(
     assert shop.outcome(page) == PageClosed()
 
 
-@pytest.mark.parametrize(
-    "details", [{"cardNumber": "12"}, {"cardNumber": None}, {"cardExpiryDate": "09/31"}], ids=str
-)
-def test_a_card_without_what_every_card_has_is_not_understood(
+@pytest.mark.parametrize("field", ["cardNumber", "cardExpiryDate"])
+def test_a_card_of_which_mollie_leaves_out_what_is_stored_is_discarded(
+    shop: Shop, field: str
+) -> None:
+    page = shop.paid_page()
+    shop.mandate()["details"][field] = None
+
+    outcome = shop.outcome(page)
+
+    assert isinstance(outcome, NoCardCollected)
+    assert (outcome.token, outcome.missing) == (shop.mandate()["id"], field)
+    # One on file stays as it is.
+    with pytest.raises(ProviderUnavailable) as raised:
+        shop.provider.read_card(MAIN, outcome.guest_reference, outcome.token)
+    assert raised.value.details.param == field
+
+
+@pytest.mark.parametrize("details", [{"cardNumber": "12"}, {"cardExpiryDate": "09/31"}], ids=str)
+def test_a_card_with_what_no_card_has_is_not_understood(
     shop: Shop, details: Mapping[str, object]
 ) -> None:
     page = shop.paid_page()
     shop.mandate()["details"] |= details
 
-    with pytest.raises(ProviderUnavailable):
+    with pytest.raises(ProviderUnavailable) as raised:
         shop.outcome(page)
+    assert raised.value.details.param == f"details.{next(iter(details))}"
+
+
+def test_a_payment_without_its_time_has_that_of_its_mandate(shop: Shop) -> None:
+    page = shop.paid_page()
+    shop.main.payments[page.reference]["paidAt"] = None
+
+    outcome = shop.outcome(page)
+
+    assert isinstance(outcome, CardCollected)
+    assert outcome.collected_at.isoformat() == shop.mandate()["createdAt"]
 
 
 def test_an_invalid_mandate_is_gone(shop: Shop) -> None:

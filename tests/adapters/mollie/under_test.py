@@ -93,6 +93,11 @@ class MollieUnderTest(RemotePspUnderTest):
         },
         misdirected=(),
         live_settings={KEY: "live_main"},
+        nullable=(
+            *("cardNumber", "cardExpiryDate", "cardLabel", "cardFingerprint", "cardHolder"),
+            *("cardSecurity", "failureReason", "details", "scopes", "metadata", "customerId"),
+            *("mandateId", "paidAt", "expiresAt", "isCancelable", "checkout"),
+        ),
         address_fields=frozenset(),
         resolution=timedelta(seconds=1),
         page_lifetime=PAGE_LIFETIME,

@@ -22,7 +22,7 @@ from domain.psps.hosted_page import (
     PageClosed,
     Pending,
 )
-from domain.psps.payment_provider import ProviderUnavailable
+from domain.psps.payment_provider import NotFound, ProviderUnavailable
 from tests.builders import a_page, a_shipped_consent
 
 CREATED = int(START.timestamp())
@@ -50,7 +50,7 @@ def an_intent(status: str, **fields: Any) -> dict[str, Any]:
     return {"id": "seti_1", "status": status, "last_setup_error": None, **fields}
 
 
-def a_session(status: str, intent: Any, **fields: Any) -> CheckoutSession:
+def a_session(status: str | None, intent: Any, **fields: Any) -> CheckoutSession:
     answer = {
         "id": "cs_test_1",
         "livemode": False,
@@ -142,12 +142,32 @@ def test_a_card_without_a_fingerprint_has_its_token_for_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "intent",
-    [None, "seti_1", an_intent("succeeded"), an_intent("succeeded", payment_method="pm_1")],
+    "intent", ["seti_1", an_intent("succeeded", payment_method="pm_1")], ids=str
 )
-def test_a_missing_part_is_not_understood(intent: Any) -> None:
+def test_a_part_that_was_not_expanded_is_not_understood(intent: Any) -> None:
     with pytest.raises(ProviderUnavailable):
         outcome_for("complete", intent)
+
+
+@pytest.mark.parametrize("intent", [None, an_intent("succeeded")], ids=str)
+def test_a_part_that_is_null_may_come_later(intent: Any) -> None:
+    with pytest.raises(NotFound):
+        outcome_for("complete", intent)
+
+
+def test_a_card_without_details_is_discarded() -> None:
+    method = {**a_method(), "card": None}
+    outcome = outcome_for("complete", an_intent("succeeded", payment_method=method))
+
+    assert isinstance(outcome, NoCardCollected)
+    assert (outcome.token, outcome.missing) == ("pm_1", "card")
+
+
+def test_a_page_without_a_status_is_pending() -> None:
+    session = a_session(None, None)
+
+    # Once the session has ended, it is closed all the same.
+    assert outcome_of(session, a_page(), completed_at=None, now=START) == Pending()
 
 
 def with_method(**fields: Any) -> dict[str, Any]:
@@ -169,7 +189,6 @@ def with_method(**fields: Any) -> dict[str, Any]:
         with_method(card=a_method(fingerprint="")["card"]),
         with_method(card=a_method({"address_line1_check": "perhaps"})["card"]),
         with_method(type="Sepa; DROP"),
-        with_method(card=None),
         with_method(created=10**18),
         with_method(id=""),
     ],

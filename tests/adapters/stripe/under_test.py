@@ -118,6 +118,11 @@ class StripeUnderTest(RemotePspUnderTest):
             "metadata that are none": an_event(_COMPLETED, {"id": "cs_1", "metadata": "x"}),
         },
         misdirected=("live mode", "a connected account"),
+        nullable=(
+            *("card", "fingerprint", "checks", "address_line1_check", "address_postal_code_check"),
+            *("url", "setup_intent", "payment_method", "latest_attempt"),
+            *("last_setup_error", "three_d_secure"),
+        ),
         live_settings={KEY: "sk_live_of_main"},
         resolution=timedelta(seconds=1),
         abilities=frozenset(Ability) - {Ability.BATCHES},

@@ -14,6 +14,7 @@ from domain.cards.discard import UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.consents.given_consent import GivenConsent
 from domain.errors import (
+    CardIncomplete,
     CenterKeepsOneCard,
     GuestNotFound,
     IncorrectBillingAddress,
@@ -26,8 +27,10 @@ from domain.events.event import EventType
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
+from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import POLL_EVERY
+from domain.sessions.session import CardSession
 from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judge_card, judge_token
 from tests.builders import a_configuration, a_discard, a_session, an_account, an_attempt
 
@@ -61,6 +64,7 @@ TOKEN: Final = UnkeptToken(
 NO_CARD: Final = NoCardCollected(
     guest_reference=CARD.guest_reference, token=CARD.token, collected_at=LATER
 )
+INCOMPLETE: Final = replace(NO_CARD, missing="expiry")
 SAME_CARD: Final = an_account(1)
 CONSENT: Final = GivenConsent(
     account_id=SAME_CARD.account_id,
@@ -311,3 +315,36 @@ class TestWithoutACardOfTheCurrentPage:
             (None, OPENED.psp_unavailable(LATER)),
         ):
             assert judge(OPENED, OPENED, outcome, LATER) == Verdict(session=session)
+
+
+class TestIncompleteCard:
+    """The PSP has a card, and leaves out what must be stored of it."""
+
+    def test_waits_until_that_is_confirmed(self) -> None:
+        first = judge(OPENED, OPENED, INCOMPLETE, LATER)
+
+        assert first == Verdict(session=OPENED.page_unknown(LATER))
+        assert first.session.due_at is not None
+        assert first.session.due_at > LATER
+
+    @pytest.mark.parametrize(
+        ("before", "status"),
+        [
+            (OPENED, SessionStatus.FAILED),
+            (OPENED.cancelled(LATER), SessionStatus.FAILED),
+            (EXPIRED, SessionStatus.EXPIRED),
+        ],
+    )
+    def test_then_ends_the_session_with_its_token_discarded(
+        self, before: CardSession, status: SessionStatus
+    ) -> None:
+        waiting = before.page_unknown(LATER)
+
+        verdict = judge(waiting, waiting, INCOMPLETE, LATER + UNKNOWN_FOR)
+
+        assert verdict is not None
+        assert (verdict.session.status, verdict.session.due_at) == (status, None)
+        assert verdict.unkept == TOKEN
+        if status is SessionStatus.FAILED:
+            assert verdict.session.failure is not None
+            assert verdict.session.failure.type == CardIncomplete.type

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
+from domain.psps.hosted_page import NoCardCollected
 from domain.psps.payment_provider import UNKNOWN_FOR, ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from tests.installation import REDIRECT_URI, Installation, Trouble
@@ -116,3 +118,34 @@ def test_a_guest_who_is_never_found_gets_another_attempt(installation: Installat
     installation.open_page(session)
 
     assert installation.session(session.token_id).current_attempt.request.attempt == 2
+
+
+@pytest.mark.parametrize("ends", ["by itself", "cancelled", "erased"])
+def test_a_card_of_which_the_psp_leaves_out_what_is_stored_ends_its_session(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    session = installation.session_with_card()
+    (token,) = installation.tokens_at_psp()
+    page = session.current_attempt.page
+    assert page is not None
+    incomplete = NoCardCollected(
+        guest_reference=page.guest_reference,
+        token=token,
+        collected_at=installation.clock.now(),
+        missing="expiry",
+    )
+    monkeypatch.setattr(installation.provider, "outcome", lambda *_: incomplete)
+    with capture_logs() as lines:
+        if ends == "cancelled":
+            installation.cancel_session(session)
+        if ends == "erased":
+            installation.erase_guest()
+        for _ in range(4):
+            installation.reconcile()
+            installation.clock.advance(UNKNOWN_FOR)
+
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.reason_of_end) == (SessionStatus.FAILED, "card_incomplete")
+    assert installation.tokens_at_psp() == frozenset()
+    told = [line for line in lines if line["event"] == "psp_card_incomplete"]
+    assert [(line["operation"], line["field"]) for line in told] == [("outcome", "expiry")]
