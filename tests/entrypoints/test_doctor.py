@@ -16,12 +16,14 @@ import pytest
 import trustme
 
 from adapters.psp.findings import Diagnosis, Finding
+from adapters.psp_suite.samples import GUEST_ID, NOW
 from adapters.sqlite.storage import SqliteStorage
 from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system import SystemClock
 from domain.audit.entry import Action
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from domain.installation.installation import Installation as InstallationRecord
+from domain.personal_data.erasure import Erasure
 from entrypoints import doctor
 from entrypoints.doctor import examine, examine_psp
 from tests.builders import (
@@ -30,6 +32,8 @@ from tests.builders import (
     a_center,
     a_configuration,
     a_guest,
+    a_standing,
+    an_account,
     an_audit_entry,
     an_event_endpoint,
 )
@@ -267,6 +271,44 @@ def test_an_erased_guest_who_is_back_is_a_problem(patient: Patient) -> None:
     file.write_text(f"{a_guest().id} 2026-11-20T12:00:00+00:00\n")
 
     assert "--again" in patient.problem("erasures", CARDONFILE_ERASURES_FILE=str(file))
+
+
+class TestMerchantAccounts:
+    def test_one_that_is_not_set_up_is_a_problem_while_cards_are_stored_there(
+        self, patient: Patient
+    ) -> None:
+        patient.store(accounts=an_account(due_at=NOW))
+        assert patient.is_fine("fake/main")
+
+        # The fake PSP is not set up on a public address.
+        text = patient.problem("fake/main", CARDONFILE_PUBLIC_BASE_URL="http://cards.example:1")
+
+        assert "not set up" in text
+        assert text.endswith("`cardonfile psp close-account fake --account main`")
+
+    def test_one_that_an_erasure_has_waited_for_a_day_is_a_problem(self, patient: Patient) -> None:
+        erasure = Erasure(guest_id=GUEST_ID, erased_at=SystemClock().now() - DAY, due_at=NOW)
+        patient.store(erasures=erasure.waiting_for([an_account().psp_account]))
+
+        assert "1 erasures wait since" in patient.problem("fake/main")
+
+    def test_one_that_is_closed_is_a_problem_while_a_center_takes_cards_there(
+        self, patient: Patient
+    ) -> None:
+        patient.store(accounts=an_account(due_at=NOW))
+        patient.configure(a_configuration())
+        with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:
+            unit.merchant_standings.put(a_standing(closed_at=NOW))
+            unit.commit()
+
+        assert "`cardonfile configure-payments`" in patient.problem("fake/main")
+
+    def test_one_whose_unknown_cards_are_kept_is_a_problem(self, patient: Patient) -> None:
+        with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:
+            unit.merchant_standings.put(a_standing(stopped_at=NOW))
+            unit.commit()
+
+        assert "confirm-keys fake --account main" in patient.problem("fake/main")
 
 
 class TestPublicAddress:

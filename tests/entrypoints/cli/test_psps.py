@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from adapters.psp_suite.samples import MERCHANT_ACCOUNT
+from adapters.psp_suite.samples import MERCHANT_ACCOUNT, NOW
 from domain.identifiers import CardToken
 from tests.builders import (
     CENTER_ID,
@@ -17,6 +17,7 @@ from tests.builders import (
     a_configuration,
     a_discard,
     a_session,
+    a_standing,
     an_account,
 )
 from tests.entrypoints.conftest import PLUGIN, CommandLine, Site
@@ -169,3 +170,13 @@ class TestCloseAccount:
     def test_an_account_with_nothing_is_refused(self, cardonfile: CommandLine) -> None:
         said = cardonfile.refuses("psp", "close-account", PROVIDER, "--account", "harbour")
         assert said == f"--account must be one of {PROVIDER} in use here"
+
+
+def test_keys_are_confirmed_where_the_removal_of_cards_has_stopped(cardonfile: CommandLine) -> None:
+    confirm = ("psp", "confirm-keys", PROVIDER, "--account", MERCHANT_ACCOUNT)
+    assert cardonfile.refuses(*confirm).startswith("--account must be one at which")
+    with cardonfile.storage.write() as unit:
+        unit.merchant_standings.put(a_standing(stopped_at=NOW))
+        unit.commit()
+
+    assert "are removed for a day" in cardonfile.succeeds(*confirm)
