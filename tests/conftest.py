@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,12 @@ from typing_extensions import override
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from adapters.postgresql.storage import PostgresqlStorage
+from tests.databases import change_by_hand
 from tests.fuzzing import TIMES
 from tests.installation import Installation
-from tests.postgresql import shared_server
+from tests.postgresql import DELETE_ALL, empty_database, shared_server
+from tests.waiting import LIMIT_SECONDS
 
 # Imported modules and collected tests stay until the end: no garbage to look for before the first test.
 gc.disable()
@@ -102,3 +106,23 @@ def postgresql_server() -> Iterator[str]:
     """The address of a PostgreSQL server, which starts when the first test needs it."""
     with shared_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def opened_postgresql(postgresql_server: str) -> Iterator[PostgresqlStorage]:
+    """A storage with connections that the tests of a process share: to connect takes long."""
+    with (
+        empty_database(postgresql_server) as url,
+        closing(PostgresqlStorage(url)) as storage,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr("adapters.postgresql.connection.CONNECT_SECONDS", LIMIT_SECONDS)
+        storage.check()
+        yield storage
+
+
+@pytest.fixture
+def postgresql_storage(opened_postgresql: PostgresqlStorage) -> PostgresqlStorage:
+    """An empty storage. A test must leave its schema and its settings as they are."""
+    change_by_hand(opened_postgresql, DELETE_ALL)
+    return opened_postgresql

