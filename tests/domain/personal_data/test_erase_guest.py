@@ -392,16 +392,6 @@ def test_a_return_after_the_erasure_is_not_kept(installation: Installation) -> N
     assert installation.evidence(session) == ()
 
 
-def test_consents_of_an_earlier_release_stay(installation: Installation) -> None:
-    account = installation.stored_card()
-    installation.loses("consents")
-    installation.erase_guest()
-    finish(installation)
-
-    kept = installation.consents(installation.account(account.account_id))
-    assert [consent.token_id for consent in kept] == [account.token_id]
-
-
 def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_path: Path) -> None:
     installation.stored_card(billing_info=BILLING)
     installation.session_with_card(OTHER_GOOD_CARD, billing_info=BILLING)
@@ -518,15 +508,6 @@ class TestUnreadable:
         assert installation.tokens_at_psp() == frozenset()
         assert files_that_hold(tmp_path, NAME, "Ohnesorg", EMAIL, STREET) == []
 
-    def test_session_does_not_hold_up_other_guests(self, installation: Installation) -> None:
-        installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-        installation.add_card(guest_id=OTHER_GUEST_ID)
-        change_by_hand(installation.storage, "UPDATE card_sessions SET failure = '{}'")
-        installation.erase_guest(OTHER_GUEST_ID)
-        installation.clock.advance(timedelta(minutes=1))
-        installation.erase_guest()
-        assert finish(installation)
-
     def test_account_is_removed(self, installation: Installation, tmp_path: Path) -> None:
         account = installation.stored_card()
         change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 99")
@@ -642,15 +623,19 @@ def test_one_that_is_not_done_after_a_day_is_told_of(installation: Installation)
     assert [line["event"] for line in lines] == ["guest_erased_everywhere"]
 
 
-def test_one_that_another_process_has_finished_is_not_begun_again(
-    installation: Installation,
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_one_that_another_process_finishes_meanwhile_has_one_end_in_the_log(
+    installation: Installation, is_begun: bool
 ) -> None:
     installation.stored_card()
     installation.erase_guest()
     installation.reconcile()
     installation.clock.advance(timedelta(minutes=5))
     finish_erasures = installation.container.finish_erasures()
-    installation.before_next_write(finish_erasures)
+    if is_begun:
+        installation.provider.meanwhile["forget_guest"] = finish_erasures
+    else:
+        installation.before_next_write(finish_erasures)
     with capture_logs() as lines:
         finish_erasures()
 
