@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -53,6 +54,8 @@ def version_of(card: Card | AccountRow) -> Version:
     """Return what a bank may change of a card."""
     return card.fingerprint, card.expiry_month, card.expiry_year
 
+
+_CARD_NUMBERS: Final = re.compile("|".join(TEST_CARDS).encode())
 
 _TREE_PAGES: Final = {2: 12, 5: 12, 10: 8, 13: 8}
 """The first byte of pages of a b-tree, and the length of their headers (SQLite's file format, 1.6)."""
@@ -215,8 +218,7 @@ def street_of(guest: Guest) -> str:
 def require_no_card_number(files: Mapping[str, bytes]) -> None:
     """Raise Broken if a file contains the number of a test card."""
     for name, content in files.items():
-        for number in TEST_CARDS:
-            require(number.encode() not in content, "I6", f"a card number is in {name}")
+        require(not _CARD_NUMBERS.search(content), "I6", f"a card number is in {name}")
 
 
 @dataclass(slots=True)
