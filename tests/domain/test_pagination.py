@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from domain.errors import PageParameterInvalid, TooManyItems
 from domain.pagination import PageRequest
@@ -15,7 +13,10 @@ def test_a_page_is_any_number_in_decimal_digits(number: str) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    ["", "0", "-1", "+5", " 5", "1_000", "1.0", "1e3", "\u0663", "\u0966", "x", "0x1", "0" * 9],
+    [
+        *("", "0", "-1", "+5", " 5", "5\n", "1_000", "1.0", "1e3", "x", "0x1", "0" * 9),
+        *("\u0663", "\u0966", "\u00b2", "\uff11"),
+    ],
 )
 def test_other_spellings_of_a_number_are_refused(number: str) -> None:
     with pytest.raises(PageParameterInvalid, match=r"^page must"):
@@ -40,27 +41,5 @@ def test_a_page_has_a_hundred_items_at_most() -> None:
             PageRequest.parse(pages=[], sizes=[size])
 
 
-NUMBERS = st.text(st.sampled_from("0123456789+-_ .ex\u0663\u0966\u00b2\uff11\n\x00"), max_size=8)
-
-
-@given(NUMBERS | st.integers().map(str) | st.text())
-def test_only_decimal_digits_are_read_as_a_number(text: str) -> None:
-    is_number = text.isascii() and text.isdecimal() and int(text) >= 1
-    for parameter in ("pages", "sizes"):
-        given: dict[str, list[str]] = {"pages": [], "sizes": [], parameter: [text]}
-        try:
-            read = PageRequest.parse(pages=given["pages"], sizes=given["sizes"])
-        except PageParameterInvalid:
-            assert not is_number
-        except TooManyItems:
-            assert int(text) > 100
-        else:
-            assert is_number
-            assert int(text) == (read.page if parameter == "pages" else read.size)
-
-
-@given(page=st.integers(min_value=1), size=st.integers(min_value=1, max_value=100))
-def test_pages_follow_each_other_without_a_gap(page: int, size: int) -> None:
-    this = PageRequest(page=page, size=size)
-
-    assert PageRequest(page=page + 1, size=size).before == this.before + size
+def test_pages_follow_each_other_without_a_gap() -> None:
+    assert [PageRequest(page=page, size=7).before for page in (1, 2, 3)] == [0, 7, 14]

@@ -5,16 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
-import pytest
-
 from adapters.psp_suite.samples import GUEST_ID
 from adapters.system import operating_system_user
-from domain.access.revoke_token import TokenNotFound
 from domain.audit.entry import Action, Actor, AuditEntry, Details
-from domain.errors import PaymentAccountNotFound
-from domain.events.find_endpoint import EndpointNotFound
-from domain.events.replay_event import EventNotFound
-from domain.identifiers import EndpointId
 from domain.permissions import Permission
 from tests.builders import CENTER_ID, an_event_delivery
 from tests.installation import REDIRECT_URI, Installation
@@ -116,19 +109,3 @@ def test_an_act_of_an_operator_is_noted_each_time_with_its_details(
         installation.container.note_operators_act()(Action.BACKUP_COMPLETED, "backup", {"files": 3})
 
     assert trail(installation) == [(OPERATOR, Action.BACKUP_COMPLETED, "backup", {"files": 3})] * 2
-
-
-def test_what_was_refused_is_not_noted(installation: Installation) -> None:
-    container = installation.container
-    with pytest.raises(TokenNotFound):
-        container.revoke_token()("cof_unknown")
-    with pytest.raises(EndpointNotFound):
-        container.remove_event_endpoint()(EndpointId(CENTER_ID))
-    with pytest.raises(EventNotFound):
-        container.replay_event()(an_event_delivery().event.event_id)
-    with pytest.raises(PaymentAccountNotFound):
-        installation.use_cases.remove_account(
-            installation.caller, guest_id=GUEST_ID, account_id=CENTER_ID
-        )
-
-    assert trail(installation) == []

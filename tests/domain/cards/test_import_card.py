@@ -18,7 +18,6 @@ from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
 from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAccount
 from domain.psps.card import Card, CardAtPsp, CardList
-from domain.psps.payment_provider import ProviderUnavailable
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_guest, an_account
 from tests.installation import (
     GOOD_CARD,
@@ -26,7 +25,6 @@ from tests.installation import (
     MISMATCHING_CARD,
     OTHER_GOOD_CARD,
     Installation,
-    Trouble,
 )
 
 FAKE = ProviderName("fake")
@@ -202,16 +200,6 @@ class TestACardThatIsNotStored:
 
         assert brought(installation, card) is Fate.ON_FILE
         assert len(installation.accounts()) == 1
-
-
-def test_a_psp_that_does_not_respond_stores_nothing(installation: Installation) -> None:
-    card = installation.card_at_psp()
-    installation.provider.have(Trouble.AFTER_IT_ACTED, "read_card")
-
-    with pytest.raises(ProviderUnavailable):
-        brought(installation, card)
-
-    assert not installation.accounts()
 
 
 def test_the_budget_of_a_merchant_account_is_shared_with_the_worker(

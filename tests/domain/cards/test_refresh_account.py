@@ -207,18 +207,6 @@ class TestACardThatIsGone:
         assert told(installation) == [("account.removed", "gone_at_psp")]
         assert read_after(installation, MONTH) == 0
 
-    def test_is_noticed_as_soon_as_it_is_typed_again(
-        self, installation: Installation, account: Account
-    ) -> None:
-        installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
-        installation.clock.advance(MIN_BACKOFF)
-        again = installation.session_with_card()
-        installation.return_to_shop(again)
-
-        assert installation.read_cards() == 1
-
-        assert installation.accounts() == ()
-
     # Shows I9.
     def test_leaves_the_default_to_the_newest_other(
         self, installation: Installation, account: Account
@@ -287,21 +275,6 @@ class TestAPspThatDoesNotRespond:
         assert reasons(1) == []
         assert reasons(2) == []
         assert reasons(3) == ["expires_in_30_days"]
-
-    def test_lets_a_card_that_was_renewed_meanwhile_be_told_as_such(
-        self, installation: Installation, account: Account
-    ) -> None:
-        installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
-        installation.clock.advance(datetime(2031, 9, 1, tzinfo=UTC) - installation.clock.now())
-        installation.read_cards()
-        installation.container.notice_expiry()()
-        installation.provider.recover()
-        installation.bank_updates(account, expiry=(9, 2035))
-
-        read_after(installation, timedelta(hours=2))
-        installation.container.notice_expiry()()
-
-        assert told(installation) == [("account.updated", None)]
 
 
 def test_a_card_that_another_process_has_taken_over_is_not_read_twice(

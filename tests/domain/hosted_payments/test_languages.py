@@ -8,7 +8,6 @@ import pytest
 
 from domain.centers.center import MAX_NAME_LENGTH
 from domain.consents.consent_text import MAX_TEXT_LENGTH
-from domain.events.event import EventType
 from domain.hosted_payments.find_way_back import WayBack
 from domain.identifiers import ProviderName
 from domain.psps.hosted_page import Consent
@@ -125,15 +124,6 @@ def test_an_attempt_keeps_its_language_whatever_changes(installation: Installati
     (account,) = installation.accounts()
     (given,) = installation.consents(account)
     assert (given.language, given.version, given.text) == ("de", consent.version, consent.text)
-
-
-def test_clients_are_told_in_which_language_the_guest_agreed(installation: Installation) -> None:
-    installation.has_endpoint()
-    switch_on(installation, "de")
-    installation.stored_card(locale="de")
-
-    (delivery,) = installation.deliveries()
-    assert (delivery.event.type, delivery.event.language) == (EventType.ACCOUNT_STORED, "de")
 
 
 @pytest.mark.parametrize(

@@ -177,12 +177,6 @@ def test_a_page_in_the_hour_before_its_link_is_old_shows_nothing_instead_of_endi
     assert click(installation, session) == page
 
 
-def test_a_young_link_may_be_clicked_too(installation: Installation) -> None:
-    session = installation.add_card()
-
-    assert click(installation, session) == installation.open_page(session)
-
-
 @pytest.mark.parametrize("by_click", [False, True])
 def test_an_old_link_is_refused_like_a_young_one(
     installation: Installation, session: CardSession, by_click: bool

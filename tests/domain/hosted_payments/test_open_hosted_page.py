@@ -266,21 +266,6 @@ def test_a_session_that_is_settled_while_its_next_page_is_made_leads_back(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_two_tabs_at_different_times_ask_for_the_same_page(installation: Installation) -> None:
-    session = installation.add_card()
-
-    def open_again() -> None:
-        installation.clock.advance(ANSWERED_WITHIN)
-        installation.open_page(session)
-
-    installation.provider.meanwhile["start"] = open_again
-
-    address = installation.open_page(session)
-
-    assert address == installation.open_page(session)
-    assert installation.session(session.token_id).current_attempt.request.attempt == 1
-
-
 def test_a_page_that_comes_late_does_not_take_the_place_of_the_next(
     installation: Installation,
 ) -> None:

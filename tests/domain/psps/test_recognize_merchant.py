@@ -54,17 +54,6 @@ def test_the_second_of_two_processes_with_different_merchants_is_refused(
         recognize(PSP, SPA, "acct_2 test")
 
 
-@pytest.mark.parametrize(
-    ("provider", "merchant_account"),
-    [(OTHER, SPA), (PSP, MerchantAccount("other"))],
-)
-def test_each_merchant_account_of_each_psp_has_its_own(
-    recognize: RecognizeMerchant, provider: ProviderName, merchant_account: MerchantAccount
-) -> None:
-    recognize(PSP, SPA, "acct_1 test")
-    recognize(provider, merchant_account, "acct_2 test")
-
-
 # Shows F49.
 def test_a_copy_recognizes_no_merchant_of_the_original(
     installation: Installation, recognize: RecognizeMerchant

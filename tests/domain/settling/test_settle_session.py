@@ -267,20 +267,6 @@ def test_a_token_that_is_kept_after_all_is_not_discarded(installation: Installat
     assert installation.tokens_at_psp() == {token}
 
 
-def test_a_token_is_not_stored_while_the_psp_is_told_to_discard_it(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session()
-    token_to_discard(installation, session)
-    goes_on_telling(installation, session)
-    installation.provider.meanwhile["discard"] = lambda: installation.settle(session.token_id)
-
-    installation.container.discard_token()(take_discard(installation))
-
-    assert installation.accounts() == ()
-    assert installation.session(session.token_id).status is SessionStatus.OPEN
-
-
 def token_to_discard(installation: Installation, session: CardSession) -> CardToken:
     """Type a card whose token is to be discarded; return the token."""
     now = installation.clock.now()
