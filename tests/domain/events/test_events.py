@@ -199,19 +199,6 @@ class TestDelivery:
         installation.container.replay_event()(failed.event.event_id)
         assert installation.deliveries(failed=True) == ()
 
-    def test_of_one_that_came_back_is_delivered_once(self, installation: Receiving) -> None:
-        installation.receiver.status = 503
-        installation.stored_card()
-        installation.reconcile()
-        installation.receiver.status = 200
-        for _ in range(2):
-            installation.clock.advance(timedelta(hours=1))
-            installation.reconcile()
-
-        assert len(installation.receiver.received) == 2
-        (delivery,) = installation.deliveries()
-        assert (delivery.status, delivery.attempts) == (DeliveryStatus.DELIVERED, 2)
-
     # Shows I10, F45.
     def test_of_a_process_that_died_is_taken_over_after_its_lease(
         self, installation: Receiving

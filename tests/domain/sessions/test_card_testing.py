@@ -306,21 +306,6 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: L
     assert "/fake-psp/pages/" in installation.open_page(idle)
 
 
-def test_a_guest_is_stopped_everywhere_by_refused_cards_at_several_centers(
-    limited: Limited,
-) -> None:
-    installation = limited("guest=off/4,guest-everywhere=off/6")
-    here = installation.opened_session()
-    elsewhere = installation.opened_session(center_id=OTHER_CENTER_ID)
-    has_refused(installation, here, 3)
-    has_refused(installation, elsewhere, 3)
-
-    installation.reconcile()
-
-    assert not is_page_open(installation, here)
-    assert not is_page_open(installation, elsewhere)
-
-
 @pytest.mark.parametrize("limit", ["caller=off/1", "center=off/1"])
 def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_refused_cards(
     limited: Limited, limit: str

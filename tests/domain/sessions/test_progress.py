@@ -85,15 +85,6 @@ def test_a_page_that_could_not_be_made_was_opened(installation: Installation) ->
     assert installation.session_without_answer().progress is Progress.OPENED
 
 
-def test_a_return_is_noted_while_the_psp_is_away(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.settle.providers.clear()
-
-    assert installation.return_to_shop(session) == REDIRECT_URI
-
-    assert progress(installation, session) is Progress.RETURNED
-
-
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
 def test_what_another_process_stores_at_the_same_time_is_not_undone(
     installation: Installation, leave: object
@@ -106,17 +97,6 @@ def test_what_another_process_stores_at_the_same_time_is_not_undone(
 
     ended = installation.session(session.token_id)
     assert (ended.status, ended.progress) == (SessionStatus.COMPLETED, Progress.OPENED)
-
-
-def test_an_outcome_does_not_undo_a_return_that_came_while_the_psp_was_asked(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session()
-    installation.provider.meanwhile["outcome"] = lambda: cancel_page(installation, session)
-
-    installation.settle(session.token_id)
-
-    assert progress(installation, session) is Progress.CANCELLED
 
 
 def test_nobody_returns_from_a_page_that_was_never_made(installation: Installation) -> None:

@@ -42,13 +42,6 @@ def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) ->
     assert installation.provider.calls == []
 
 
-def test_the_page_of_a_cancelled_session_takes_no_cards(installation: Installation) -> None:
-    session = installation.opened_session()
-
-    assert installation.cancel_session(session).status is SessionStatus.EXPIRED
-    assert installation.psp.page(installation.page_reference(session)).is_over
-
-
 def test_a_session_whose_page_the_psp_cannot_close_ends_with_it(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import NoCardCollected, Outcome, PageClosed, Pending, Prefill, PspGuest
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import Failure, SessionStatus
-from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER
+from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER, Progress
 from domain.sessions.session import CardSession
 from domain.source import Source
 from tests.builders import CENTER_ID
@@ -117,17 +117,6 @@ def test_the_same_card_twice_ends_the_second_session(installation: Installation)
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_the_same_card_with_a_new_expiry_renews_the_account(installation: Installation) -> None:
-    account = installation.stored_card()
-    session = installation.session_with_card(expiry=(9, 2035))
-
-    assert settled(installation, session).account_id == account.account_id
-    (renewed,) = installation.accounts()
-    assert renewed.expiry_on == "09/35"
-    installation.reconcile()
-    assert installation.tokens_at_psp() == {renewed.token}
-
-
 # Shows F39.
 @pytest.mark.parametrize(
     ("gone", "refusal"),
@@ -147,16 +136,6 @@ def test_what_is_gone_meanwhile_gets_no_card(
     assert settled(installation, session).failure == failure_of(refusal)
     installation.reconcile()
     assert installation.tokens_at_psp() == frozenset()
-
-
-def test_a_session_past_its_end_expires_with_its_page(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.clock.advance(timedelta(minutes=30))
-
-    done = settled(installation, session)
-
-    assert done.status is SessionStatus.EXPIRED
-    assert installation.psp.page(installation.page_reference(session)).is_over
 
 
 # Shows I3.
@@ -374,15 +353,6 @@ def test_refused_cards_of_an_earlier_page_are_counted_beside_those_of_the_next(
     assert center.refused_cards == 2
 
 
-def test_a_page_that_died_is_asked_for_again_at_the_end_alone(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.psp.close_page(installation.page_reference(session))
-
-    over = settled(installation, session)
-
-    assert (over.status, over.due_at) == (SessionStatus.OPEN, session.expires_at)
-
-
 def test_a_page_that_was_closed_brings_no_card_whatever_the_psp_calls_it(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -540,7 +510,8 @@ def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installatio
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
 
     assert installation.return_to_shop(session) == REDIRECT_URI
-    assert installation.session(session.token_id).status is SessionStatus.OPEN
+    waiting = installation.session(session.token_id)
+    assert (waiting.status, waiting.progress) == (SessionStatus.OPEN, Progress.RETURNED)
     installation.provider.recover()
     installation.clock.advance(timedelta(seconds=30))
     installation.reconcile()
