@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -69,30 +69,20 @@ def test_a_session_leaves_no_token_behind_whatever_the_clocks_say(
     installation.close()
 
 
-@pytest.fixture
-def ahead(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[timedelta], AbstractContextManager[None]]:
-    """Return a function that sets the clock ahead, and back at the end of a block."""
-
-    @contextmanager
-    def ahead(jump: timedelta) -> Iterator[None]:
-        with monkeypatch.context() as jumped:
-            jumped.setattr(SettableClock, "is_steady", lambda _: False)
-            installation.clock.advance(jump)
-            yield
-            installation.clock.advance(-jump)
-
-    return ahead
-
-
-Ahead = Callable[[timedelta], AbstractContextManager[None]]
+@contextmanager
+def ahead(installation: Installation, jump: timedelta) -> Iterator[None]:
+    """Set the clock ahead, and back at the end of the block."""
+    with pytest.MonkeyPatch.context() as jumped:
+        jumped.setattr(SettableClock, "is_steady", lambda _: False)
+        installation.clock.advance(jump)
+        yield
+        installation.clock.advance(-jump)
 
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
-    installation: Installation, ahead: Ahead, jump: timedelta
+    installation: Installation, jump: timedelta
 ) -> None:
     # Nothing is sent there, because it is not public.
     installation.has_endpoint("https://127.0.0.1", [EventType.ACCOUNT_REMOVED])
@@ -101,7 +91,7 @@ def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
     installation.removed_card(OTHER_GOOD_CARD)
     installation.clock.advance(2 * HOUR)
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    with ahead(jump):
+    with ahead(installation, jump):
         installation.settle(silent.token_id)
         installation.container.discard_token().take()
         installation.container.deliver_event().take()
@@ -124,11 +114,11 @@ def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_psp_that_is_silent_since_a_time_to_come_is_asked_again_with_growing_waits(
-    installation: Installation, ahead: Ahead, jump: timedelta
+    installation: Installation, jump: timedelta
 ) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    with ahead(jump):
+    with ahead(installation, jump):
         installation.settle(session.token_id)
     for wait in (30, 30, 60, 120):
         installation.settle(session.token_id)
@@ -147,10 +137,10 @@ def test_a_psp_that_is_silent_since_a_time_to_come_is_asked_again_with_growing_w
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
-    installation: Installation, ahead: Ahead, jump: timedelta
+    installation: Installation, jump: timedelta
 ) -> None:
     first = installation.add_card(idempotency_key="key")
-    with ahead(jump):
+    with ahead(installation, jump):
         installation.container.forget_old_records()()
         assert installation.add_card(idempotency_key="key") == first
         late = installation.add_card(idempotency_key="late")
@@ -162,7 +152,7 @@ def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_clock_that_is_ahead_has_no_event_told_or_forgotten(
-    installation: Installation, ahead: Ahead, jump: timedelta
+    installation: Installation, jump: timedelta
 ) -> None:
     installation.has_endpoint("https://127.0.0.1")
     account = installation.stored_card(GOOD_CARD)
@@ -172,7 +162,7 @@ def test_a_clock_that_is_ahead_has_no_event_told_or_forgotten(
     with installation.storage.write() as unit:
         unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
         unit.commit()
-    with ahead(jump):
+    with ahead(installation, jump):
         assert not installation.container.notice_expiry()()
         assert not installation.container.forget_old_records()()
 

@@ -311,7 +311,7 @@ def test_a_card_of_another_guest_is_not_believed(installation: Installation) -> 
 def test_a_refused_card_counts_without_a_code_that_is_no_word(installation: Installation) -> None:
     session = installation.session_with_card(DECLINED_CARD)
     told = installation.provider.outcome
-    installation.provider.outcome = lambda *asked: replace(  # type: ignore[attr-defined]  # its PSP never says this
+    installation.provider.outcome = lambda *asked: replace(  # its PSP never says this
         told(*asked), refusal_code="the bank said no"
     )
 

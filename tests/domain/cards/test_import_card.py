@@ -339,15 +339,13 @@ def test_a_token_is_compared_with_its_guest(installation: Installation) -> None:
     assert [each.token for each in found.only_on_file] == ["another"]
 
 
-def test_a_comparison_reads_every_page_of_the_psps_list(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_comparison_reads_every_page_of_the_psps_list(installation: Installation) -> None:
     cards = [
         CardAtPsp(card.guest_reference, card.token)
         for card in (installation.card_at_psp(), installation.card_at_psp(OTHER_GOOD_CARD))
     ]
     pages = {None: CardList(cards[:1], "second"), "second": CardList(cards[1:], None)}
-    monkeypatch.setattr(installation.provider, "list_cards", lambda _, place: pages.pop(place))
+    installation.provider.list_cards = lambda _, place: pages.pop(place)
 
     found = installation.container.compare_cards()(PspAccount(FAKE, MERCHANT))
 

@@ -177,9 +177,7 @@ def expired_session_with_card(installation: Installation) -> CardSession:
     return expired
 
 
-def test_what_a_psp_has_told_is_kept_until_it_is_asked(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_psp_has_told_is_kept_until_it_is_asked(installation: Installation) -> None:
     expired_session_with_card(installation)
     installation.receive_webhook()
     installation.erase_guest()
@@ -191,14 +189,12 @@ def test_what_a_psp_has_told_is_kept_until_it_is_asked(
 
 
 def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     session = expired_session_with_card(installation)
     installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
-    monkeypatch.setattr(
-        installation.provider, "forget_guest", lambda *_: installation.settle(session.token_id)
-    )
+    installation.provider.forget_guest = lambda *_: installation.settle(session.token_id)
     installation.container.finish_erasures()()
 
     assert not is_done(installation)
@@ -235,15 +231,15 @@ def test_the_psp_forgets_nobody_whose_page_or_token_is_left(
 
 
 def test_a_guest_for_whom_the_psp_refused_a_page_is_forgotten_there(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     forgotten: list[GuestReference] = []
 
     def refuse(_: HostedPageRequest) -> HostedPage:
         raise ProviderRefused(guest_reference=GuestReference("guest-9"))
 
-    monkeypatch.setattr(installation.provider, "start", refuse)
-    monkeypatch.setattr(installation.provider, "forget_guest", lambda *it: forgotten.append(it[1]))
+    installation.provider.start = refuse
+    installation.provider.forget_guest = lambda *it: forgotten.append(it[1])
     with pytest.raises(ProviderUnavailable):
         installation.open_page(installation.add_card())
     installation.erase_guest()
@@ -252,11 +248,11 @@ def test_a_guest_for_whom_the_psp_refused_a_page_is_forgotten_there(
 
 
 def erased_where_the_psp_cannot_forget(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> tuple[CardSession, FinishErasures]:
     """Return an expired session with a card, of a guest who is erased, and what finishes that now."""
     session = expired_session_with_card(installation)
-    monkeypatch.setattr(installation.provider, "forget_guest", lambda *_: None)
+    installation.provider.forget_guest = lambda *_: None
     finish_erasures = replace(installation.container.finish_erasures(), psps={})
     installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
@@ -264,9 +260,9 @@ def erased_where_the_psp_cannot_forget(
 
 
 def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_guests(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
-    session, finish_erasures = erased_where_the_psp_cannot_forget(installation, monkeypatch)
+    session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
     finish_erasures()
     assert is_done(installation)
     assert len(installation.tokens_at_psp()) == 1
@@ -304,7 +300,7 @@ def test_it_is_not_done_while_a_request_may_store_what_it_has_read(
 
 
 def test_a_reference_that_turns_up_while_the_psp_forgets_is_forgotten_too(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     account = installation.stored_card()
     installation.erase_guest()
@@ -319,7 +315,7 @@ def test_a_reference_that_turns_up_while_the_psp_forgets_is_forgotten_too(
                 unit.commit()
         forgotten.append(reference)
 
-    monkeypatch.setattr(installation.provider, "forget_guest", forget)
+    installation.provider.forget_guest = forget
     installation.container.finish_erasures()()
     assert not is_done(installation)
 
@@ -327,17 +323,15 @@ def test_a_reference_that_turns_up_while_the_psp_forgets_is_forgotten_too(
     assert {*forgotten} == {account.guest_reference, late}
 
 
-def test_what_a_psp_tells_at_the_last_moment_does_not_stay(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session, finish_erasures = erased_where_the_psp_cannot_forget(installation, monkeypatch)
+def test_what_a_psp_tells_at_the_last_moment_does_not_stay(installation: Installation) -> None:
+    session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
 
     def settle_meanwhile() -> bool:
         installation.receive_webhook()
         installation.reconcile()
         return True
 
-    with monkeypatch.context() as during:
+    with pytest.MonkeyPatch.context() as during:
         during.setattr(installation.storage, "overwrite_deleted", settle_meanwhile)
         finish_erasures()
     assert not is_done(installation)
@@ -347,20 +341,18 @@ def test_what_a_psp_tells_at_the_last_moment_does_not_stay(
     assert installation.evidence(session) == ()
 
 
-def test_an_answer_that_comes_after_the_erasure_changes_nothing(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_comes_after_the_erasure_changes_nothing(installation: Installation) -> None:
     session = expired_session_with_card(installation)
     ask = installation.provider.outcome
 
     def answer_late(*asked: Any) -> Outcome:
         answer: Outcome = ask(*asked)
-        monkeypatch.undo()
+        installation.provider.outcome = ask
         installation.erase_guest()
         assert finish(installation)
         return answer
 
-    monkeypatch.setattr(installation.provider, "outcome", answer_late)
+    installation.provider.outcome = answer_late
     installation.settle(session.token_id)
     installation.reconcile()
 

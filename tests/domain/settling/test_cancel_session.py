@@ -42,10 +42,8 @@ def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) ->
     assert installation.provider.calls == []
 
 
-def test_a_session_whose_page_the_psp_cannot_close_ends_with_it(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(installation.provider, "close", lambda *_: None)
+def test_a_session_whose_page_the_psp_cannot_close_ends_with_it(installation: Installation) -> None:
+    installation.provider.close = lambda *_: None
     session = installation.opened_session()
     page = session.current_attempt.page
     assert page is not None

@@ -122,7 +122,7 @@ def test_a_guest_who_is_never_found_gets_another_attempt(installation: Installat
 
 @pytest.mark.parametrize("ends", ["by itself", "cancelled", "erased"])
 def test_a_card_of_which_the_psp_leaves_out_what_is_stored_ends_its_session(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, ends: str
+    installation: Installation, ends: str
 ) -> None:
     session = installation.session_with_card()
     (token,) = installation.tokens_at_psp()
@@ -134,7 +134,7 @@ def test_a_card_of_which_the_psp_leaves_out_what_is_stored_ends_its_session(
         collected_at=installation.clock.now(),
         missing="expiry",
     )
-    monkeypatch.setattr(installation.provider, "outcome", lambda *_: incomplete)
+    installation.provider.outcome = lambda *_: incomplete
     with capture_logs() as lines:
         if ends == "cancelled":
             installation.cancel_session(session)

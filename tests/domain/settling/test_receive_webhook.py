@@ -16,11 +16,9 @@ from domain.sessions.session import CardSession
 from tests.installation import MERCHANT, Installation
 
 
-def receive(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, *notices: WebhookNotice
-) -> None:
+def receive(installation: Installation, *notices: WebhookNotice) -> None:
     """Receive a webhook that the adapter of its PSP reads as these notices."""
-    monkeypatch.setattr(installation.provider, "read_webhook", lambda _: notices)
+    installation.provider.read_webhook = lambda _: notices
     installation.receive_webhook(WebhookDelivery(headers={}, body=b""))
 
 
@@ -102,7 +100,7 @@ def a_notice_about(token_id: TokenId) -> WebhookNotice:
 
 # Shows F32.
 def test_a_notice_that_changes_nothing_does_not_keep_the_others_out(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     theirs = of_another_merchant_account(installation)
     settled, mine = installation.opened_session(), installation.opened_session()
@@ -110,22 +108,20 @@ def test_a_notice_that_changes_nothing_does_not_keep_the_others_out(
     installation.settle(settled.token_id)
     named = (TokenId(a_uuid(999)), settled.token_id, theirs.token_id, mine.token_id)
 
-    receive(installation, monkeypatch, *map(a_notice_about, named))
+    receive(installation, *map(a_notice_about, named))
 
     assert installation.session(mine.token_id).due_at == installation.clock.now()
     assert installation.session(theirs.token_id).due_at == theirs.due_at
     assert installation.session(settled.token_id).due_at is None
 
 
-def test_each_notice_of_a_webhook_counts_whatever_its_kind(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_notice_of_a_webhook_counts_whatever_its_kind(installation: Installation) -> None:
     account = installation.stored_card()
     nudged, told, named_by_page = (installation.opened_session() for _ in range(3))
     installation.clock.advance(ANSWERED_WITHIN)
 
     receive(
-        *(installation, monkeypatch),
+        installation,
         WebhookNotice(
             merchant_account=MERCHANT, content="", guest_reference=account.guest_reference
         ),
@@ -146,24 +142,22 @@ def test_each_notice_of_a_webhook_counts_whatever_its_kind(
 
 # Shows I5.
 def test_a_webhook_that_is_meant_for_others_throughout_is_rejected(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     notices = [a_notice_about(of_another_merchant_account(installation).token_id) for _ in range(2)]
 
     with pytest.raises(WebhookRejected, match=r"^the sessions belong to another merchant account$"):
-        receive(installation, monkeypatch, *notices)
+        receive(installation, *notices)
 
 
 class TestUnsigned:
     """Anybody may have sent it."""
 
-    def nudge(
-        self, installation: Installation, monkeypatch: pytest.MonkeyPatch, notice: WebhookNotice
-    ) -> None:
-        receive(installation, monkeypatch, replace(notice, signed=False))
+    def nudge(self, installation: Installation, notice: WebhookNotice) -> None:
+        receive(installation, replace(notice, signed=False))
 
     def test_it_gets_the_card_stored_without_being_evidence(
-        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
+        self, installation: Installation
     ) -> None:
         session = installation.session_with_card()
         by_page = WebhookNotice(
@@ -172,51 +166,47 @@ class TestUnsigned:
             page_reference=installation.page_reference(session),
         )
         installation.clock.advance(ANSWERED_WITHIN)
-        self.nudge(installation, monkeypatch, by_page)
+        self.nudge(installation, by_page)
 
         assert installation.evidence(session) == ()
         installation.reconcile()
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_a_flood_asks_the_psp_once_in_two_seconds(
-        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_flood_asks_the_psp_once_in_two_seconds(self, installation: Installation) -> None:
         session = installation.opened_session()
         installation.clock.advance(ANSWERED_WITHIN)
         installation.provider.calls.clear()
 
         for _ in range(100):
-            self.nudge(installation, monkeypatch, a_notice_about(session.token_id))
+            self.nudge(installation, a_notice_about(session.token_id))
             installation.reconcile()
             installation.clock.advance(timedelta(seconds=0.1))
 
         assert installation.provider.calls == ["outcome"] * 5
 
-    def test_it_reads_no_card_on_file(
-        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_it_reads_no_card_on_file(self, installation: Installation) -> None:
         account = installation.stored_card()
         notice = WebhookNotice(merchant_account=MERCHANT, content="", card_token=account.token)
 
-        self.nudge(installation, monkeypatch, notice)
+        self.nudge(installation, notice)
 
         assert installation.accounts() == (account,)
 
     def test_one_that_changes_nothing_takes_no_turn_to_write(
-        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
+        self, installation: Installation
     ) -> None:
         settled, nudged = installation.session_with_card(), installation.opened_session()
         theirs = of_another_merchant_account(installation)
         installation.settle(settled.token_id)
         installation.clock.advance(ANSWERED_WITHIN)
-        self.nudge(installation, monkeypatch, a_notice_about(nudged.token_id))
+        self.nudge(installation, a_notice_about(nudged.token_id))
         written: list[str] = []
         installation.before_next_write(lambda: written.append("something"))
 
         # Nobody learns by it, either, whose a session is.
         unknown = TokenId(a_uuid(999))
         for token_id in (settled.token_id, nudged.token_id, theirs.token_id, unknown):
-            self.nudge(installation, monkeypatch, a_notice_about(token_id))
+            self.nudge(installation, a_notice_about(token_id))
 
         assert written == []
 

@@ -354,11 +354,11 @@ def test_refused_cards_of_an_earlier_page_are_counted_beside_those_of_the_next(
 
 
 def test_a_page_that_was_closed_brings_no_card_whatever_the_psp_calls_it(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=30))
-    monkeypatch.setattr(installation.provider, "outcome", lambda *_: Pending())
+    installation.provider.outcome = lambda *_: Pending()
 
     assert settled(installation, session).status is SessionStatus.EXPIRED
     assert installation.provider.calls[-1] == "close"
@@ -366,19 +366,19 @@ def test_a_page_that_was_closed_brings_no_card_whatever_the_psp_calls_it(
 
 # Shows I7.
 def test_a_link_that_lives_on_gets_no_other_page_while_a_card_may_be_on_the_last(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     installation.configure(link_minutes=7 * 24 * 60)
     session = installation.opened_session(link_minutes=3 * 24 * 60)
     installation.type_card(session)
     installation.clock.advance(timedelta(hours=25))
     outcome = installation.provider.outcome
-    monkeypatch.setattr(installation.provider, "outcome", lambda *_: Pending())
+    installation.provider.outcome = lambda *_: Pending()
 
     assert settled(installation, session).status is SessionStatus.OPEN
     with pytest.raises(ProviderUnavailable):
         installation.use_cases.open_hosted_page(key=session.link_key, by_click=True)
-    monkeypatch.setattr(installation.provider, "outcome", outcome)
+    installation.provider.outcome = outcome
     assert settled(installation, session).status is SessionStatus.COMPLETED
     assert len(installation.tokens_at_psp()) == 1
 
@@ -405,9 +405,7 @@ def keep_evidence(installation: Installation, session: CardSession) -> None:
         unit.commit()
 
 
-def collects_no_card(
-    installation: Installation, session: CardSession, monkeypatch: pytest.MonkeyPatch
-) -> CardToken:
+def collects_no_card(installation: Installation, session: CardSession) -> CardToken:
     """Have the PSP hold something that is no card for this session; return its token."""
     page = installation.type_card(session)
     assert page.card is not None
@@ -421,16 +419,14 @@ def collects_no_card(
         held = page.card is not None and page.card.token in installation.tokens_at_psp()
         return collected if held else PageClosed()
 
-    monkeypatch.setattr(installation.provider, "outcome", once)
+    installation.provider.outcome = once
     return collected.token
 
 
 # Shows I7.
-def test_what_is_no_card_is_discarded(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_card_is_discarded(installation: Installation) -> None:
     session = installation.opened_session()
-    token = collects_no_card(installation, session, monkeypatch)
+    token = collects_no_card(installation, session)
     assert token in installation.tokens_at_psp()
 
     after = settled(installation, session)
@@ -495,7 +491,7 @@ def goes_on_telling(installation: Installation, session: CardSession) -> None:
         provider.calls.append("outcome")
         return told
 
-    provider.outcome = tell  # type: ignore[attr-defined]  # to go on telling
+    provider.outcome = tell
 
 
 def take_discard(installation: Installation) -> Discard:
