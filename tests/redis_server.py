@@ -15,6 +15,7 @@ from typing import Any, Final
 import redis
 
 from entrypoints.serve import listen
+from tests.shared import NotInstalled, note_start
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 PASSWORD: Final = "s3cret"
@@ -62,6 +63,11 @@ class RedisServer:
             self._process.send_signal(signal.SIGCONT)
             wait_until(self._answers)
 
+    def clear(self) -> None:
+        """Delete everything."""
+        with closing(redis.Redis.from_url(self.url)) as client:
+            client.flushall()
+
     def everything(self) -> dict[str, int]:
         """Return all counts by name."""
         client: Any = redis.Redis.from_url(
@@ -85,6 +91,10 @@ def own_redis() -> Iterator[RedisServer]:
         server = RedisServer(Path(folder))
         try:
             server.start()
+            version = subprocess.run(
+                [_program(), "--version"], check=True, capture_output=True, text=True
+            )
+            note_start(f"Redis {version.stdout.split()[2].removeprefix('v=')}", Path(_program()))
             yield server
         finally:
             server.stop()
@@ -95,8 +105,9 @@ def _program() -> Path | str:
     if wheel is not None and wheel.origin is not None:
         return Path(wheel.origin).parent / "bin" / "redis-server"
     found = shutil.which("redis-server") or shutil.which("valkey-server")
-    assert found, (
-        "no Redis server: there is no wheel of one for this machine; install the package "
-        "`redis-server`, or `valkey` (Debian, Ubuntu: apt-get install redis-server)"
-    )
+    if found is None:
+        raise NotInstalled(
+            "There is no Redis, and no wheel of one for this machine: install the package redis-server "
+            "or valkey (sudo apt-get install redis-server, or brew install redis)"
+        )
     return found

@@ -31,6 +31,9 @@ from typing import Final, TypeAlias
 from playwright.sync_api import Browser, BrowserType
 from playwright.sync_api import Error as PlaywrightError
 
+from tests.shared import NotInstalled, note_start
+from tests.waiting import LIMIT_SECONDS
+
 Tell: TypeAlias = Callable[[str], None]
 """Takes one line about what is being done."""
 _Candidate: TypeAlias = tuple[Path, Mapping[str, str]]
@@ -53,7 +56,6 @@ _FLAGS: Final = (
     # No page may reach another host, not even by mistake.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.*, EXCLUDE [::1]",
 )
-_START_MILLISECONDS: Final = 60_000
 _FETCH_SECONDS: Final = 300
 
 _NPM_VERSION: Final = "153.0.0"
@@ -73,20 +75,16 @@ _FONTS_CONFIGURATION: Final = """<?xml version="1.0"?>
 """
 
 
-class ChromiumUnavailable(Exception):
-    """No Chromium starts here; the message says what was tried and which command to run."""
-
-
 def prepare_driver(*, tell: Tell) -> None:
     """Install the library that Playwright's driver lacks on minimal systems.
 
-    Raises ChromiumUnavailable when the driver does not start.
+    Raises NotInstalled when the driver does not start.
     """
     version = [sys.executable, "-m", "playwright", "--version"]
     with _one_process_at_a_time():
         if _run(version, tell) or (_install_with_apt("libatomic1", tell) and _run(version, tell)):
             return
-    raise ChromiumUnavailable(
+    raise NotInstalled(
         "Playwright, which drives the browser, does not start.\n"
         "If the library libatomic is missing: sudo apt-get install libatomic1"
     )
@@ -95,7 +93,7 @@ def prepare_driver(*, tell: Tell) -> None:
 def start_chromium(chromium: BrowserType, *, tell: Tell) -> Browser:
     """Start the first Chromium that starts; several processes may call this at the same time.
 
-    Raises ChromiumUnavailable when there is none, or when the one in `CHROMIUM` does not start.
+    Raises NotInstalled when there is none, or when the one in `CHROMIUM` does not start.
     """
     said: list[str] = []
 
@@ -107,7 +105,7 @@ def start_chromium(chromium: BrowserType, *, tell: Tell) -> Browser:
         for candidate in _candidates(chromium, tell_and_keep):
             if browser := _start(chromium, candidate, tell_and_keep):
                 return browser
-    raise ChromiumUnavailable(
+    raise NotInstalled(
         "The browser tests need Chromium or Chrome, and none could be started or fetched:\n"
         + "\n".join(f"  {line}" for line in said)
         + "\nInstall one (sudo apt-get install chromium, or brew install --cask chromium),\n"
@@ -147,12 +145,13 @@ def _start(chromium: BrowserType, candidate: _Candidate, tell: Tell) -> Browser 
                 chromium_sandbox=sandboxed,
                 args=list(_FLAGS),
                 env={**os.environ, **environment},
-                timeout=_START_MILLISECONDS,
+                timeout=LIMIT_SECONDS * 1000,
             )
             browser.new_page().close()
         except PlaywrightError as error:
             reason = error.message
         else:
+            note_start(f"Chromium {browser.version}", executable)
             return browser
     tell(f"{executable} does not start: {reason}")
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import (
@@ -17,7 +17,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.browser.chromium import ChromiumUnavailable, Tell, prepare_driver, start_chromium
+from tests.browser.chromium import Tell, prepare_driver, start_chromium
 from tests.browser.pages import OpenPage, Watch
 from tests.waiting import LIMIT_SECONDS
 
@@ -43,8 +43,7 @@ def tell(pytestconfig: pytest.Config) -> Tell:
 @pytest.fixture(scope="session")
 def playwright(tell: Tell) -> Iterator[Playwright]:
     """Playwright, running for the whole session."""
-    with _plain_failure():
-        prepare_driver(tell=tell)
+    prepare_driver(tell=tell)
     with sync_playwright() as running:
         yield running
 
@@ -52,8 +51,7 @@ def playwright(tell: Tell) -> Iterator[Playwright]:
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright, tell: Tell) -> Iterator[Browser]:
     """A real Chromium, started once. Without one, every test that needs it fails."""
-    with _plain_failure():
-        started = start_chromium(playwright.chromium, tell=tell)
+    started = start_chromium(playwright.chromium, tell=tell)
     started.on("context", _wait_as_long_as_other_tests)
     with started:
         yield started
@@ -61,16 +59,6 @@ def browser(playwright: Playwright, tell: Tell) -> Iterator[Browser]:
 
 def _wait_as_long_as_other_tests(context: BrowserContext) -> None:
     context.set_default_timeout(LIMIT_SECONDS * 1000)
-
-
-@contextmanager
-def _plain_failure() -> Iterator[None]:
-    """Show what is missing and what to run, without a traceback."""
-    try:
-        yield
-    except ChromiumUnavailable as unavailable:
-        failure = pytest.fail.Exception(str(unavailable), pytrace=False)
-        raise failure from None
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import psycopg
 
 from tests.postgresql import server_user
 from tests.programs import free_port
+from tests.shared import NotInstalled, note_start
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 SERVER_CONNECTIONS: Final = 2
@@ -42,7 +43,14 @@ def pgbouncer(url: str) -> Iterator[str]:
     program = shutil.which(
         "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
     )
-    assert program, "there is no pgbouncer: run `make test-deploy` as root, or install it"
+    if program is None:
+        raise NotInstalled(
+            "There is no PgBouncer: sudo apt-get install pgbouncer, or make test-deploy as root"
+        )
+    version, *_ = subprocess.run(
+        [program, "--version"], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    note_start(version, program)
     server, port = urlsplit(url), free_port()
     address = server._replace(netloc=f"{server.username}@127.0.0.1:{port}").geturl()
 

@@ -16,7 +16,7 @@ import psycopg
 from adapters.sqlite.storage import SqliteStorage
 from domain.identifiers import MerchantAccount, ProviderName
 from tests.databases import make_database
-from tests.postgresql import own_server, pg_dump
+from tests.postgresql import PostgresqlServer, pg_dump
 from tests.programs import ROOT
 from tests.waiting import LIMIT_SECONDS
 
@@ -48,29 +48,29 @@ def run(commands: str, folder: Path, *, typed: str = "", **environment: str) -> 
 
 
 def test_the_commands_for_postgresql_make_a_database_for_a_role_of_its_own(
-    tmp_path: Path,
+    tmp_path: Path, stoppable_postgresql: PostgresqlServer
 ) -> None:
     assert MAKE_DATABASE is not None
     commands = MAKE_DATABASE[0]
     address = commands.split()[-1]
     make_database(tmp_path / "cardonfile.db")
 
-    with own_server() as server:
-        # libpq takes from these what an address lacks.
-        place = {"PGHOST": "localhost", "PGPORT": str(urlsplit(server.url).port)}
-        run(
-            commands,
-            tmp_path,
-            typed="secret\n" * 2,
-            PGUSER="postgres",
-            CARDONFILE_DATABASE_URL=address,
-            **place,
-        )
-        made = urlsplit(server.url)._replace(path=urlsplit(address).path).geturl()
-        with psycopg.connect(made) as connection:
-            owners = connection.execute(
-                "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'"
-            ).fetchall()
+    server = stoppable_postgresql.url
+    # libpq takes from these what an address lacks.
+    place = {"PGHOST": "localhost", "PGPORT": str(urlsplit(server).port)}
+    run(
+        commands,
+        tmp_path,
+        typed="secret\n" * 2,
+        PGUSER="postgres",
+        CARDONFILE_DATABASE_URL=address,
+        **place,
+    )
+    made = urlsplit(server)._replace(path=urlsplit(address).path).geturl()
+    with psycopg.connect(made) as connection:
+        owners = connection.execute(
+            "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchall()
 
     assert owners == [(urlsplit(address).username,)]
 

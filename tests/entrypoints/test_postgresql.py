@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
+import adapters.postgresql
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
@@ -48,9 +49,8 @@ from tests.installation import (
     OTHER_GOOD_CARD,
     Installation,
 )
-from tests.postgresql import PostgresqlServer, empty_database, new_database, own_server
+from tests.postgresql import PostgresqlServer, empty_database, new_database
 from tests.simulation.psp import LASTING_TOKENS, LastingTokens
-from tests.waiting import wait_until
 
 SECRET: Final = "s3same"
 NOBODY_LISTENS: Final = "127.0.0.1:1"
@@ -122,24 +122,9 @@ def api(installation: Installation) -> Api:
     return Api(installation)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresqlServer]:
-    """Return a server that tests may stop, but must start again."""
-    with own_server() as server:
-        yield server
-
-
 def execute(url: str, statement: str) -> None:
     with psycopg.connect(url, autocommit=True) as connected:
         connected.execute(statement.encode())
-
-
-def loaded_at(url: str) -> datetime:
-    """Return when the server read its settings and rules last."""
-    with psycopg.connect(url) as connected:
-        ((at,),) = connected.execute("SELECT pg_conf_load_time()").fetchall()
-    read: datetime = at
-    return read
 
 
 def as_user(url: str, user: str) -> str:
@@ -288,20 +273,17 @@ class TestComplaints:
         for arguments in commands:
             assert complaint in on_postgresql.refuses(*arguments)
 
-    def test_a_password_that_is_wrong(self, tmp_path: Path, server: PostgresqlServer) -> None:
-        rules = server._data / "pg_hba.conf"
-        rules.write_text("host all judy all scram-sha-256\n" + rules.read_text())
-        execute(server.url, "CREATE ROLE judy LOGIN PASSWORD 'right'")
-        loaded = loaded_at(server.url)
-        execute(server.url, "SELECT pg_reload_conf()")
-        wait_until(lambda: loaded_at(server.url) > loaded)
-        address = as_user(server.url, f"judy:{SECRET}")
+    def test_a_password_that_is_wrong(
+        self, tmp_path: Path, stoppable_postgresql: PostgresqlServer
+    ) -> None:
+        url = stoppable_postgresql.url
+        address = as_user(url, f"judy:{SECRET}")
 
         with command_line(tmp_path, address) as cardonfile:
             sentence = cardonfile.refuses("migrate")
             right = cardonfile.run(
                 "migrate",
-                CARDONFILE_DATABASE_URL=as_user(server.url, "judy"),
+                CARDONFILE_DATABASE_URL=as_user(url, "judy"),
                 PGPASSWORD="right",
             )
         assert 'password authentication failed for user "judy"' in sentence
@@ -314,6 +296,8 @@ class TestComplaints:
         address = f"postgresql://postgres:{SECRET}@localhost/cardonfile"
         make_database(tmp_path / "cards.db")
         monkeypatch.setitem(sys.modules, "psycopg", None)
+        # Back afterwards: an import of the package replaces this attribute.
+        monkeypatch.setattr(adapters, "postgresql", adapters.postgresql)
         for name in [each for each in sys.modules if each.startswith("adapters.postgresql")]:
             monkeypatch.delitem(sys.modules, name)
 

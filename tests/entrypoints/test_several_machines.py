@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from threading import Event
@@ -20,7 +20,7 @@ from tests.adapters.postgresql.by_hand import cut_off
 from tests.builders import a_center, a_session
 from tests.entrypoints.load import CLIENTS, Aftermath, Client, Clients, Machines, look_at
 from tests.entrypoints.postgresql_outages import crashed, hanging, stopped
-from tests.postgresql import PostgresqlServer, new_database, own_server
+from tests.postgresql import PostgresqlServer, new_database
 from tests.waiting import wait_until
 
 MACHINES: Final = 2
@@ -28,11 +28,9 @@ ANSWERS: Final = 30
 """How many requests are answered between two faults."""
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresqlServer]:
-    """Run a server that every test may stop, and must leave running."""
-    with own_server() as server:
-        yield server
+@pytest.fixture
+def server(stoppable_postgresql: PostgresqlServer) -> PostgresqlServer:
+    return stoppable_postgresql
 
 
 def ask_all(machines: Machines, name: str) -> Clients:

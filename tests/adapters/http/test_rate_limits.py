@@ -17,10 +17,17 @@ from tests.redis_server import PASSWORD, RedisServer, own_redis
 ADDRESS = "198.51.100.7"
 
 
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """Run a server that tests may stop, but must start again."""
     with own_redis() as server:
         yield server
+
+
+@pytest.fixture
+def redis(server: RedisServer) -> RedisServer:
+    server.clear()
+    return server
 
 
 def a_process(redis: RedisServer, *, write: str | None = None) -> RateLimits:

@@ -29,6 +29,11 @@ def states(url: str) -> list[str]:
     return [state for (state,) in execute(url, f"SELECT state {_OTHERS}")]
 
 
+def is_waiting(url: str) -> bool:
+    """Return whether another connection to a database waits for a lock."""
+    return bool(execute(url, f"SELECT 1 {_OTHERS} AND wait_event_type = 'Lock'"))
+
+
 def cut_off(url: str) -> None:
     """Terminate all other connections to a database, and wait until they have ended."""
     execute(url, f"SELECT pg_terminate_backend(pid, 10000) {_OTHERS}")

@@ -14,9 +14,10 @@ from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import TOKEN_ID
 from domain.errors import ServiceUnavailable
 from domain.storage import WriteUnit
-from tests.adapters.postgresql.by_hand import execute
+from tests.adapters.postgresql.by_hand import execute, is_waiting
 from tests.adapters.postgresql.relay import Relay, relay_to
 from tests.builders import a_session
+from tests.postgresql import PostgresqlServer, new_database
 from tests.waiting import wait_until
 
 
@@ -41,13 +42,18 @@ def test_a_commit_whose_response_is_lost_succeeds_if_the_server_committed(
 
 
 def test_a_commit_succeeds_on_a_connection_that_a_pooler_has_kept_over_a_crash(
-    url: str, relay: Relay, relayed: PostgresqlStorage
+    stoppable_postgresql: PostgresqlServer,
 ) -> None:
-    assert not has_session(relayed)
-    # Like crash recovery, but the connection stays, as one to a pooler does.
-    execute(url, "SELECT pg_stat_reset_shared('bgwriter')")
-    relay.after_commit = relay.cut
-    assert relayed.transact(add) == "added"
+    with (
+        new_database(stoppable_postgresql.url) as url,
+        relay_to(url) as relay,
+        closing(PostgresqlStorage(relay.url)) as relayed,
+    ):
+        assert not has_session(relayed)
+        # Like crash recovery of the whole server, but the connection stays, as one to a pooler does.
+        execute(url, "SELECT pg_stat_reset_shared('bgwriter')")
+        relay.after_commit = relay.cut
+        assert relayed.transact(add) == "added"
 
 
 # Shows F16.
@@ -98,7 +104,7 @@ def test_a_commit_in_progress_is_waited_for(own_url: str, monkeypatch: pytest.Mo
         return connect(address)
 
     def cut_while_it_waits() -> None:
-        wait_until(lambda: execute(own_url, "SELECT 1 FROM pg_locks WHERE NOT granted"))
+        wait_until(lambda: is_waiting(own_url))
         relay.cut()
 
     def add_or_cut(number: int) -> None:

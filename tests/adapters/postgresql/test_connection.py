@@ -27,7 +27,7 @@ from tests.adapters.postgresql.relay import Relay
 from tests.builders import a_session
 from tests.concurrency import elsewhere
 from tests.databases import transaction_of
-from tests.postgresql import PostgresqlServer, new_database, own_server
+from tests.postgresql import PostgresqlServer, new_database
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 NOBODY_LISTENS = "127.0.0.1:1"
@@ -397,19 +397,12 @@ def test_a_unit_in_which_a_statement_failed_cannot_be_committed(storage: Postgre
     assert not has_session(storage)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresqlServer]:
-    """Return a server that asks the role judy for a password, and that tests may stop."""
-    with own_server() as server:
-        execute(server.url, "CREATE ROLE judy LOGIN PASSWORD 'right'")
-        rules = server._data / "pg_hba.conf"
-        rules.write_text("host all judy all scram-sha-256\n" + rules.read_text())
-        execute(server.url, "SELECT pg_reload_conf()")
-        yield server
-
-
 class TestReasons:
     """Each is logged once while it holds."""
+
+    @pytest.fixture
+    def server(self, stoppable_postgresql: PostgresqlServer) -> PostgresqlServer:
+        return stoppable_postgresql
 
     def as_judy(self, server: PostgresqlServer, password: str) -> PostgresqlStorage:
         url = server.url.replace("postgres@", f"judy:{password}@", 1)
@@ -446,6 +439,7 @@ class TestReasons:
             short = elsewhere(lambda: self.logged(storage, reason))
             assert short == "database_connections_used_up"
             assert self.logged(other, reason) == "database_away"
+        execute(server.url, "ALTER ROLE judy CONNECTION LIMIT -1")
 
     def test_connections_that_are_all_in_use(self, url: str) -> None:
         with closing(PostgresqlStorage(url, connections=1)) as storage, storage.read():

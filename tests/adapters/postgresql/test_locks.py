@@ -21,7 +21,7 @@ from domain.identifiers import AccountId, CardToken, GuestReference, TokenId
 from domain.pagination import PageRequest
 from domain.retries import LEASE
 from domain.storage import WriteUnit
-from tests.adapters.postgresql.by_hand import execute
+from tests.adapters.postgresql.by_hand import is_waiting
 from tests.builders import (
     CALLER,
     CENTER_ID,
@@ -38,7 +38,6 @@ from tests.builders import (
 from tests.concurrency import elsewhere
 from tests.waiting import wait_until
 
-WAITING = "SELECT 1 FROM pg_locks WHERE NOT granted"
 OTHER_TOKEN_ID = TokenId(a_uuid(22))
 TOKEN, OTHER_TOKEN = CardToken("token-1"), CardToken("token-2")
 ACCOUNTS = [
@@ -155,7 +154,7 @@ def test_imports_of_products_lock_their_centers_in_one_order(
         unit.centers.put_many([a_center(id=OTHER_CENTER_ID)])
         unit.products.put_many([a_product(2, center_id=first)])
         other = pool.submit(import_both)
-        wait_until(lambda: execute(url, WAITING))
+        wait_until(lambda: is_waiting(url))
         # Otherwise each would wait for the other.
         unit.products.put_many([a_product(5, center_id=last)])
         unit.commit()
@@ -190,7 +189,7 @@ def test_a_guest_at_a_psp_is_given_to_one_guest_at_a_time(
         with filled.write() as unit:
             assert not is_known(unit)
             other = pool.submit(filled.transact, is_known)
-            wait_until(lambda: other.done() or execute(url, WAITING))
+            wait_until(lambda: other.done() or is_waiting(url))
             unit.accounts.add(account)
             unit.commit()
         assert other.result()

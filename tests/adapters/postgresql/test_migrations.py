@@ -38,7 +38,10 @@ def test_a_migration_that_ends_in_a_deadlock_is_tried_again(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(migrations.MIGRATIONS, "m999_later", "CREATE TABLE pets ()")
-    granted = "SELECT granted FROM pg_locks WHERE relation = 'workers'::regclass ORDER BY granted"
+    granted = """
+        SELECT granted FROM pg_locks JOIN pg_database ON pg_database.oid = database
+        WHERE datname = current_database() AND relation = 'workers'::regclass ORDER BY granted
+    """
 
     def want_the_other_table() -> None:
         wait_until(lambda: (False,) in other.execute(granted).fetchall())
