@@ -16,7 +16,9 @@ NAMES: Final[Mapping[str, str]] = {
     "adapters.psp.countries": "ALPHA_3 NUMERIC",
     "adapters.psp.fields": "AwareTime LastFour Month Year",
     "adapters.psp.findings": "Finding Diagnosis compare_clocks ok problem unknown",
-    "adapters.psp.http": "Gone HttpClient JsonApi Response RetryPolicy is_passing retry_after",
+    "adapters.psp.http": (
+        "Gone HttpClient JsonApi Response RetryPolicy field_of is_passing retry_after"
+    ),
     "adapters.psp.plugin": "BackgroundWork PspPlugin Surroundings",
     "adapters.psp.settings": (
         "AccountSettings PspSettingsError is_https_or_loopback is_loopback keys_of require_https "
