@@ -28,8 +28,10 @@ endif
 # How many times the generated inputs of `make test` does `make fuzz` try.
 TIMES ?= 50
 
-# Processes that share the tests. They often wait, so six keep two cores busy.
-WORKERS ?= 6
+# Processes that share the tests. They often wait, so it takes three to keep a core busy. More than 24
+# would wait for the longest tests.
+WORKERS ?= $(shell workers=$$((3 * $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN))); \
+	echo $$((workers < 24 ? workers : 24)))
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
