@@ -254,12 +254,7 @@ def test_a_row_is_read(time: str, expected: datetime) -> None:
     [
         *(("guest_id", "7"), ("center_id", ""), ("guest_reference", ""), ("token", "a b")),
         *(("token", "4242424242424242"), ("token", "x" * 256), ("guest_reference", "é")),
-        *(
-            ("consented_at", ""),
-            ("consented_at", "31.5.2024"),
-            ("consented_at", "2024-05-31T14:30"),
-            ("consented_at", "1970-01-01"),
-        ),
+        *(("consented_at", each) for each in ("", "31.5.2024", "2024-05-31T14:30", "1970-01-01")),
         *(("consented_at", "0001-01-01T00:00+14:00"), ("consent_version", "")),
         *(("consent_language", "en"), ("consent_text", "You may charge 4242424242424242.")),
     ],

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from domain.psps.evidence import EvidenceOrigin
-from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome, PageClosed
+from domain.psps.hosted_page import PageClosed
 from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from domain.sessions.end import SessionStatus
@@ -21,22 +21,20 @@ MINUTE = timedelta(minutes=1)
 class Late:
     """A session whose first page ended without its card, says the PSP, and has a second one."""
 
-    def __init__(self, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, installation: Installation) -> None:
         self.it = installation
-        self._patch = monkeypatch
         self.session = installation.session_with_card()
         first = self.session.current_attempt.page
         assert first is not None
         self.first = first
         (self.token,) = installation.tokens_at_psp()
-        self._told = installation.provider.outcome
-        monkeypatch.setattr(installation.provider, "outcome", self._too_early)
+        outcome = installation.provider.outcome
+        installation.provider.outcome = lambda request, page, known: (
+            PageClosed() if page == first else outcome(request, page, known)
+        )
         installation.open_page(self.session)
+        installation.provider.outcome = outcome
         assert self.current.current_attempt.request.attempt == 2
-        monkeypatch.undo()
-
-    def _too_early(self, request: HostedPageRequest, page: HostedPage, _: object) -> Outcome:
-        return PageClosed() if page == self.first else self._told(request, page, ())
 
     @property
     def current(self) -> CardSession:
@@ -52,14 +50,18 @@ class Late:
             page_reference=self.first.reference if by_page else None,
             signed=signed,
         )
-        with self._patch.context() as patch:
-            patch.setattr(self.it.provider, "read_webhook", lambda _: [notice])
-            self.it.receive_webhook(WebhookDelivery(headers={}, body=b""))
+        self.it.provider.read_webhook = lambda _: [notice]
+        self.it.receive_webhook(WebhookDelivery(headers={}, body=b""))
+
+    def stores_another_card(self) -> None:
+        """Have the guest type another card on the second page."""
+        self.it.type_card(self.session, OTHER_GOOD_CARD)
+        self.it.return_to_shop(self.session)
 
 
 @pytest.fixture
-def late(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Late:
-    return Late(installation, monkeypatch)
+def late(installation: Installation) -> Late:
+    return Late(installation)
 
 
 # Shows I7.
@@ -70,8 +72,7 @@ def late(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Late:
 def test_its_card_is_discarded_once_another_is_stored(
     late: Late, by_page: bool, by_session: bool, signed: bool
 ) -> None:
-    late.it.type_card(late.session, OTHER_GOOD_CARD)
-    late.it.return_to_shop(late.session)
+    late.stores_another_card()
     assert late.current.status is SessionStatus.COMPLETED
     completed = late.current
     late.it.clock.advance(MINUTE)
@@ -90,8 +91,7 @@ def test_its_card_is_discarded_while_the_guest_has_another_page(late: Late) -> N
 
     assert late.it.tokens_at_psp() == frozenset()
     assert late.current.status is SessionStatus.OPEN
-    late.it.type_card(late.session, OTHER_GOOD_CARD)
-    late.it.return_to_shop(late.session)
+    late.stores_another_card()
     assert len(late.it.accounts()) == 1
 
 
@@ -118,8 +118,7 @@ def test_its_card_is_stored_if_the_guest_has_no_other_page(late: Late, has_expir
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.NOT_FOUND])
 def test_the_psp_is_asked_until_it_tells(late: Late, trouble: Trouble) -> None:
-    late.it.type_card(late.session, OTHER_GOOD_CARD)
-    late.it.return_to_shop(late.session)
+    late.stores_another_card()
     late.it.provider.have(trouble, "outcome")
     late.told()
     late.it.reconcile()
@@ -134,8 +133,7 @@ def test_the_psp_is_asked_until_it_tells(late: Late, trouble: Trouble) -> None:
 
 
 def test_a_page_that_is_still_not_found_after_a_while_is_asked_about_no_more(late: Late) -> None:
-    late.it.type_card(late.session, OTHER_GOOD_CARD)
-    late.it.return_to_shop(late.session)
+    late.stores_another_card()
     late.it.provider.have(Trouble.NOT_FOUND, "outcome")
     for _ in range(2):
         late.told()
@@ -150,8 +148,7 @@ def test_a_page_that_is_still_not_found_after_a_while_is_asked_about_no_more(lat
 
 
 def test_a_webhook_that_comes_while_the_psp_is_asked_has_it_asked_again(late: Late) -> None:
-    late.it.type_card(late.session, OTHER_GOOD_CARD)
-    late.it.return_to_shop(late.session)
+    late.stores_another_card()
 
     def meanwhile() -> None:
         late.it.clock.advance(timedelta(seconds=1))
@@ -181,8 +178,7 @@ def test_a_signed_webhook_about_it_is_evidence(late: Late) -> None:
 
 
 def test_a_flood_about_it_asks_the_psp_once_in_two_seconds(late: Late) -> None:
-    late.it.type_card(late.session, OTHER_GOOD_CARD)
-    late.it.return_to_shop(late.session)
+    late.stores_another_card()
     late.it.clock.advance(MINUTE)
     before = late.it.provider.calls.count("outcome")
 
@@ -195,8 +191,7 @@ def test_a_flood_about_it_asks_the_psp_once_in_two_seconds(late: Late) -> None:
 
 
 def test_an_erasure_waits_until_its_card_is_discarded(late: Late) -> None:
-    late.it.type_card(late.session, OTHER_GOOD_CARD)
-    late.it.return_to_shop(late.session)
+    late.stores_another_card()
     late.it.provider.have(Trouble.BEFORE_IT_ACTED, "outcome")
     late.told()
     late.it.erase_guest()
