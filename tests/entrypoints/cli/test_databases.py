@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from signal import SIGINT, default_int_handler, getsignal, raise_signal, signal
 from typing import Any
@@ -98,17 +99,22 @@ class TestDatabase:
         assert "opensesame" not in complaint
 
 
+@pytest.fixture
+def _ctrl_c_interrupts() -> Iterator[None]:
+    """Interrupt on Ctrl-C. Shells let programs that run in the background ignore it."""
+    before = signal(SIGINT, default_int_handler)
+    yield
+    signal(SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c_interrupts")
 class TestImport:
     def test_ctrl_c_works_as_before_once_it_is_over(self, cardonfile: CommandLine) -> None:
         file = cardonfile.folder / "centers.csv"
         file.write_text("id,name\n")
-        before = signal(SIGINT, default_int_handler)
-        try:
-            cardonfile.succeeds("import", "centers", str(file))
+        cardonfile.succeeds("import", "centers", str(file))
 
-            assert getsignal(SIGINT) is default_int_handler
-        finally:
-            signal(SIGINT, before)
+        assert getsignal(SIGINT) is default_int_handler
 
     def test_an_interrupted_one_imports_nothing(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch

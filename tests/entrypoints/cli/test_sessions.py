@@ -14,7 +14,7 @@ import pytest
 
 from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
 from domain.errors import IncorrectBillingAddress
-from domain.identifiers import TokenId
+from domain.identifiers import TokenId, link_key_from
 from domain.sessions.end import SessionStatus
 from domain.sessions.result import SessionResult
 from domain.sessions.session import CardSession
@@ -70,7 +70,12 @@ def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
         a_session(status=SessionStatus.EXPIRED),
     ]
     stored = [
-        replace(session, token_id=token(number), created_at=now - MINUTE * (20 - number))
+        replace(
+            session,
+            token_id=token(number),
+            link_key=link_key_from(token(number)),
+            created_at=now - MINUTE * (20 - number),
+        )
         for number, session in enumerate(sessions)
     ]
     stored[0] = replace(stored[0], created_at=now - timedelta(days=8))
