@@ -87,8 +87,10 @@ class Program:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        # The number of a group that has ended may be that of another group by now.
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:

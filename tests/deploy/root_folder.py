@@ -108,8 +108,9 @@ class RootFolder:
             try:
                 yield process
             finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, SIGKILL)
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, SIGKILL)
 
 
 def _settings_of_pip() -> dict[str, str]:
