@@ -52,7 +52,7 @@ class CardApi:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         if key:
             headers["Idempotency-Key"] = key
-        connection = HTTPConnection(self.address, timeout=10)
+        connection = HTTPConnection(self.address, timeout=60)
         try:
             connection.request(method, where, json.dumps(body) if body else None, headers)
             response = connection.getresponse()
