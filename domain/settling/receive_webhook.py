@@ -5,7 +5,7 @@ One that is not signed is no evidence, and makes sessions due no more often than
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -81,17 +81,21 @@ class ReceiveWebhook:
 
     def _read(self, provider: ProviderName, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         """Verify a webhook, and return its notices of merchant accounts that are not closed."""
-        with self.storage.read() as unit:
-            closed = unit.merchant_standings.closed()
+        # Verified before anything is read: a signature must not grow old meanwhile.
         try:
             notices = self.providers[provider].read_webhook(delivery)
         except (WebhookRejected, ProviderUnavailable):
             # Its keys may be gone, and a PSP repeats what is not accepted.
             account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
-            if PspAccount(provider, account) not in closed:
+            if PspAccount(provider, account) not in self._closed():
                 raise
             return []
+        closed = self._closed()
         return [each for each in notices if (provider, each.merchant_account) not in closed]
+
+    def _closed(self) -> Collection[PspAccount]:
+        with self.storage.read() as unit:
+            return unit.merchant_standings.closed()
 
     def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
         """Return whether a session is nudged. Whoever guesses gets no turn to write, and no answer.

@@ -394,6 +394,8 @@ class Invariants:
             if snapshot.is_erased(now.guest_id) and not now.redirect_uri:
                 before = msgspec.structs.replace(before, redirect_uri="")  # noqa: PLW2901 - only that may go
             if before.is_settled:
+                # It may be due again: its PSP is asked about the card of an earlier page.
+                before = msgspec.structs.replace(before, due_at=now.due_at)  # noqa: PLW2901 - as above
                 require(now == before, "I3", f"settled session {token_id} has changed")
             else:
                 is_allowed = now.status in _NEXT_STATUS[before.status]
