@@ -50,10 +50,11 @@ _RESPONSE: Final = struct.Struct("QqiI")
 
 
 class Call(NamedTuple):
-    """A system call, and the name of its file; for a socket, the name begins with `socket`."""
+    """A system call, the name of its file, and its thread; a socket's name begins with `socket`."""
 
     name: str
     file: str
+    thread: int
 
 
 class SystemCalls:
@@ -122,7 +123,7 @@ class SystemCalls:
         number_of_notification, thread, _, number, _, _, descriptor, *_ = _NOTIFICATION.unpack(held)
         file = Path(f"/proc/{thread}/fd/{descriptor}").readlink().name
         name = self._names[number]
-        self.made.append(Call(name, file))
+        self.made.append(Call(name, file, thread))
         error = self._errors.get(name, 0)
         go_on = 0 if error else _SECCOMP_USER_NOTIF_FLAG_CONTINUE
         ioctl(listener, _NOTIF_SEND, _RESPONSE.pack(number_of_notification, 0, -error, go_on))
