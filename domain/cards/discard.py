@@ -134,6 +134,12 @@ class Discards(WorkAtPsps, Protocol):
         """Return the discards of a guest at a PSP, done or not. Locks nothing."""
         ...
 
+    def restart_unreadable(
+        self, psp_account: PspAccount, reference: GuestReference, now: datetime
+    ) -> None:
+        """Replace a guest's discards that cannot be decoded by new ones, which are due now."""
+        ...
+
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Discard | None:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from domain.identifiers import GuestId, PspAccount
 from domain.psps.payment_provider import UNKNOWN_FOR
-from domain.retries import CLOCKS_DIFFER_BY, Waiting, next_retry
+from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
 """A request that has read the guest before the erasure has stored what it stores by then."""
@@ -38,10 +38,19 @@ class Erasure:
         return now >= self.erased_at + REQUESTS_END_WITHIN
 
     def looked_at(self, now: datetime) -> Erasure:
-        """Note that something is left: in a session under way, or at a PSP that does not respond."""
+        """Note a look. The next one comes after a growing wait, unless another time is set."""
         # A clock that was ahead may have set the time.
         erased_at = min(self.erased_at, now)
         return replace(self, erased_at=erased_at, due_at=next_retry(erased_at, now))
+
+    def due_after(self, *times: datetime, now: datetime) -> Erasure:
+        """Note that nothing was refused. It is due when all `times` are past and it may be done.
+
+        That is in 30 seconds at the earliest, and in an hour at the latest.
+        """
+        may_be_done_at = self.erased_at + REQUESTS_END_WITHIN
+        due_at = max(now + MIN_BACKOFF, may_be_done_at, *times)
+        return replace(self, due_at=min(due_at, now + MAX_BACKOFF))
 
     def unknown(self, now: datetime) -> Erasure:
         """Note that a PSP does not know the guest, and is asked again once that can be confirmed."""
@@ -50,7 +59,7 @@ class Erasure:
 
     def waiting_for(self, accounts: Iterable[PspAccount]) -> Erasure:
         """Note at which merchant accounts something is left."""
-        return replace(self, waits_for=tuple(sorted(accounts)))
+        return replace(self, waits_for=tuple(sorted(set(accounts))))
 
     def done(self, now: datetime, *, out_of_reach: Iterable[PspAccount] = ()) -> Erasure:
         """Note that nothing is left, except `out_of_reach`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -36,11 +36,12 @@ class FinishErasures:
     """Use case: do what is left of a few erasures that are due; return whether more may be.
 
     Once the guest's sessions are over and their tokens discarded, each PSP is asked to forget the
-    guest, except at merchant accounts that are closed; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
-    the database. Where a PSP cannot forget guests, an expired session keeps its page: a card that
-    turns up late there can only be discarded by it. What cannot be done now is due again later. May
-    be called at any time, by several processes at once. Raises ServiceUnavailable or
-    RecordUnreadable, once it has tried each.
+    guest, except at merchant accounts that are closed. Then references, tokens and `redirect_uri`s
+    are blanked, and overwritten in the files of the database. Where a PSP cannot forget guests, an
+    expired session keeps its page: a card that turns up late there can only be discarded by it. What
+    cannot be done now is due when it can be; the waits grow only if a PSP refuses, is not available
+    or does not know the guest. May be called at any time, by several processes at once. Raises
+    ServiceUnavailable or RecordUnreadable, once it has tried each.
     """
 
     storage: Storage
@@ -83,6 +84,8 @@ class FinishErasures:
 
         def end(unit: WriteUnit) -> bool:
             are_over = end_and_blank(unit, self.note_event, guest_id, now)
+            for at_psp in unit.guest_references.of(guest_id):
+                unit.discards.restart_unreadable(*at_psp, now)
             unit.commit()
             return are_over
 
@@ -93,21 +96,33 @@ class FinishErasures:
         with self.storage.read() as unit:
             at_psps = unit.guest_references.of(guest_id)
             closed = unit.merchant_standings.closed()
-            waits_for = _asked_about(unit, guest_id) | _discarding(unit, at_psps)
-        asked = looked_at
-        if are_over and not waits_for and looked_at.may_be_done(now):
-            waits_for, asked = self._forget(looked_at, at_psps, closed)
-            if (
-                not waits_for
-                and self._blank(guest_id, at_psps, closed, now)
-                and self.storage.overwrite_deleted()
-            ):
-                out_of_reach = {psp_account for psp_account, _ in at_psps} & closed
-                done = looked_at.done(self.clock.now(), out_of_reach=out_of_reach)
-                if self._note(done, before=looked_at):
-                    self.log(guest_id, is_done=True, out_of_reach=done.out_of_reach)
-                return
-        self._note(asked.waiting_for(waits_for), before=looked_at)
+            waiting = [*_asked_about(unit, guest_id), *_discarding(unit, at_psps)]
+        if waiting:
+            left = looked_at.due_after(*(due_at for _, due_at in waiting), now=now)
+            left = left.waiting_for(psp_account for psp_account, _ in waiting)
+        elif not are_over:
+            left = looked_at.waiting_for(())
+        elif not looked_at.may_be_done(now):
+            left = looked_at.due_after(now=now).waiting_for(())
+        else:
+            left = self._forget_and_blank(looked_at, at_psps, closed, now)
+        if self._note(left, before=looked_at) and left.done_at is not None:
+            self.log(guest_id, is_done=True, out_of_reach=left.out_of_reach)
+
+    def _forget_and_blank(
+        self, looked_at: Erasure, at_psps: _AtPsps, closed: frozenset[PspAccount], now: datetime
+    ) -> Erasure:
+        left = self._forget(looked_at, at_psps, closed)
+        if left.waits_for:
+            return left
+        if (
+            self._blank(looked_at.guest_id, at_psps, closed, now)
+            and self.storage.overwrite_deleted()
+        ):
+            out_of_reach = {psp_account for psp_account, _ in at_psps} & closed
+            return left.done(self.clock.now(), out_of_reach=out_of_reach)
+        # A card has turned up, or another process still reads what was there before.
+        return left.due_after(now=now)
 
     def _note(self, erasure: Erasure, *, before: Erasure) -> bool:
         """Store what has become of an erasure, and return whether it is stored.
@@ -128,7 +143,7 @@ class FinishErasures:
         self,
         guest_id: GuestId,
         at_psps: _AtPsps,
-        closed: Collection[PspAccount],
+        closed: frozenset[PspAccount],
         now: datetime,
     ) -> bool:
         """Blank what was needed until now; return whether nothing has turned up meanwhile."""
@@ -152,12 +167,12 @@ class FinishErasures:
         return erasure if erasure is not None and erasure.done_at is None else None
 
     def _forget(
-        self, looked_at: Erasure, at_psps: _AtPsps, closed: Collection[PspAccount]
-    ) -> tuple[frozenset[PspAccount], Erasure]:
-        """Have each PSP forget the guest, except at closed accounts.
+        self, looked_at: Erasure, at_psps: _AtPsps, closed: frozenset[PspAccount]
+    ) -> Erasure:
+        """Have each PSP forget the guest, except at closed accounts; return the erasure then.
 
-        Return where one has not, and the erasure then. One that does not know the guest may not know
-        the guest yet, and is asked again.
+        It waits for those that have not. One that does not know the guest may not know the guest yet,
+        and is asked again.
         """
         failed, unknown, now = set(), set(), self.clock.now()
         for psp_account, reference in at_psps:
@@ -172,15 +187,15 @@ class FinishErasures:
             except (ProviderUnavailable, ProviderRefused):
                 failed.add(psp_account)
         if failed or not unknown or is_confirmed(looked_at.unknown_since, now):
-            return frozenset(failed), looked_at
-        return frozenset(unknown), looked_at.unknown(now)
+            return looked_at.waiting_for(failed)
+        return looked_at.unknown(now).waiting_for(unknown)
 
     def _blank_the_rest(
         self,
         unit: WriteUnit,
         guest_id: GuestId,
         at_psps: _AtPsps,
-        closed: Collection[PspAccount],
+        closed: frozenset[PspAccount],
     ) -> None:
         """Blank references and tokens, which no PSP knows any more."""
         for session in unit.sessions.of_guest(guest_id):
@@ -200,20 +215,20 @@ class FinishErasures:
         return psp is not None and psp.capabilities.forgets_guests
 
 
-def _discarding(unit: UnitOfWork, at_psps: _AtPsps) -> frozenset[PspAccount]:
-    """Return where a token of the guest is still to be discarded."""
-    return frozenset(
-        psp_account
+def _discarding(unit: UnitOfWork, at_psps: _AtPsps) -> Sequence[tuple[PspAccount, datetime]]:
+    """Return where a token of the guest is still to be discarded, and when it is tried next."""
+    return [
+        (psp_account, discard.due_at)
         for psp_account, reference in at_psps
         for discard in unit.discards.of_guest(*psp_account, reference)
-        if discard.done_at is None
-    )
+        if discard.due_at is not None
+    ]
 
 
-def _asked_about(unit: UnitOfWork, guest_id: GuestId) -> frozenset[PspAccount]:
-    """Return where the PSP is still asked about a session of the guest."""
-    return frozenset(
-        session.configuration.psp_account
+def _asked_about(unit: UnitOfWork, guest_id: GuestId) -> Sequence[tuple[PspAccount, datetime]]:
+    """Return where the PSP is still asked about a session of the guest, and when next."""
+    return [
+        (session.configuration.psp_account, session.due_at)
         for session in unit.sessions.of_guest(guest_id)
         if session.due_at is not None
-    )
+    ]

@@ -11,6 +11,7 @@ from typing_extensions import override
 from adapters.sql.repositories.queues import Queue, QueuesAtPsps
 from adapters.sql.repositories.repository import ById, assignments, where
 from adapters.sql.rows import Rows
+from adapters.sql.transaction import Values
 from domain.cards.account import (
     LOOKS,
     NAMED_AT_PSP,
@@ -324,12 +325,31 @@ class SqlDiscards(QueuesAtPsps[Discard], Discards):
     def of_guest(
         self, provider: ProviderName, merchant_account: MerchantAccount, reference: GuestReference
     ) -> Sequence[Discard]:
-        return _DISCARDS.find(
-            self._transaction,
+        psp_account = PspAccount(provider, merchant_account)
+        return _DISCARDS.find(self._transaction, *self._of_guest(psp_account, reference))
+
+    @override
+    def restart_unreadable(
+        self, psp_account: PspAccount, reference: GuestReference, now: datetime
+    ) -> None:
+        of_guest = self._of_guest(psp_account, reference)
+        for key in _DISCARDS.unreadable(self._transaction, *of_guest):
+            new = Discard(
+                provider=psp_account.provider,
+                merchant_account=psp_account.merchant_account,
+                guest_reference=reference,
+                token=CardToken(str(key["token"])),
+                due_at=now,
+            )
+            self.update(new)
+
+    @staticmethod
+    def _of_guest(psp_account: PspAccount, reference: GuestReference) -> tuple[str, Values]:
+        condition = (
             "WHERE provider = :provider AND merchant_account = :merchant_account "
-            "AND guest_reference = :reference",
-            {"provider": provider, "merchant_account": merchant_account, "reference": reference},
+            "AND guest_reference = :reference"
         )
+        return condition, {**psp_account._asdict(), "reference": reference}
 
     @override
     def take_due(

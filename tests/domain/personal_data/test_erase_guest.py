@@ -25,6 +25,7 @@ from domain.personal_data.erasure import REQUESTS_END_WITHIN
 from domain.personal_data.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import UNKNOWN_FOR, ProviderRefused, ProviderUnavailable
+from domain.retries import MIN_BACKOFF
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
@@ -299,6 +300,18 @@ def test_it_is_not_done_while_a_request_may_store_what_it_has_read(
     assert finish(installation)
 
 
+def test_it_is_done_as_soon_as_no_request_can_store_anything(installation: Installation) -> None:
+    installation.stored_card()
+    installation.erase_guest()
+    installation.reconcile()
+    finish_erasures = installation.container.finish_erasures()
+    for wait in (timedelta(0), REQUESTS_END_WITHIN - timedelta(seconds=1), timedelta(seconds=1)):
+        installation.clock.advance(wait)
+        finish_erasures()
+
+    assert is_done(installation)
+
+
 def test_a_reference_that_turns_up_while_the_psp_forgets_is_forgotten_too(
     installation: Installation,
 ) -> None:
@@ -402,13 +415,19 @@ def test_it_is_not_done_while_somebody_reads_what_was_there_before(
     installation: Installation,
 ) -> None:
     installation.erase_guest()
+    finish_erasures = installation.container.finish_erasures()
     reading = closing(connect(installation.database, busy_timeout_seconds=0))
     with reading as reader, reader.conn:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM guests").fetchone()
         installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-        assert not finish(installation)
-    assert finish(installation)
+        installation.clock.advance(REQUESTS_END_WITHIN)
+        finish_erasures()
+        assert not is_done(installation)
+    # Nobody has refused, so the next look is soon.
+    installation.clock.advance(MIN_BACKOFF)
+    finish_erasures()
+    assert is_done(installation)
 
 
 def test_references_go_once_the_psp_has_confirmed(
@@ -578,6 +597,15 @@ def test_guests_whose_rows_are_damaged_hold_up_no_other(
             installation.container.finish_erasures()()
 
     assert left(installation) == MAX_PER_CALL + 1
+
+
+def test_a_discard_that_cannot_be_decoded_is_begun_anew(installation: Installation) -> None:
+    installation.stored_card()
+    installation.erase_guest()
+    change_by_hand(installation.storage, "UPDATE discards SET begun_at = 'soon'")
+
+    assert finish(installation)
+    assert not installation.tokens_at_psp()
 
 
 def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) -> None:
