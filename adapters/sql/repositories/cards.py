@@ -9,7 +9,7 @@ from datetime import date, datetime
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queue, QueuesAtPsps
-from adapters.sql.repositories.repository import ById, assignments, where
+from adapters.sql.repositories.repository import MAX_FORGOTTEN, ById, assignments, where
 from adapters.sql.rows import Rows
 from adapters.sql.transaction import Values
 from domain.cards.account import (
@@ -238,13 +238,26 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
 
     @override
     def forget(self, *, before: datetime) -> int:
-        condition = (
-            "removed_at < :before AND NOT EXISTS (SELECT 1 FROM discards "
-            "WHERE provider = payment_accounts.provider "
+        old = self._transaction.execute(
+            "SELECT account_id FROM payment_accounts WHERE removed_at < :before AND NOT EXISTS ("
+            "SELECT 1 FROM discards WHERE provider = payment_accounts.provider "
             "AND merchant_account = payment_accounts.merchant_account "
-            "AND token = payment_accounts.token AND done_at IS NULL) ORDER BY removed_at"
+            "AND token = payment_accounts.token AND done_at IS NULL) "
+            f"ORDER BY removed_at LIMIT :limit{self._dialect.skip_locked}",
+            {"before": before, "limit": MAX_FORGOTTEN},
+        ).fetchall()
+        of_these = f"WHERE account_id {self._dialect.among_ids}"
+        ids = {"ids": [account_id for (account_id,) in old]}
+        # Nothing else names the PSP's guest of an imported card, whom an erasure must find.
+        self._transaction.execute(
+            "INSERT INTO former_guest_references "
+            "SELECT DISTINCT provider, merchant_account, guest_id, guest_reference "
+            f"FROM payment_accounts {of_these} AND guest_reference <> '' ON CONFLICT DO NOTHING",
+            ids,
         )
-        return self._forget("payment_accounts", "account_id", condition, "consents", before=before)
+        for table in ("payment_accounts", "consents"):
+            self._transaction.execute(f"DELETE FROM {table} {of_these}", ids)
+        return len(old)
 
     @override
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:

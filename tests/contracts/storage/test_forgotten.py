@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
-from adapters.psp_suite.samples import NOW, TOKEN_ID
+from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, TOKEN_ID
 from domain.audit.entry import Action, Actor, AuditEntry
 from domain.identifiers import AccountId
 from domain.sessions.earlier_page import EarlierPage
@@ -96,6 +97,18 @@ def test_a_card_goes_with_its_consents_long_after_its_removal(storage: Storage) 
         for account in (young, active):
             assert reading.accounts.get(account.account_id) == account
             assert len(reading.consents.of(account)) == 1
+
+
+def test_the_guest_of_a_card_that_went_is_still_known_at_the_psp(storage: Storage) -> None:
+    imported, erased = an_account(1, removed_at=OLD), an_account(2, removed_at=OLD)
+    with committed(storage) as unit:
+        add(unit, imported, replace(erased, guest_id=OTHER_GUEST_ID))
+        unit.accounts.blank(OTHER_GUEST_ID)
+        assert unit.accounts.forget(before=BEFORE) == 2
+    with storage.read() as reading:
+        known = [(imported.psp_account, imported.guest_reference)]
+        assert reading.guest_references.of(imported.guest_id) == known
+        assert reading.guest_references.of(OTHER_GUEST_ID) == []
 
 
 def test_a_card_stays_while_its_token_is_to_be_discarded(storage: Storage) -> None:
