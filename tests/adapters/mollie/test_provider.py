@@ -256,6 +256,20 @@ def test_a_mandate_may_come_after_the_payment(
         shop.outcome(page)
 
 
+def test_a_page_whose_payment_is_pending_is_pending(shop: Shop) -> None:
+    page = shop.paid_page()
+    shop.main.payments[page.reference]["status"] = "pending"
+
+    assert shop.outcome(page) == Pending()
+
+
+def test_a_payment_says_nothing_of_the_guest(shop: Shop) -> None:
+    page = shop.start(guest_name="Zoë Null", guest_email="zoe@guests.example")
+
+    payment = str(shop.main.payments[page.reference])
+    assert not [word for word in ("Zoë", "Null", "zoe@") if word in payment]
+
+
 def test_a_page_whose_mandate_is_pending_is_pending(shop: Shop) -> None:
     page = shop.paid_page()
     with_a_pending_one(shop.mollie)

@@ -446,6 +446,21 @@ class TestFaults:
 
         assert shop.main.sessions[page.reference]["metadata"]["attempt"] == "2"
 
+    # Shows F20.
+    def test_f20_it_is_found_behind_a_newer_session_of_the_guest(self, shop: Shop) -> None:
+        shop.server.have(Trouble.FAULT_AFTER_IT_ACTED, CREATE_SESSION, times=1)
+        page = shop.start()
+        other = shop.start(attempt=2, guest_reference=page.guest_reference)
+        # Stripe lists the newest session first.
+        assert list(shop.main.sessions) == [page.reference, other.reference]
+
+        assert shop.start() == page
+
+    def test_it_does_not_name_the_guest_beside_the_customer(self, shop: Shop) -> None:
+        shop.start()
+
+        assert REQUEST.guest_name not in str(shop.session())
+
     def test_f20_a_saved_fault_without_a_page_is_a_refusal_so_that_the_next_attempt_begins(
         self, shop: Shop
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,6 +50,18 @@ def test_a_card_is_stored_as_its_psp_tells(installation: Installation) -> None:
     assert (account.expiry_notice_at, account.read_at) == (card.next_expiry_notice(now), now)
     assert account.expiry_notice_at is not None
     assert installation.read_cards() == 0
+
+
+def test_a_psp_whose_clock_is_ahead_does_not_set_when_it_was_read(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = installation.clock.now()
+    psps_clock = SimpleNamespace(now=lambda: now + timedelta(days=400))
+    monkeypatch.setattr(installation.psp, "clock", psps_clock)
+    brought(installation, installation.card_at_psp())
+
+    (account,) = installation.accounts()
+    assert account.read_at == now
 
 
 @pytest.mark.parametrize("text", [None, "You may charge my card."])

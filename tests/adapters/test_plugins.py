@@ -1,0 +1,80 @@
+"""What the plugins of real PSPs make from settings, as the service does. Suites pass other limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from adapters import outbound_http
+from adapters.mollie import plugin as mollie
+from adapters.psp.plugin import PspPlugin, Surroundings
+from adapters.psp_suite.clock import SettableClock
+from adapters.psp_suite.ids import SeededIds
+from adapters.stripe import plugin as stripe
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CardToken, GuestReference
+from domain.psps.payment_provider import PaymentProvider, ProviderUnavailable
+
+NOBODY_LISTENS: Final = "http://127.0.0.1:9"
+MOLLIE: Final = {
+    "CARDONFILE_MOLLIE_API_KEY": "test_live",
+    "CARDONFILE_MOLLIE_CURRENCY": "EUR",
+    "CARDONFILE_MOLLIE_API_BASE": NOBODY_LISTENS,
+}
+STRIPE: Final = {
+    "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_live_1",
+    "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_1",
+    "CARDONFILE_STRIPE_API_BASE": NOBODY_LISTENS,
+}
+
+
+# Any: settings and adapter are of types of the plugin.
+def read(plugin: PspPlugin[Any, Any], environment: Mapping[str, str]) -> Any:
+    here = Surroundings(
+        environment=environment,
+        public_base_url="https://cards.example",
+        database_file=Path("cardonfile.db"),
+    )
+    return plugin.read(here)
+
+
+def made(plugin: PspPlugin[Any, Any], environment: Mapping[str, str]) -> PaymentProvider:
+    provider: PaymentProvider
+    provider = plugin.make(read(plugin, environment), SettableClock(), SeededIds())
+    return provider
+
+
+@pytest.mark.parametrize(
+    ("plugin", "environment"), [(mollie.PLUGIN, MOLLIE), (stripe.PLUGIN, STRIPE)]
+)
+def test_a_call_of_the_port_has_a_deadline_below_the_five_seconds_of_the_port(
+    plugin: PspPlugin[Any, Any], environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadlines = []
+
+    class Noted(outbound_http.Deadline):
+        def __init__(self, seconds: float) -> None:
+            deadlines.append(seconds)
+            super().__init__(seconds)
+
+    monkeypatch.setattr(outbound_http, "Deadline", Noted)
+    provider = made(plugin, environment)
+    with pytest.raises(ProviderUnavailable):
+        provider.discard(DEFAULT_MERCHANT_ACCOUNT, GuestReference("cst_1"), CardToken("mdt_1"))
+
+    assert deadlines
+    assert max(deadlines) < 5
+
+
+@pytest.mark.parametrize(
+    ("plugin", "environment"), [(mollie.PLUGIN, MOLLIE), (stripe.PLUGIN, STRIPE)]
+)
+def test_a_test_key_that_has_live_in_it_is_for_test_mode(
+    plugin: PspPlugin[Any, Any], environment: Mapping[str, str]
+) -> None:
+    settings = read(plugin, environment)
+    assert plugin.is_live is not None
+    assert plugin.is_live(settings, DEFAULT_MERCHANT_ACCOUNT) is False
+    assert plugin.live_setting(settings) is None
