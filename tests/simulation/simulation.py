@@ -433,7 +433,7 @@ class Simulation:
         damage = choices.choice(("", "", "", "", ".", "&amp;redirect_uri=https://evil.example/"))
         by_click = choices.randrange(4) > 0
         agreed = self._read_consent(process, token_id) if by_click else None
-        click = Click(agreed or "", process.clock.now())
+        click = Click(agreed or "", self._clock.now())
         self._known.clicks[token_id] += [click] if agreed else []
         result = self._call(
             f"{visit.guest.first_name} opens {self._names[token_id]}{', damaged' * bool(damage)}",
@@ -443,7 +443,8 @@ class Simulation:
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
         )
-        click.ended_at = process.clock.now()
+        # The clock of the process may change meanwhile.
+        click.ended_at = self._clock.now() + MAX_CLOCK_SKEW
         if isinstance(result, Exception):
             return
         if result != visit.redirect_uri:
