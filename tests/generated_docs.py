@@ -144,6 +144,10 @@ def _fields(
 
 
 def _type(schema: Json, schemas: Json) -> str:
+    # One value only: no schema says so, because generators of clients would fail.
+    if schema.get("description", "").startswith("Always "):
+        value = schema["description"].removeprefix("Always ").rstrip(".")
+        return "null" if value == "null" else f"`{value}`"
     if "anyOf" in schema:
         return " or ".join(_type(each, schemas) for each in schema["anyOf"])
     if "$ref" in schema:

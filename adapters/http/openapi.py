@@ -171,8 +171,22 @@ def _schema(name: str, schema: Json) -> Json:
         # Responses always have their fields. In a request, generators of clients take a field with a
         # default for required.
         described.pop("default", None)
+    _without_constants(properties)
     required = [field for field in properties if field != "payment_reference"]
     return {**schema, "required": required if body is None else list(body.required)}
+
+
+def _without_constants(properties: dict[str, Json]) -> None:
+    """Describe `success` and `error` in a form that generators of clients understand.
+
+    They make unusable types of a property with one value only.
+    """
+    if success := properties.get("success"):
+        is_success = success.pop("enum") == [True]
+        success["description"] = f"Always {str(is_success).lower()}."
+        if is_success:
+            or_null = [_ref(ErrorObject), {"type": "null"}]
+            properties["error"] = {"anyOf": or_null, "description": "Always null."}
 
 
 def _operation(operation: Operation, base_url: str) -> Json:
@@ -200,8 +214,6 @@ def _operation(operation: Operation, base_url: str) -> Json:
 def _webhook(event_type: EventType, example: Struct) -> Json:
     """Return what a client's endpoint takes of one type."""
     examples = {event_type.value: {"value": msgspec.to_builtins(example)}}
-    own: Json = {"properties": {"type": {"type": "string", "const": event_type.value}}}
-    schema: Json = {"allOf": [_ref(type(example)), own]}
     return {
         "operationId": event_type.value,
         "summary": MEANINGS[event_type],
@@ -210,7 +222,10 @@ def _webhook(event_type: EventType, example: Struct) -> Json:
             parameter(name, "header", about, required=True, type="string")
             for name, about in _EVENT_HEADERS.items()
         ],
-        "requestBody": {"required": True, "content": _json(schema, examples=examples)},
+        "requestBody": {
+            "required": True,
+            "content": _json(_ref(type(example)), examples=examples),
+        },
         "responses": {
             "2XX": {"description": "The event is stored, and is not sent again."},
             "410": {"description": "Nothing is sent to this endpoint any more."},
