@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from typing_extensions import override
 
-from adapters.http.authentication import Authentication
+from adapters.http.authentication import LINES_A_MINUTE, Authentication
 from adapters.http.openapi import OPERATIONS
 from adapters.http.rate_limits import RateLimits
+from adapters.http.refusal_log import RefusalLog
 from adapters.psp_suite.samples import GUEST_ID
 from domain.access.token import Identity, TokenState
 from domain.errors import TooManyRequests, UserNotAuthenticated
@@ -57,7 +58,9 @@ def test_no_token_is_kept_beyond_its_beginning(api: Api) -> None:
 
 # Shows S3.
 def test_the_log_says_by_its_prefix_why_a_token_was_refused(installation: Installation) -> None:
-    container, client = installation.container, installation.client()
+    container = installation.container
+    container.authenticate.add_kwargs(refusal_log=RefusalLog(LINES_A_MINUTE, lambda: 0.0))
+    client = installation.client()
     revoked, expired = (installation.token_for(installation.caller) for _ in range(2))
     container.revoke_token()(revoked)
     sent = {
@@ -79,7 +82,7 @@ def test_the_log_says_by_its_prefix_why_a_token_was_refused(installation: Instal
 
     refused = [line for line in lines if line["event"] == "authentication_refused"]
     told = [(line["token"], line["reason"]) for line in refused]
-    # Each once, whatever else was sent; words, whose `repr` is what the log shows as text.
+    # Each once in a minute, whatever else was sent. Their `repr` is what the log shows as text.
     assert repr(told) == repr(list(dict.fromkeys(sent.values())))
     assert {line["log_level"] for line in refused} == {"warning"}
     for secret in (revoked, expired, TOKEN, TOKEN[4:], "sk_live"):
