@@ -143,11 +143,17 @@ def _fields(
         yield from _fields(f"{field}.{inner}", inner_schema, schemas, is_required=is_needed)
 
 
+# Their schemas allow other values, because generators of clients fail at a property with one value.
+_CONSTANTS: Final = {
+    "Always true.": "`true`",
+    "Always false.": "`false`",
+    "Always null.": "null",
+}
+
+
 def _type(schema: Json, schemas: Json) -> str:
-    # One value only: no schema says so, because generators of clients would fail.
-    if schema.get("description", "").startswith("Always "):
-        value = schema["description"].removeprefix("Always ").rstrip(".")
-        return "null" if value == "null" else f"`{value}`"
+    if always := _CONSTANTS.get(schema.get("description", "")):
+        return always
     if "anyOf" in schema:
         return " or ".join(_type(each, schemas) for each in schema["anyOf"])
     if "$ref" in schema:

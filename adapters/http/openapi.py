@@ -214,6 +214,7 @@ def _operation(operation: Operation, base_url: str) -> Json:
 def _webhook(event_type: EventType, example: Struct) -> Json:
     """Return what a client's endpoint takes of one type."""
     examples = {event_type.value: {"value": msgspec.to_builtins(example)}}
+    content = _json(_ref(type(example)), examples=examples)
     return {
         "operationId": event_type.value,
         "summary": MEANINGS[event_type],
@@ -222,10 +223,7 @@ def _webhook(event_type: EventType, example: Struct) -> Json:
             parameter(name, "header", about, required=True, type="string")
             for name, about in _EVENT_HEADERS.items()
         ],
-        "requestBody": {
-            "required": True,
-            "content": _json(_ref(type(example)), examples=examples),
-        },
+        "requestBody": {"required": True, "content": content},
         "responses": {
             "2XX": {"description": "The event is stored, and is not sent again."},
             "410": {"description": "Nothing is sent to this endpoint any more."},

@@ -93,7 +93,7 @@ class UseCase(Protocol):
 
 
 def _nothing_responds() -> None:
-    raise NotImplementedError
+    raise NotImplementedError  # `Operation.__call__` sets the method that responds
 
 
 @dataclass(frozen=True, kw_only=True)

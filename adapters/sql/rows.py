@@ -133,7 +133,7 @@ class Rows(Generic[Record]):
             transaction, self._by_key + (transaction.for_update if lock else ""), key
         )
 
-    def delete(self, transaction: Transaction, **key: str) -> None:
+    def delete(self, transaction: Transaction, **key: object) -> None:
         """Delete the record with a primary key, if it exists."""
         transaction.execute(f"DELETE FROM {self.table} {self._by_key}", key)
 

@@ -128,16 +128,14 @@ class Discards(WorkAtPsps, Protocol):
         """Return the tokens that are still to be discarded at a merchant account; locks nothing."""
         ...
 
-    def of_guest(
-        self, provider: ProviderName, merchant_account: MerchantAccount, reference: GuestReference
-    ) -> Sequence[Discard]:
+    def of_guest(self, psp_account: PspAccount, reference: GuestReference) -> Sequence[Discard]:
         """Return the discards of a guest at a PSP, done or not. Locks nothing."""
         ...
 
-    def restart_unreadable(
-        self, psp_account: PspAccount, reference: GuestReference, now: datetime
-    ) -> None:
-        """Replace a guest's discards that cannot be decoded by new ones, which are due now."""
+    def remove_unreadable(
+        self, psp_account: PspAccount, reference: GuestReference
+    ) -> Sequence[CardToken]:
+        """Delete the discards of a guest that cannot be decoded; return their tokens."""
         ...
 
     def take_due(

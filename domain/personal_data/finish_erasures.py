@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from domain.cards.discard import UnkeptToken
+from domain.cards.discard_tokens import note_discard
 from domain.centers.configure_payments import LoadedPsp
 from domain.errors import ServiceUnavailable
 from domain.events.note_event import NoteEvent
@@ -82,30 +84,27 @@ class FinishErasures:
             unit.commit()
             return looked_at
 
-        def end(unit: WriteUnit) -> bool:
+        def end(unit: WriteUnit) -> tuple[bool, _AtPsps]:
             are_over = end_and_blank(unit, self.note_event, guest_id, now)
-            for at_psp in unit.guest_references.of(guest_id):
-                unit.discards.restart_unreadable(*at_psp, now)
+            at_psps = unit.guest_references.of(guest_id)
+            for at_psp in at_psps:
+                for token in unit.discards.remove_unreadable(*at_psp):
+                    note_discard(unit, UnkeptToken(*at_psp, token, now), now=now)
             unit.commit()
-            return are_over
+            return are_over, at_psps
 
         looked_at = self.storage.transact(look)
         if looked_at is None:
             return
-        are_over = self.storage.transact(end)
+        are_over, at_psps = self.storage.transact(end)
         with self.storage.read() as unit:
-            at_psps = unit.guest_references.of(guest_id)
             closed = unit.merchant_standings.closed()
             waiting = [*_asked_about(unit, guest_id), *_discarding(unit, at_psps)]
-        if waiting:
-            left = looked_at.due_after(*(due_at for _, due_at in waiting), now=now)
-            left = left.waiting_for(psp_account for psp_account, _ in waiting)
-        elif not are_over:
-            left = looked_at.waiting_for(())
-        elif not looked_at.may_be_done(now):
-            left = looked_at.due_after(now=now).waiting_for(())
-        else:
-            left = self._forget_and_blank(looked_at, at_psps, closed, now)
+        left = looked_at.waiting_for(psp_account for psp_account, _ in waiting)
+        if waiting or (are_over and not left.may_be_done(now)):
+            left = left.due_after(*(due_at for _, due_at in waiting), now=now)
+        elif are_over:
+            left = self._forget_and_blank(left, at_psps, closed, now)
         if self._note(left, before=looked_at) and left.done_at is not None:
             self.log(guest_id, is_done=True, out_of_reach=left.out_of_reach)
 
@@ -206,7 +205,7 @@ class FinishErasures:
                 unit.earlier_pages.remove(session.token_id)
         unit.accounts.blank(guest_id)
         for psp_account, reference in at_psps:
-            for discard in unit.discards.of_guest(*psp_account, reference):
+            for discard in unit.discards.of_guest(psp_account, reference):
                 unit.discards.remove(discard)
         unit.guest_references.remove(guest_id)
 
@@ -220,7 +219,7 @@ def _discarding(unit: UnitOfWork, at_psps: _AtPsps) -> Sequence[tuple[PspAccount
     return [
         (psp_account, discard.due_at)
         for psp_account, reference in at_psps
-        for discard in unit.discards.of_guest(*psp_account, reference)
+        for discard in unit.discards.of_guest(psp_account, reference)
         if discard.due_at is not None
     ]
 

@@ -10,12 +10,12 @@ import pytest
 
 from adapters import outbound_http
 from adapters.mollie import plugin as mollie
-from adapters.psp.plugin import PspPlugin, Surroundings
+from adapters.psp.plugin import AnyPspPlugin, Surroundings
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.ids import SeededIds
 from adapters.stripe import plugin as stripe
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CardToken, GuestReference
-from domain.psps.payment_provider import PaymentProvider, ProviderUnavailable
+from domain.psps.payment_provider import ProviderUnavailable
 
 NOBODY_LISTENS: Final = "http://127.0.0.1:9"
 MOLLIE: Final = {
@@ -30,8 +30,13 @@ STRIPE: Final = {
 }
 
 
-# Any: settings and adapter are of types of the plugin.
-def read(plugin: PspPlugin[Any, Any], environment: Mapping[str, str]) -> Any:
+of_each_psp = pytest.mark.parametrize(
+    ("plugin", "environment"), [(mollie.PLUGIN, MOLLIE), (stripe.PLUGIN, STRIPE)]
+)
+
+
+# Any: the settings are of a type of the plugin.
+def read(plugin: AnyPspPlugin, environment: Mapping[str, str]) -> Any:
     here = Surroundings(
         environment=environment,
         public_base_url="https://cards.example",
@@ -40,17 +45,9 @@ def read(plugin: PspPlugin[Any, Any], environment: Mapping[str, str]) -> Any:
     return plugin.read(here)
 
 
-def made(plugin: PspPlugin[Any, Any], environment: Mapping[str, str]) -> PaymentProvider:
-    provider: PaymentProvider
-    provider = plugin.make(read(plugin, environment), SettableClock(), SeededIds())
-    return provider
-
-
-@pytest.mark.parametrize(
-    ("plugin", "environment"), [(mollie.PLUGIN, MOLLIE), (stripe.PLUGIN, STRIPE)]
-)
+@of_each_psp
 def test_a_call_of_the_port_has_a_deadline_below_the_five_seconds_of_the_port(
-    plugin: PspPlugin[Any, Any], environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+    plugin: AnyPspPlugin, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deadlines = []
 
@@ -60,7 +57,7 @@ def test_a_call_of_the_port_has_a_deadline_below_the_five_seconds_of_the_port(
             super().__init__(seconds)
 
     monkeypatch.setattr(outbound_http, "Deadline", Noted)
-    provider = made(plugin, environment)
+    provider = plugin.make(read(plugin, environment), SettableClock(), SeededIds())
     with pytest.raises(ProviderUnavailable):
         provider.discard(DEFAULT_MERCHANT_ACCOUNT, GuestReference("cst_1"), CardToken("mdt_1"))
 
@@ -68,11 +65,9 @@ def test_a_call_of_the_port_has_a_deadline_below_the_five_seconds_of_the_port(
     assert max(deadlines) < 5
 
 
-@pytest.mark.parametrize(
-    ("plugin", "environment"), [(mollie.PLUGIN, MOLLIE), (stripe.PLUGIN, STRIPE)]
-)
+@of_each_psp
 def test_a_test_key_that_has_live_in_it_is_for_test_mode(
-    plugin: PspPlugin[Any, Any], environment: Mapping[str, str]
+    plugin: AnyPspPlugin, environment: Mapping[str, str]
 ) -> None:
     settings = read(plugin, environment)
     assert plugin.is_live is not None

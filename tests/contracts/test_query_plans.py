@@ -128,7 +128,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "references of a guest": lambda unit: unit.guest_references.of(GUEST_ID),
     "references of an erased guest": lambda unit: unit.guest_references.remove(GUEST_ID),
     "discards of a guest": lambda unit: unit.discards.of_guest(
-        PROVIDER, MERCHANT_ACCOUNT, an_account().guest_reference
+        an_account().psp_account, an_account().guest_reference
     ),
     "audit entries": lambda unit: unit.audit_trail.latest(since=NOW),
     "audit entries about a card": lambda unit: unit.audit_trail.latest(

@@ -238,25 +238,29 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
 
     @override
     def forget(self, *, before: datetime) -> int:
-        old = self._transaction.execute(
-            "SELECT account_id FROM payment_accounts WHERE removed_at < :before AND NOT EXISTS ("
+        condition = (
+            "removed_at < :before AND NOT EXISTS ("
             "SELECT 1 FROM discards WHERE provider = payment_accounts.provider "
             "AND merchant_account = payment_accounts.merchant_account "
-            "AND token = payment_accounts.token AND done_at IS NULL) "
-            f"ORDER BY removed_at LIMIT :limit{self._dialect.skip_locked}",
+            "AND token = payment_accounts.token AND done_at IS NULL) ORDER BY removed_at"
+        )
+        old = self._transaction.execute(
+            self._old("payment_accounts", "account_id", condition),
             {"before": before, "limit": MAX_FORGOTTEN},
         ).fetchall()
-        of_these = f"WHERE account_id {self._dialect.among_ids}"
-        ids = {"ids": [account_id for (account_id,) in old]}
-        # Nothing else names the PSP's guest of an imported card, whom an erasure must find.
+        if not old:
+            return 0
+        ids = [account_id for (account_id,) in old]
+        # An erasure must find the guest of an imported card at the PSP, and nothing else names that
+        # guest.
         self._transaction.execute(
             "INSERT INTO former_guest_references "
             "SELECT DISTINCT provider, merchant_account, guest_id, guest_reference "
-            f"FROM payment_accounts {of_these} AND guest_reference <> '' ON CONFLICT DO NOTHING",
-            ids,
+            f"FROM payment_accounts WHERE account_id {self._dialect.among_ids} "
+            "AND guest_reference <> '' ON CONFLICT DO NOTHING",
+            {"ids": ids},
         )
-        for table in ("payment_accounts", "consents"):
-            self._transaction.execute(f"DELETE FROM {table} {of_these}", ids)
+        self._delete("payment_accounts", "consents", key="account_id", ids=ids)
         return len(old)
 
     @override
@@ -335,26 +339,18 @@ class SqlDiscards(QueuesAtPsps[Discard], Discards):
         return [token for (token,) in found.fetchall()]
 
     @override
-    def of_guest(
-        self, provider: ProviderName, merchant_account: MerchantAccount, reference: GuestReference
-    ) -> Sequence[Discard]:
-        psp_account = PspAccount(provider, merchant_account)
+    def of_guest(self, psp_account: PspAccount, reference: GuestReference) -> Sequence[Discard]:
         return _DISCARDS.find(self._transaction, *self._of_guest(psp_account, reference))
 
     @override
-    def restart_unreadable(
-        self, psp_account: PspAccount, reference: GuestReference, now: datetime
-    ) -> None:
+    def remove_unreadable(
+        self, psp_account: PspAccount, reference: GuestReference
+    ) -> Sequence[CardToken]:
         of_guest = self._of_guest(psp_account, reference)
-        for key in _DISCARDS.unreadable(self._transaction, *of_guest):
-            new = Discard(
-                provider=psp_account.provider,
-                merchant_account=psp_account.merchant_account,
-                guest_reference=reference,
-                token=CardToken(str(key["token"])),
-                due_at=now,
-            )
-            self.update(new)
+        unreadable = _DISCARDS.unreadable(self._transaction, *of_guest)
+        for key in unreadable:
+            _DISCARDS.delete(self._transaction, **key)
+        return [CardToken(str(key["token"])) for key in unreadable]
 
     @staticmethod
     def _of_guest(psp_account: PspAccount, reference: GuestReference) -> tuple[str, Values]:

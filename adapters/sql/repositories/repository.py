@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Generic, TypeVar
 
@@ -53,16 +53,22 @@ class Repository:
         `more` are tables whose rows with the same key, of one column, go with them.
         """
         forgotten = self._transaction.execute(
-            f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {condition} "
-            f"LIMIT :limit{self._dialect.skip_locked}) RETURNING {key}",
+            f"DELETE FROM {table} WHERE ({key}) IN ({self._old(table, key, condition)}) "
+            f"RETURNING {key}",
             {"before": before, "limit": MAX_FORGOTTEN},
         ).fetchall()
-        for other in more:
-            self._transaction.execute(
-                f"DELETE FROM {other} WHERE {key} {self._dialect.among_ids}",
-                {"ids": [forgotten_key for (forgotten_key,) in forgotten]},
-            )
+        self._delete(*more, key=key, ids=[forgotten_key for forgotten_key, *_ in forgotten])
         return len(forgotten)
+
+    def _old(self, table: str, key: str, condition: str) -> str:
+        skip_locked = self._dialect.skip_locked
+        return f"SELECT {key} FROM {table} WHERE {condition} LIMIT :limit{skip_locked}"
+
+    def _delete(self, *tables: str, key: str, ids: Sequence[object]) -> None:
+        for table in tables:
+            self._transaction.execute(
+                f"DELETE FROM {table} WHERE {key} {self._dialect.among_ids}", {"ids": ids}
+            )
 
     def _is_any(self, statement: str, values: Values) -> bool:
         return self._transaction.execute(statement, values).fetchone() is not None

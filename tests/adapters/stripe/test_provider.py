@@ -162,6 +162,11 @@ class TestPage:
         assert life(45.001) == timedelta(minutes=45, seconds=1)
         assert life(24 * 60) == timedelta(hours=23, minutes=58)
 
+    def test_it_does_not_name_the_guest_beside_the_customer(self, shop: Shop) -> None:
+        shop.start()
+
+        assert REQUEST.guest_name not in str(shop.session())
+
     def test_it_is_in_the_mode_of_the_key(self, shop: Shop) -> None:
         live = shop.stripe.add_merchant("sk_live_main", TEST_SECRET)
         shop.use_keys(replace(KEYS, secret_key="sk_live_main"))
@@ -455,11 +460,6 @@ class TestFaults:
         assert list(shop.main.sessions) == [page.reference, other.reference]
 
         assert shop.start() == page
-
-    def test_it_does_not_name_the_guest_beside_the_customer(self, shop: Shop) -> None:
-        shop.start()
-
-        assert REQUEST.guest_name not in str(shop.session())
 
     def test_f20_a_saved_fault_without_a_page_is_a_refusal_so_that_the_next_attempt_begins(
         self, shop: Shop

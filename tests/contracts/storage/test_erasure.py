@@ -263,7 +263,7 @@ def test_the_discards_of_one_guest_at_a_psp_are_found(storage: Storage) -> None:
     store(storage, *mine, *others)
     first = mine[0]
     with storage.read() as unit:
-        found = unit.discards.of_guest(*first.psp_account, first.guest_reference)
+        found = unit.discards.of_guest(first.psp_account, first.guest_reference)
     assert sorted(discard.token for discard in found) == ["done", "token-1"]
 
 
