@@ -563,6 +563,7 @@ class Container(DeclarativeContainer):
         cancel_hosted_page=cancel_hosted_page,
         find_way_back=find_way_back,
         links=links,
+        ids=ids,
         wake_reconciler=wake_reconciler,
     )
     webhooks = Part(Webhooks, receive_webhook=receive_webhook, wake_reconciler=wake_reconciler)

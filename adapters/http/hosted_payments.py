@@ -36,6 +36,7 @@ from domain.hosted_payments.link import (
 )
 from domain.hosted_payments.open_hosted_page import OpenHostedPage, PageUnderWay
 from domain.identifiers import SHOWN_OF_TOKENS
+from domain.outside import Ids
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.polling import ASK_AGAIN_AFTER
 
@@ -125,6 +126,7 @@ class HostedPayments:
     cancel_hosted_page: CancelHostedPage
     find_way_back: FindWayBack
     links: HostedLinks
+    ids: Ids
     wake_reconciler: Callable[[], None]
 
     def add_error_handlers(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
@@ -141,7 +143,7 @@ class HostedPayments:
 
         Programs that make previews come here too, so nobody agrees to anything by this.
         """
-        self._open(req, resp, by_click=False, agreed=None)
+        self._open(req, resp, browser=self._browser_of(req))
 
     @replace(
         _LINK,
@@ -149,7 +151,8 @@ class HostedPayments:
         name="openHostedPageByClick",
         summary="The button of the page with which a guest agrees, or opens an old link",
         description="As above, whatever the age of the link. `agreed` in the form, of which only the "
-        "page knows the value, says to which text the guest agrees.",
+        "page knows the value, says to which text the guest agrees. A cookie then tells that this "
+        "browser has agreed. Any other browser is asked too.",
         pages={
             **_LINK.pages,
             200: "The page again: the text was changed meanwhile.",
@@ -165,19 +168,55 @@ class HostedPayments:
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
         form = parse_qs(read_bytes(req, MAX_BODY_BYTES).decode(errors="replace"))
-        self._open(req, resp, by_click=True, agreed=form.get("agreed", [None])[0])
+        agreed = form.get("agreed", [None])[0]
+        browser = self._browser_of(req) or self.ids.secret()
+        if agreed:
+            # First, because the agreement is kept even if the PSP is away.
+            self._name_browser(resp, browser)
+        self._open(req, resp, by_click=True, agreed=agreed, browser=browser)
 
     def _open(
-        self, req: falcon.Request, resp: falcon.Response, *, by_click: bool, agreed: str | None
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        *,
+        by_click: bool = False,
+        agreed: str | None = None,
+        browser: str | None,
     ) -> None:
         address = self.open_hosted_page(
             **_link_in(req),
             by_click=by_click,
             agreed=agreed,
+            browser=browser,
             accepted=accepted_by(req),
         )
         self.wake_reconciler()
         _redirect(resp, address)
+
+    @property
+    def _cookie(self) -> str:
+        # With the prefix, browsers take it from no other host of the domain; but only over https.
+        return "__Host-cardonfile" if self._is_secure else "cardonfile"
+
+    @property
+    def _is_secure(self) -> bool:
+        return self.links.base_url.startswith("https:")
+
+    def _browser_of(self, req: falcon.Request) -> str | None:
+        """Return the secret of the browser, or None if it has not agreed to anything yet."""
+        return req.cookies.get(self._cookie) or None
+
+    def _name_browser(self, resp: falcon.Response, secret: str) -> None:
+        # Lax: a browser that comes from the shop sends it too. It is gone when the browser is closed.
+        resp.set_cookie(
+            self._cookie,
+            secret,
+            path="/",
+            secure=self._is_secure,
+            http_only=True,
+            same_site="Lax",
+        )
 
     @Operation(
         method="get",
@@ -269,7 +308,9 @@ class HostedPayments:
 
     def _way_back(self, req: falcon.Request) -> WayBack | None:
         with suppress(ServiceUnavailable):
-            return self.find_way_back(**_link_in(req), accepted=accepted_by(req))
+            return self.find_way_back(
+                **_link_in(req), browser=self._browser_of(req), accepted=accepted_by(req)
+            )
         return None
 
 

@@ -52,11 +52,16 @@ class FindWayBack:
     choose_consent: ChooseConsent
 
     def __call__(
-        self, *, key: str | None, token_id: str = "", accepted: Sequence[str] = ()
+        self,
+        *,
+        key: str | None,
+        token_id: str = "",
+        browser: str | None = None,
+        accepted: Sequence[str] = (),
     ) -> WayBack | None:
         """Return the way back of a session, or None when no session has this link.
 
-        `key` and `token_id` are those that OpenHostedPage takes. `accepted` has the languages that the browser accepts, the best first.
+        It takes what OpenHostedPage takes.
         """
         try:
             session = session_of_link(self.storage, key=key, token_id=token_id)
@@ -74,7 +79,9 @@ class FindWayBack:
                 consent = self.choose_consent(
                     unit, center, guest, provider, session.locale, accepted
                 )
-        is_asked_for = not session.has_agreed and self.choose_consent.is_on_our_page(provider)
+        is_asked_for = not session.has_agreed(browser) and self.choose_consent.is_on_our_page(
+            provider
+        )
         psp = self.psps.get(provider)
         return WayBack(
             redirect_uri=session.redirect_uri,

@@ -71,14 +71,15 @@ class OpenHostedPage:
         token_id: str = "",
         by_click: bool = False,
         agreed: str | None = None,
+        browser: str | None = None,
         accepted: Sequence[str] = (),
     ) -> str:
         """Ensure that there is a page; return the address to redirect the browser to.
 
         `key` is that of the link; without a key, `token_id` opens a link of an earlier release.
         `by_click` says that the guest has confirmed it, `agreed` is the digest of the consent that the
-        guest has agreed to on a page of ours. `accepted` has the languages that the browser accepts,
-        the best first. When ClickNeeded is raised, there is no attempt for it, and no page was made.
+        guest has agreed to on a page of ours, in this `browser`; None means that it has no secret.
+        `accepted` has the languages that the browser accepts, the best first. When ClickNeeded is raised, there is no attempt for it, and no page was made.
         """
         session = session_of_link(self.storage, key=key, token_id=token_id)
         now = self.clock.now()
@@ -88,7 +89,7 @@ class OpenHostedPage:
             self.settle(session.token_id)
         # An erasure may take the address away meanwhile.
         redirect_uri = session.redirect_uri
-        session = self._with_page(self._with_attempt(session, by_click, agreed, accepted))
+        session = self._with_page(self._with_attempt(session, by_click, agreed, browser, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
@@ -121,11 +122,17 @@ class OpenHostedPage:
         return attempt.page.address
 
     def _with_attempt(
-        self, seen: CardSession, by_click: bool, agreed: str | None, accepted: Sequence[str]
+        self,
+        seen: CardSession,
+        by_click: bool,
+        agreed: str | None,
+        browser: str | None,
+        accepted: Sequence[str],
     ) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
 
-        Where a page of ours asks for consent, the guest's agreement is stored with it.
+        Where a page of ours asks for consent, the guest's agreement is stored with it. Each browser has
+        to agree: the latest agreement counts.
         If the PSP has not answered about the attempt, the question is noted, and `_with_page` asks
         it. Raises PageUnderWay while another request asks. A session that another process has
         settled meanwhile is returned unchanged.
@@ -148,11 +155,12 @@ class OpenHostedPage:
                 if asked is None:
                     raise PageUnderWay
                 opened = asked
-            provider = opened.configuration.provider
-            if not opened.has_agreed and self.choose_consent.is_on_our_page(provider):
-                if agreed != opened.current_attempt.request.consent.digest:
+            is_asked_for = self.choose_consent.is_on_our_page(opened.configuration.provider)
+            if is_asked_for and not opened.has_agreed(browser):
+                consent = opened.current_attempt.request.consent
+                if browser is None or agreed != consent.digest:
                     raise ClickNeeded
-                opened = opened.agreed(now)
+                opened = opened.agreed(browser, now)
             if opened != session:
                 unit.sessions.update(opened)
                 unit.commit()

@@ -141,8 +141,9 @@ class PageAttempt:
 
     `over` is set when the PSP has refused it for good, or its page has ended without a card.
     `unknown_since` is set while the PSP does not know the page: since when it has said so.
-    `agreed_at` is when the guest agreed to the consent of the request on a page of ours; None if the
-    PSP's page shows it.
+    `agreed_at` is when the guest last agreed to the consent of the request on a page of ours; None if
+    the PSP's page shows it. `agreed_in` is a hash of the secret of the browser that agreed then; None
+    also for what an earlier release has stored.
     """
 
     request: HostedPageRequest
@@ -150,6 +151,23 @@ class PageAttempt:
     over: bool = False
     agreed_at: datetime | None = None
     unknown_since: datetime | None = None
+    agreed_in: str | None = None
+
+    def agreed(self, browser: str, now: datetime) -> PageAttempt:
+        """Note that the guest has agreed to the consent of the request in the browser with a secret."""
+        return replace(self, agreed_at=now, agreed_in=self._hash_of(browser))
+
+    def has_agreed(self, browser: str | None) -> bool:
+        """Return whether the guest has agreed in this browser; None is a browser without a secret.
+
+        Others may open the link too, such as a scanner of mails that presses buttons, and must not
+        agree for the person who types the card.
+        """
+        return browser is not None and self.agreed_in == self._hash_of(browser)
+
+    def _hash_of(self, browser: str) -> str:
+        # With the session, so that the sessions of one browser cannot be found by it.
+        return sha256(f"{self.request.token_id}\n{browser}".encode()).hexdigest()
 
     def unknown(self, now: datetime) -> PageAttempt:
         """Note that the PSP does not know the page, perhaps not yet."""

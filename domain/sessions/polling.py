@@ -97,14 +97,13 @@ class PolledSession(EndingSession):
         opened = replace(self, attempt=attempt, progress=Progress.OPENED, opened_at=opened_at)
         return replace(opened, ask_again_at=now + ANSWERED_WITHIN).still_pending(now)
 
-    @property
-    def has_agreed(self) -> bool:
-        """Whether the guest has agreed, on a page of ours, to the consent of the latest attempt."""
-        return bool(self.attempt and not self.attempt.over and self.attempt.agreed_at)
+    def has_agreed(self, browser: str | None) -> bool:
+        """Return whether the guest has agreed to the consent of the latest attempt in this browser."""
+        return bool(self.attempt and not self.attempt.over and self.attempt.has_agreed(browser))
 
-    def agreed(self, now: datetime) -> Self:
-        """Note that the guest has agreed, on a page of ours, to the consent of the latest attempt."""
-        return replace(self, attempt=replace(self.current_attempt, agreed_at=now))
+    def agreed(self, browser: str, now: datetime) -> Self:
+        """Note that the guest has agreed to the consent of the latest attempt in this browser."""
+        return replace(self, attempt=self.current_attempt.agreed(browser, now))
 
     def with_page(self, page: HostedPage, now: datetime) -> Self:
         """Note the page that the PSP made. The session lives as long as its page, or longer.

@@ -356,3 +356,8 @@ def test_a_guest_agrees_on_our_page_where_the_psp_shows_no_text(
     expect(page.get_by_label(t.text("form.number"))).to_be_visible()
     attempt = asking.session(session.token_id).current_attempt
     assert (attempt.agreed_at, attempt.request.language) == (asking.clock.now(), language)
+    page.goto(link(asking, session))
+    expect(page.get_by_label(t.text("form.number"))).to_be_visible()
+    another_browser = open_page(viewport=PHONE)
+    another_browser.goto(link(asking, session))
+    expect(another_browser.get_by_role("button", name=t.text("continue.agree"))).to_be_visible()

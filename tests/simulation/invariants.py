@@ -225,6 +225,7 @@ def require_no_card_number(files: Mapping[str, bytes]) -> None:
 class Click:
     """A guest's click on what a page of ours asks for, by digest; it may be under way for a while."""
 
+    browser: str
     digest: str
     began_at: datetime
     ended_at: datetime | None = None

@@ -85,6 +85,7 @@ GARDEN: Final = Center(id=CenterId(a_uuid(2)), name="Garden")
 SUMMIT: Final = Center(id=CenterId(a_uuid(3)), name="Summit")
 CENTERS: Final = (HARBOR, GARDEN, SUMMIT)
 
+BROWSERS: Final = ("phone", "laptop")
 LONG_LINK_MINUTES: Final = 2 * 24 * 60
 
 CONFIGURATIONS: Final[Mapping[CenterId, PaymentConfiguration]] = {
@@ -432,14 +433,18 @@ class Simulation:
         token_id, visit = _recent(choices, choices.choice((under_way, under_way, sessions)))
         damage = choices.choice(("", "", "", "", ".", "&amp;redirect_uri=https://evil.example/"))
         by_click = choices.randrange(4) > 0
-        agreed = self._read_consent(process, token_id) if by_click else None
-        click = Click(agreed or "", self._clock.now())
+        browser = choices.choice(BROWSERS)
+        agreed = self._read_consent(process, token_id, browser) if by_click else None
+        click = Click(browser, agreed or "", self._clock.now())
         self._known.clicks[token_id] += [click] if agreed else []
         result = self._call(
             f"{visit.guest.first_name} opens {self._names[token_id]}{', damaged' * bool(damage)}",
             process,
             lambda: process.use_cases.open_hosted_page(
-                key=f"{visit.link_key}{damage}", by_click=by_click, agreed=agreed
+                key=f"{visit.link_key}{damage}",
+                by_click=by_click,
+                agreed=agreed,
+                browser=browser,
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
         )
@@ -449,18 +454,22 @@ class Simulation:
             return
         if result != visit.redirect_uri:
             page = result.rpartition("/")[2]
-            whose = self._psp.page(page).request.token_id
+            request = self._psp.page(page).request
+            whose = request.token_id
             require(whose == token_id, "I5", f"a guest was sent to the page of session {whose}")
-            has_agreed = bool(self._known.clicks[token_id]) or not self._known.asks
-            require(has_agreed, "I11", f"the guest of session {whose} has not agreed")
+            clicks = {(each.browser, each.digest) for each in self._known.clicks[token_id]}
+            has_agreed = (browser, request.consent.digest) in clicks or not self._known.asks
+            require(has_agreed, "I11", f"a browser came to session {whose} without an agreement")
             self._pages.append((TokenId(token_id), page))
 
-    def _read_consent(self, process: Process, token_id: TokenId) -> str | None:
+    def _read_consent(self, process: Process, token_id: TokenId, browser: str) -> str | None:
         """Read what a page of ours asks the guest to agree to; return its digest."""
         way_back = self._call(
             f"{self._visit_of[token_id].guest.first_name} reads our page",
             process,
-            lambda: process.container.find_way_back()(key=self._visit_of[token_id].link_key),
+            lambda: process.container.find_way_back()(
+                key=self._visit_of[token_id].link_key, browser=browser
+            ),
         )
         if isinstance(way_back, Exception) or way_back is None or way_back.consent is None:
             return None

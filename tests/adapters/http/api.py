@@ -54,9 +54,11 @@ class Api:
         """Send a GET request."""
         return self.send("GET", path, query=query)
 
-    def browse(self, path: str, query: str) -> testing.Result:
+    def browse(
+        self, path: str, query: str, headers: dict[str, str] | None = None
+    ) -> testing.Result:
         """Send a GET request as a guest's browser does, without a token."""
-        return self.send("GET", path, query=query, authenticated=False)
+        return self.send("GET", path, query=query, headers=headers, authenticated=False)
 
     def post(
         self, body: object, *, path: str = ACCOUNTS, headers: dict[str, str] | None = None

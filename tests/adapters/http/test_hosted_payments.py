@@ -418,8 +418,49 @@ def test_a_click_on_the_text_leads_to_the_page(asking: Api, asked: CardSession) 
     clicked = click(asking, link_query(asked), BASE_URL, form)
 
     assert (elsewhere.status_code, clicked.status_code) == (403, 303)
-    # Also in another tab.
-    assert opened(asking, asked).headers["location"] == clicked.headers["location"]
+
+
+def test_a_cookie_says_which_browser_has_agreed(asking: Api, asked: CardSession) -> None:
+    form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
+    asking.installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    away = click(asking, link_query(asked), BASE_URL, form)
+    asking.installation.provider.recover()
+    asking.installation.clock.advance(ASK_AGAIN_AFTER)
+    cookie = away.cookies["cardonfile"]
+
+    same, other = (
+        asking.browse("/hosted-payments", link_query(asked), {"Cookie": f"cardonfile={secret}"})
+        for secret in (cookie.value, "another")
+    )
+
+    assert (away.status_code, same.status_code, other.status_code) == (503, 303, 200)
+    assert AGREED.search(other.text)
+    assert len(cookie.value) >= 22
+
+
+@pytest.mark.parametrize(
+    ("origin", "name"), [(BASE_URL, "cardonfile"), ("https://cards.example", "__Host-cardonfile")]
+)
+def test_the_cookie_goes_to_the_service_alone(tmp_path: Path, origin: str, name: str) -> None:
+    capabilities = {"shows_consent": False}
+    with closing(
+        Installation(
+            tmp_path, base_url=origin, capabilities=capabilities, CARDONFILE_ALLOW_FAKE_PSP="1"
+        )
+    ) as installed:
+        api, session = Api(installed), installed.add_card()
+        form = f"agreed={AGREED.findall(opened(api, session).text)[0]}".encode()
+        cookie = click(api, link_query(session), origin, form).cookies[name]
+
+    assert cookie.secure is origin.startswith("https:")
+    assert (cookie.path, cookie.http_only, cookie.same_site) == ("/", True, "Lax")
+    # It stays with the host that has sent it, until the browser is closed.
+    assert not (cookie.domain or cookie.expires or cookie.max_age)
+
+
+def test_no_browser_gets_a_cookie_that_agrees_to_nothing(api: Api, old_link: CardSession) -> None:
+    assert not opened(api, old_link).cookies
+    assert not click(api, link_query(old_link), BASE_URL).cookies
 
 
 def test_a_button_is_shown_without_the_name_of_the_center(api: Api, old_link: CardSession) -> None:

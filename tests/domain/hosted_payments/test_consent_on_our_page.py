@@ -21,6 +21,7 @@ from tests.builders import CENTER_ID, a_center, a_shipped_consent
 from tests.installation import BASE_URL, Installation, Trouble
 
 MINUTE = timedelta(minutes=1)
+PHONE, SCANNER = "the secret of a phone", "the secret of a scanner of mails"
 
 
 @pytest.fixture
@@ -30,8 +31,12 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         yield installed
 
 
-def way_back(installation: Installation, session: CardSession, *accepted: str) -> WayBack:
-    found = installation.container.find_way_back()(key=session.link_key, accepted=accepted)
+def way_back(
+    installation: Installation, session: CardSession, *accepted: str, browser: str | None = None
+) -> WayBack:
+    found = installation.container.find_way_back()(
+        key=session.link_key, browser=browser, accepted=accepted
+    )
     assert found is not None
     return found
 
@@ -44,18 +49,27 @@ def shown(installation: Installation, session: CardSession, *accepted: str) -> C
 
 
 def click(
-    installation: Installation, session: CardSession, agreed: Consent | None, *accepted: str
+    installation: Installation,
+    session: CardSession,
+    agreed: Consent | None,
+    *accepted: str,
+    browser: str = PHONE,
 ) -> str:
     return installation.use_cases.open_hosted_page(
         key=session.link_key,
         by_click=True,
         agreed=agreed.digest if agreed else None,
+        browser=browser,
         accepted=accepted,
     )
 
 
-def agree(installation: Installation, session: CardSession) -> str:
-    return click(installation, session, shown(installation, session))
+def reopen(installation: Installation, session: CardSession, browser: str = PHONE) -> str:
+    return installation.use_cases.open_hosted_page(key=session.link_key, browser=browser)
+
+
+def agree(installation: Installation, session: CardSession, browser: str = PHONE) -> str:
+    return click(installation, session, shown(installation, session), browser=browser)
 
 
 def given(installation: Installation) -> GivenConsent:
@@ -110,11 +124,39 @@ def test_the_guest_agrees_once_for_a_page(installation: Installation) -> None:
     installation.clock.advance(MINUTE)
 
     # In another tab, by a reload, and by another click in the first tab.
-    again = [installation.open_page(session), click(installation, session, a_shipped_consent())]
+    again = [reopen(installation, session), click(installation, session, a_shipped_consent())]
 
     assert again == [address, address]
     assert installation.session(session.token_id).current_attempt.agreed_at == agreed
-    assert way_back(installation, session).consent is None
+    assert way_back(installation, session, browser=PHONE).consent is None
+
+
+def test_each_browser_agrees_for_itself(installation: Installation) -> None:
+    session = installation.add_card()
+    address = agree(installation, session, SCANNER)
+    installation.clock.advance(MINUTE)
+
+    for browser in (None, PHONE):
+        with pytest.raises(ClickNeeded):
+            installation.use_cases.open_hosted_page(key=session.link_key, browser=browser)
+        assert way_back(installation, session, browser=browser).consent == a_shipped_consent()
+
+    assert agree(installation, session) == address
+    assert reopen(installation, session) == address
+    attempt = installation.session(session.token_id).current_attempt
+    assert attempt.agreed_at == installation.clock.now()
+
+
+def test_nothing_that_is_stored_tells_which_browser_it_was(installation: Installation) -> None:
+    sessions = [installation.add_card() for _ in range(2)]
+    for session in sessions:
+        agree(installation, session)
+
+    first, second = (installation.session(each.token_id).current_attempt for each in sessions)
+    assert first.agreed_in != second.agreed_in
+    assert all(
+        PHONE.encode() not in file.read_bytes() for file in installation.database.parent.iterdir()
+    )
 
 
 def test_the_agreement_outlives_an_outage_of_the_psp(installation: Installation) -> None:
@@ -125,7 +167,7 @@ def test_the_agreement_outlives_an_outage_of_the_psp(installation: Installation)
     installation.provider.recover()
     installation.clock.advance(ASK_AGAIN_AFTER)
 
-    assert installation.open_page(session).startswith(BASE_URL)
+    assert reopen(installation, session).startswith(BASE_URL)
 
 
 def test_the_guest_agrees_again_for_another_page(installation: Installation) -> None:
@@ -136,7 +178,7 @@ def test_the_guest_agrees_again_for_another_page(installation: Installation) -> 
     installation.clock.advance(timedelta(hours=24))
 
     with pytest.raises(ClickNeeded):
-        installation.open_page(session)
+        reopen(installation, session)
 
     assert shown(installation, session).text == "Another text."
     installation.clock.advance(ASK_AGAIN_AFTER)
@@ -226,12 +268,12 @@ def test_a_page_that_was_made_without_an_agreement_waits_for_it(installation: In
     address = agree(installation, session)
     opened = installation.session(session.token_id)
     # So it is if a release of the plugin had it shown by the PSP, or the PSP was not loaded.
-    attempt = replace(opened.current_attempt, agreed_at=None)
+    attempt = replace(opened.current_attempt, agreed_at=None, agreed_in=None)
     installation.put_session(replace(opened, attempt=attempt))
     installation.clock.advance(MINUTE)
 
     with pytest.raises(ClickNeeded):
-        installation.open_page(session)
+        reopen(installation, session)
 
     assert agree(installation, session) == address
     attempt = installation.session(session.token_id).current_attempt
