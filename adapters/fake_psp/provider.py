@@ -13,6 +13,7 @@ from typing_extensions import override
 from adapters.fake_psp import signatures
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import (
+    CARD_REFUSED,
     LOST,
     REISSUED,
     Batch,
@@ -47,7 +48,7 @@ from domain.psps.payment_provider import (
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 _OF_CARDS: Final = frozenset({REISSUED, LOST})
-_REPORTED = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"})
+_REPORTED = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}", CARD_REFUSED})
 
 
 class FakeProvider(PaymentProvider):

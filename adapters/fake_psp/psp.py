@@ -110,6 +110,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     token_id: str
 
 
+CARD_REFUSED: Final = "page.card_refused"
 REISSUED: Final = "card.updated"
 LOST: Final = "card.removed"
 _CARD_EVENTS: Final[Mapping[str, str]] = {
@@ -405,7 +406,7 @@ class FakePsp:
             db.execute("DELETE FROM events WHERE id = ?", (event.id,))
 
     def _change(self, reference: str, step: Callable[[PspPage], PspPage]) -> PspPage:
-        """Apply a step to a page, unless it is over. When it ends, write an event."""
+        """Apply a step to a page, unless it is over. Write an event when it ends or refuses a card."""
         with self._database.write() as db:
             page = _only_page(rows(db, "SELECT page FROM pages WHERE reference = ?", (reference,)))
             if page.is_over:
@@ -422,9 +423,11 @@ class FakePsp:
                     self._write_event(
                         db, kind, page, about={"card": page.card.token}, after=BANK_ACTS_AFTER
                     )
+            about = {"page": page.reference, "token_id": page.request.token_id}
             if page.is_over:
-                about = {"page": page.reference, "token_id": page.request.token_id}
                 self._write_event(db, f"page.{page.state}", page, about=about)
+            elif page.refusal is not None:
+                self._write_event(db, CARD_REFUSED, page, about=about)
         self.events_written.set()
         return page
 

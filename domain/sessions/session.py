@@ -164,8 +164,10 @@ class CardSessions(WorkAtPsps, Protocol):
         """Store a session that exists."""
         ...
 
-    def make_pages_due(self, guest_id: GuestId, now: datetime) -> None:
-        """Make every open session of a guest with a page that is not over due at `now`.
+    def make_pages_due(
+        self, guest_id: GuestId, now: datetime, *, except_for: TokenId | None = None
+    ) -> None:
+        """Make the open sessions of a guest with a page that is not over due at `now`, except for one.
 
         It waits for units that have locked one of them, so the caller must hold no lock yet. It locks
         them in the order of their ids.

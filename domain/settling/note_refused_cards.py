@@ -1,4 +1,4 @@
-"""Note the cards that a page has refused, and close a guest's pages after too many."""
+"""Note the cards that a page has refused, and have the guest's other pages looked at."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def note_refused_cards(
 
     `changed` is the session after the outcome was applied, and stored. Of the cards that the PSP
     reports, the last one has the refusal code. May be called again: each card is noted once. Return
-    how many cards of the page are new. The caller commits, and then calls `close_pages_at_limit`.
+    how many cards of the page are new. The caller commits, and then calls `ask_about_open_pages`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     refused = [(asked, number) for number in range(1, by_page + 1)]
@@ -52,20 +52,22 @@ def note_refused_cards(
     return added - has_failed
 
 
-def close_pages_at_limit(
+def ask_about_open_pages(
     storage: Storage, limits: Sequence[CardLimit], session: CardSession, now: datetime
 ) -> None:
-    """Make the guest's open pages due if too many cards were refused: settling closes them.
+    """Make the guest's other open pages due after a page of `session` has refused a card.
 
-    May be called again. If the process dies before, each page is closed at its next poll.
+    Cards that the other pages have refused meanwhile count too. Once too many cards were refused, the
+    page of `session` is due as well, and settling closes all of them. May be called again. If the
+    process dies before, each page is asked about at its next poll.
     """
     with storage.read() as unit:
-        if not must_close_page(unit, limits, session, now):
-            return
+        is_limit_reached = must_close_page(unit, limits, session, now)
 
     def make_due(unit: WriteUnit) -> None:
         # Alone in its unit: two that held a session each and waited for the other's would deadlock.
-        unit.sessions.make_pages_due(session.guest_id, now)
+        except_for = None if is_limit_reached else session.token_id
+        unit.sessions.make_pages_due(session.guest_id, now, except_for=except_for)
         unit.commit()
 
     storage.transact(make_due)

@@ -36,13 +36,12 @@ from domain.psps.payment_provider import (
 from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
 from domain.sessions.earlier_page import EarlierPage
-from domain.sessions.end import SessionStatus
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, DueSession
 from domain.sessions.session_log import SessionLog, SessionStep, Step, steps_between
 from domain.settling.judge import OnFile, Verdict, judge, judge_card, judge_token
 from domain.settling.note_end_of_session import note_end_of_session
-from domain.settling.note_refused_cards import close_pages_at_limit, note_refused_cards
+from domain.settling.note_refused_cards import ask_about_open_pages, note_refused_cards
 from domain.settling.obtain_page import ObtainPage
 from domain.storage import Storage, WriteUnit, take_due
 
@@ -100,9 +99,7 @@ class SettleSession:
         asked, outcome = self._reported(session)
         now = self.clock.now()
         settled, steps = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
-        self.log(*steps)
-        if (outcome and outcome.refused_cards) or settled.status is SessionStatus.FAILED:
-            close_pages_at_limit(self.storage, self.limits, asked, now)
+        self._follow(asked, steps, now)
         return settled
 
     def _settle_earlier(self, session: CardSession, page: EarlierPage) -> CardSession:
@@ -127,8 +124,14 @@ class SettleSession:
             return self._apply(unit, asked, outcome, now)
 
         settled, steps = self.storage.transact(apply)
-        self.log(*steps)
+        self._follow(asked, steps, now)
         return settled
+
+    def _follow(self, asked: CardSession, steps: Sequence[SessionStep], now: datetime) -> None:
+        """Do what follows the commit: log the steps, and look at the guest's other pages."""
+        self.log(*steps)
+        if any(each.step in (Step.DECLINED, Step.REFUSED) for each in steps):
+            ask_about_open_pages(self.storage, self.limits, asked, now)
 
     def _reported(self, session: CardSession) -> tuple[CardSession, Reported]:
         """Ask the PSP about the session, for its page if need be; return what was asked about."""

@@ -173,7 +173,9 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         )
 
     @override
-    def make_pages_due(self, guest_id: GuestId, now: datetime) -> None:
+    def make_pages_due(
+        self, guest_id: GuestId, now: datetime, *, except_for: TokenId | None = None
+    ) -> None:
         is_open = (
             f"status = '{SessionStatus.OPEN}' AND {self._dialect.page_reference} IS NOT NULL "
             "AND attempt -> 'over' = 'false'"
@@ -184,7 +186,11 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         )
         self._transaction.execute_many(
             f"UPDATE card_sessions SET due_at = :now WHERE token_id = :token_id AND {is_open}",
-            [{"token_id": token_id, "now": now} for (token_id,) in sorted(found.fetchall())],
+            [
+                {"token_id": token_id, "now": now}
+                for (token_id,) in sorted(found.fetchall())
+                if token_id != except_for
+            ],
         )
 
     @override

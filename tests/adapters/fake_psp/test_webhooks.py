@@ -86,12 +86,16 @@ def test_a_closed_page_is_reported_once(site: Site) -> None:
     assert [notice.content.split()[0] for notice in site.notices()] == ["page.closed"]
 
 
-def test_a_page_that_is_not_over_is_not_reported(site: Site) -> None:
+def test_of_a_page_that_is_not_over_each_refused_card_is_reported(site: Site) -> None:
     reference = site.psp.start_page(REQUEST).reference
     site.psp.try_card(reference, card_entry(DECLINED))
     site.psp.try_card(reference, card_entry(CHALLENGE))
+    assert site.deliver_due() == 1
+    first = site.notices()
     site.psp.answer_challenge(reference, confirmed=False)
-    assert site.deliver_due() == 0
+    assert site.deliver_due() == 1
+    told = [(each.content.split()[0], each.page_reference) for each in (*first, *site.notices())]
+    assert told == [("page.card_refused", reference)] * 2
 
 
 @pytest.mark.parametrize("status", [302, 500])

@@ -455,7 +455,7 @@ def test_the_cookie_goes_to_the_service_alone(tmp_path: Path, origin: str, name:
     assert cookie.secure is origin.startswith("https:")
     assert (cookie.path, cookie.http_only, cookie.same_site) == ("/", True, "Lax")
     # It stays with the host that has sent it, until the browser is closed.
-    assert not (cookie.domain or cookie.expires or cookie.max_age)
+    assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 
 def test_no_browser_gets_a_cookie_that_agrees_to_nothing(api: Api, old_link: CardSession) -> None:

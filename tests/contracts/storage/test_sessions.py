@@ -160,7 +160,7 @@ def test_a_session_that_another_unit_changes_is_not_taken_as_it_was(storage: Sto
     assert session.due_at == NOW + 5 * MINUTE
 
 
-def test_open_sessions_of_a_guest_with_a_page_are_made_due(storage: Storage) -> None:
+def test_open_sessions_of_a_guest_with_a_page_are_made_due_except_for_one(storage: Storage) -> None:
     with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
     of_another = {"guest_id": OTHER_GUEST_ID}
     ended = {"status": SessionStatus.EXPIRED, "due_at": None}
@@ -170,13 +170,14 @@ def test_open_sessions_of_a_guest_with_a_page_are_made_due(storage: Storage) -> 
         with_page | of_another,
         with_page | ended,
         with_page | {"attempt": an_attempt(over=True)},
+        with_page,
     )
     store(storage, *sessions)
     with committed(storage) as unit:
-        unit.sessions.make_pages_due(GUEST_ID, NOW)
+        unit.sessions.make_pages_due(GUEST_ID, NOW, except_for=sessions[-1].token_id)
     with storage.read() as unit:
         due = [found.due_at for each in sessions if (found := unit.sessions.get(each.token_id))]
-    assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY]
+    assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY, NOW + DAY]
 
 
 def test_open_sessions_of_a_caller_are_found(storage: Storage) -> None:

@@ -306,6 +306,33 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: L
     assert "/fake-psp/pages/" in installation.open_page(idle)
 
 
+# Shows S23.
+def test_cards_refused_on_all_open_pages_of_a_guest_count_together(limited: Limited) -> None:
+    installation = limited("guest=off/10,guest-everywhere=off/30")
+    sessions = [installation.opened_session() for _ in range(10)]
+    for session in sessions:
+        installation.type_card(session, DECLINED_CARD)
+
+    # The PSP has told of one of them so far.
+    installation.receive_webhook()
+    installation.reconcile()
+
+    assert sessions_and_refused_cards(installation) == (10, 10)
+    assert not any(is_page_open(installation, session) for session in sessions)
+
+
+def test_a_card_refused_on_the_only_page_of_a_guest_causes_no_further_question(
+    limited: Limited,
+) -> None:
+    installation = limited("guest=off/10")
+    session = installation.opened_session()
+    installation.type_card(session, DECLINED_CARD)
+    installation.receive_webhook()
+    installation.reconcile()
+
+    assert installation.provider.calls.count("outcome") == 1
+
+
 @pytest.mark.parametrize("limit", ["caller=off/1", "center=off/1"])
 def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_refused_cards(
     limited: Limited, limit: str
