@@ -27,7 +27,7 @@ from domain.products.product import Products
 from domain.psps.merchant_standing import MerchantStandings
 from domain.psps.references import GuestReferences, MerchantIdentities
 from domain.sessions.earlier_page import EarlierPages
-from domain.sessions.limit import RefusedCards
+from domain.sessions.refused_card import RefusedCards
 from domain.sessions.session import CardSessions, EvidenceLog, IdempotencyKeys
 from domain.worker.heartbeat import Workers
 

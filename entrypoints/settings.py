@@ -10,7 +10,6 @@ from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
-from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -19,9 +18,9 @@ from typing_extensions import override
 
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import is_https_or_loopback, is_loopback, values_of
+from domain.centers.card_limit import DEFAULT_LIMITS, CardLimit, parse_card_limits
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
-from domain.sessions.limit import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
 from domain.worker.forget_old_records import Retention
 from entrypoints.psps import PSPS_SETTING, InstalledPsp, installed_names, load_psps, read_psps
 from entrypoints.settings_error import SettingsError
@@ -40,9 +39,6 @@ _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 _RETENTION = re.compile(r"(sessions|deliveries|cards|audit)=([1-9][0-9]{0,4})")
-_CARD_LIMITS = re.compile(
-    r"(guest|guest-everywhere|caller|center)=(off|[1-9][0-9]{0,5})/(off|[1-9][0-9]{0,5})"
-)
 _REDIS = re.compile(r"rediss?://[^\s/?#]+(?:/[0-9]*)?")
 _FOR_TESTS = re.compile(rf"{_PREFIX}(?:[A-Z0-9_]+_)?TEST_(?:KEY|POSTGRESQL)")
 # Kubernetes sets such variables in each container for every service, Docker for every link:
@@ -460,25 +456,14 @@ def _networks(
 
 def _card_limits(value: str) -> Sequence[CardLimit]:
     """Parse limits such as `guest=10/10,center=off/500`; what is not named keeps its default."""
-    if value == OFF:
-        return ()
-    set_by_operator: dict[CountedPer, list[CardLimit]] = {}
-    for part in value.split(",") if value else ():
-        found = _CARD_LIMITS.fullmatch(part.strip())
-        if found is None or found[1] in set_by_operator:
-            raise SettingsError(
-                "CARDONFILE_CARD_TESTING_LIMITS must be off, or look like "
-                "guest=10/10,guest-everywhere=off/30,caller=5000/500,center=1000/200: sessions "
-                "and refused cards in 24 hours, each a number from 1 to 999999 or off"
-            )
-        per = CountedPer(found[1])
-        set_by_operator[per] = [
-            CardLimit(counted, per, int(at_most))
-            for counted, at_most in zip(Counted, found.groups()[1:], strict=True)
-            if at_most != OFF
-        ]
-    defaults = [limit for limit in DEFAULT_LIMITS if limit.per not in set_by_operator]
-    return (*defaults, *chain.from_iterable(set_by_operator.values()))
+    try:
+        return () if value == OFF else parse_card_limits(value, DEFAULT_LIMITS)
+    except ValueError:
+        raise SettingsError(
+            "CARDONFILE_CARD_TESTING_LIMITS must be off, or look like "
+            "guest=10/10,guest-everywhere=off/30,caller=5000/500,center=1000/200: sessions "
+            "and refused cards in 24 hours, each a number from 1 to 999999 or off"
+        ) from None
 
 
 def _retention(value: str) -> Retention:

@@ -51,7 +51,7 @@ from domain.psps.card import Card
 from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import Consent, HostedPage, PageAttempt, Prefill, PspGuest
 from domain.psps.merchant_standing import MerchantStanding
-from domain.sessions.limit import RefusedCard
+from domain.sessions.refused_card import RefusedCard
 from domain.sessions.session import CardSession
 from domain.source import Source
 from domain.worker.heartbeat import WorkerProcess

@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from domain.centers.card_limit import LIMITS_OF_A_CENTER, CardLimit, parse_card_limits
 from domain.errors import InvalidField
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
@@ -42,6 +43,8 @@ class PaymentConfiguration:
     that a guest may be sent back to; an empty list allows every http and https address.
     `session_minutes` is how long a link may wait to be opened, unless add-card asks for another
     time. `link_minutes` is the longest time that it may ask for; None means `session_minutes`.
+    `card_testing_limits` are limits of the center's own, as `parse_card_limits` reads them; None means
+    those of the installation.
     """
 
     provider: ProviderName
@@ -51,6 +54,7 @@ class PaymentConfiguration:
     redirect_origins: tuple[str, ...] = ()
     session_minutes: int = 30
     link_minutes: int | None = None
+    card_testing_limits: str | None = None
 
     @classmethod
     def parse(
@@ -63,6 +67,7 @@ class PaymentConfiguration:
         redirect_origins: Iterable[str],
         session_minutes: int,
         link_minutes: int | None = None,
+        card_testing_limits: str | None = None,
     ) -> PaymentConfiguration:
         """Read a configuration that comes from outside. Raises InvalidField.
 
@@ -85,6 +90,13 @@ class PaymentConfiguration:
                 "redirect_origins",
                 "an origin such as https://shop.example, or an app's scheme such as myspa://",
             ) from error
+        try:
+            parse_card_limits(card_testing_limits or "", (), allowed=LIMITS_OF_A_CENTER)
+        except ValueError as error:
+            raise InvalidField(
+                "card_testing_limits",
+                "sessions and refused cards in 24 hours, such as guest=10/10,center=off/500",
+            ) from error
         return cls(
             provider=ProviderName(provider),
             merchant_account=MerchantAccount(merchant_account),
@@ -93,7 +105,13 @@ class PaymentConfiguration:
             redirect_origins=origins,
             session_minutes=session_minutes,
             link_minutes=link_minutes,
+            card_testing_limits=card_testing_limits,
         )
+
+    def card_limits(self, limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
+        """Return the limits against card testing, of which `limits` are those of the installation."""
+        own = self.card_testing_limits or ""
+        return parse_card_limits(own, limits, allowed=LIMITS_OF_A_CENTER)
 
     @property
     def psp_account(self) -> PspAccount:

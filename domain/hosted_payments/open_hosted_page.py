@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from domain.centers.card_limit import CardLimit
 from domain.consents.choose_consent import ChooseConsent
 from domain.errors import CardLimitReached
 from domain.hosted_payments.link import (
@@ -26,7 +27,6 @@ from domain.redirects import redirect_origin
 from domain.sessions.address_verification import PostalCodes, in_own_form
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
 from domain.sessions.earlier_page import EarlierPage
-from domain.sessions.limit import CardLimit
 from domain.sessions.polling import Progress
 from domain.sessions.session import CardSession
 from domain.sessions.session_log import SessionLog, SessionStep, steps_between
@@ -182,7 +182,7 @@ class OpenHostedPage:
         if not session.may_have_page(number, now):
             raise LinkExpired
         try:
-            limits = on_refused_cards(self.limits)
+            limits = on_refused_cards(session.configuration.card_limits(self.limits))
             needs_click = require_below_limits(unit, limits, session, now)
         except CardLimitReached as reached:
             raise LinkPaused(reached) from reached

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from domain.centers.card_limit import CardLimit
 from domain.centers.center import parse_center_id
 from domain.centers.payment_configuration import (
     CardsPerGuest,
@@ -27,7 +28,6 @@ from domain.outside import Clock, Ids
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.address_verification import PostalCodes, require_billing_address
 from domain.sessions.card_testing import require_below_limits
-from domain.sessions.limit import CardLimit
 from domain.sessions.request import AddCardRequest, RequestedSession
 from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession
 from domain.sessions.session_log import SessionLog, SessionStep, Step
@@ -89,7 +89,8 @@ class AddCard:
                     _replayed(unit.sessions.get(used_for), wanted), is_replayed=True
                 )
             session = self._session(unit, caller, wanted, configuration, now)
-            require_below_limits(unit, self.limits, session, now)
+            limits = session.configuration.card_limits(self.limits)
+            require_below_limits(unit, limits, session, now)
         return self._stored(session, key, keys_since)
 
     def _session(
@@ -140,7 +141,8 @@ class AddCard:
                 raise GuestNotFound
             # Other requests may have come since. A guest's few sessions are counted again, so that
             # the limit is exact; of a caller or center, each request at once may be the last.
-            of_guest = [limit for limit in self.limits if limit.is_on_a_guest]
+            limits = session.configuration.card_limits(self.limits)
+            of_guest = [limit for limit in limits if limit.is_on_a_guest]
             require_below_limits(unit, of_guest, session, session.created_at)
             unit.sessions.add(session)
             unit.commit()

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from domain.centers.card_limit import CardLimit, Counted, CountedPer
 from domain.errors import CardLimitReached
 from domain.outside import Clock
-from domain.sessions.limit import WINDOW, CardLimit, CardsAtCenter, Counted, CountedPer
+from domain.sessions.refused_card import WINDOW, CardsAtCenter
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork
 
@@ -69,7 +70,8 @@ def must_close_page(
 
     The limits of callers and centers close none: a guest who is typing has nothing to do with them.
     """
-    of_guests = [limit for limit in on_refused_cards(limits) if limit.is_on_a_guest]
+    refused_cards = on_refused_cards(session.configuration.card_limits(limits))
+    of_guests = [limit for limit in refused_cards if limit.is_on_a_guest]
     since = now - WINDOW
     return bool(of_guests and unit.refused_cards.reached(of_guests, session, since=since))
 

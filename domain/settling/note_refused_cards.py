@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from domain.centers.card_limit import CardLimit
 from domain.psps.hosted_page import Reported
 from domain.sessions.card_testing import must_close_page
 from domain.sessions.end import SessionStatus
-from domain.sessions.limit import CardLimit, RefusedCard
+from domain.sessions.refused_card import RefusedCard
 from domain.sessions.session import CardSession
 from domain.storage import Storage, WriteUnit
 

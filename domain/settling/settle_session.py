@@ -14,6 +14,7 @@ from typing import Final
 
 from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
+from domain.centers.card_limit import CardLimit
 from domain.events.note_event import NoteEvent
 from domain.identifiers import AccountId, PspAccount, TokenId
 from domain.outside import Clock, Ids
@@ -36,7 +37,6 @@ from domain.psps.payment_provider import (
 from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
 from domain.sessions.earlier_page import EarlierPage
-from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, DueSession
 from domain.sessions.session_log import SessionLog, SessionStep, Step, steps_between
 from domain.settling.judge import OnFile, Verdict, judge, judge_card, judge_token

@@ -87,12 +87,23 @@ class PspName(click.ParamType[str]):
 @click.option(
     "--no-link-minutes", is_flag=True, help="Clients may ask for no longer time.  [at first]"
 )
+@click.option(
+    "--card-testing-limits",
+    metavar="LIMITS",
+    help="Sessions and refused cards in 24 hours, such as guest=5/5,center=3000/600.",
+)
+@click.option(
+    "--no-card-testing-limits",
+    is_flag=True,
+    help="Apply the limits of CARDONFILE_CARD_TESTING_LIMITS alone.  [at first]",
+)
 def configure_payments(
     *,
     center_id: str,
     none: bool,
     any_redirect: bool,
     no_link_minutes: bool,
+    no_card_testing_limits: bool,
     **settings: Any,  # fields of PaymentConfiguration; None or () is not named
 ) -> None:
     """Set up how a center takes cards.
@@ -105,8 +116,10 @@ def configure_payments(
       cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --provider NAME --avs
       cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --none
     """
-    cleared = {"redirect_origins": ()} if any_redirect else {}
-    named = _named(settings, cleared | ({"link_minutes": None} if no_link_minutes else {}))
+    cleared: dict[str, Any] = {"redirect_origins": ()} if any_redirect else {}
+    cleared |= {"link_minutes": None} if no_link_minutes else {}
+    cleared |= {"card_testing_limits": None} if no_card_testing_limits else {}
+    named = _named(settings, cleared)
     if none == bool(named):
         raise click.UsageError("name what to change, or only --none")
     with installation() as container:

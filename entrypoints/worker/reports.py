@@ -18,7 +18,7 @@ from domain.events.event import DeliveryStatus
 from domain.identifiers import CenterId, EndpointId
 from domain.outside import Clock
 from domain.sessions.card_testing import FindCardTesting
-from domain.sessions.limit import WINDOW
+from domain.sessions.refused_card import WINDOW
 from domain.worker.jobs import End, JobResult, Kind
 from entrypoints.databases import cause_of
 

@@ -17,9 +17,9 @@ from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
 from adapters.sql.transaction import Values
 from adapters.sqlite.storage import SqliteStorage
 from domain.cards.account import AccountFilter
+from domain.centers.card_limit import DEFAULT_LIMITS, CountedPer
 from domain.identifiers import CardToken, LinkKey
 from domain.pagination import PageRequest
-from domain.sessions.limit import DEFAULT_LIMITS, CountedPer
 from domain.sessions.session import SessionFilter
 from domain.storage import WriteUnit
 from tests.builders import (

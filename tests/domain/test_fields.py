@@ -42,6 +42,7 @@ VALID: Final[dict[Any, dict[str, object]]] = {
         "redirect_origins": ["https://shop.example"],
         "session_minutes": 60,
         "link_minutes": 43_200,
+        "card_testing_limits": "guest=5/5",
     },
 }
 
@@ -65,6 +66,7 @@ def test_fields_of_the_right_form_are_kept() -> None:
         redirect_origins=("https://shop.example",),
         session_minutes=60,
         link_minutes=43_200,
+        card_testing_limits="guest=5/5",
     )
 
 
@@ -107,6 +109,8 @@ def test_an_origin_in_two_spellings_is_kept_once() -> None:
         (PaymentConfiguration, "link_minutes", None),
         (PaymentConfiguration, "link_minutes", 60),
         (PaymentConfiguration, "link_minutes", 43_200),
+        (PaymentConfiguration, "card_testing_limits", None),
+        (PaymentConfiguration, "card_testing_limits", "center=off/1, guest=999999/off"),
     ],
 )
 def test_the_bounds_belong_to_what_is_taken(record: Any, field: str, value: object) -> None:
@@ -127,6 +131,7 @@ DESCRIPTION: Final = "at most 5000 characters, without control characters"
 AMOUNT: Final = "an amount such as 120.50, with at most 4 decimals and 12 digits"
 CURRENCY: Final = "a currency of three capital letters, such as EUR"
 ACCOUNT: Final = "1 to 64 letters, digits, hyphens and underscores"
+LIMITS: Final = "sessions and refused cards in 24 hours, such as guest=10/10,center=off/500"
 ORIGIN: Final = "an origin such as https://shop.example, or an app's scheme such as myspa://"
 
 REFUSED: Final[list[tuple[Any, str, str, list[object]]]] = [
@@ -154,6 +159,9 @@ REFUSED: Final[list[tuple[Any, str, str, list[object]]]] = [
     (PaymentConfiguration, "redirect_origins", ORIGIN, [["https://shop.example", "shop.example"]]),
     (PaymentConfiguration, "session_minutes", "from 15 to 1440", [14, 1441]),
     (PaymentConfiguration, "link_minutes", "from 60 to 43200", [0, 59, 43_201]),
+    (PaymentConfiguration, "card_testing_limits", LIMITS, ["off", "guest=10", "caller=1/1"]),
+    (PaymentConfiguration, "card_testing_limits", LIMITS, ["guest-everywhere=1/1", "guest=0/1"]),
+    (PaymentConfiguration, "card_testing_limits", LIMITS, ["guest=1/1,guest=2/2", "guest=1/1,"]),
 ]
 
 

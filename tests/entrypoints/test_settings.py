@@ -18,8 +18,8 @@ from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import ACCOUNT_SETTINGS, KEY, SECRETS, StripeSettings
 from adapters.stripe.plugin import NAME as STRIPE
+from domain.centers.card_limit import Counted, CountedPer
 from domain.identifiers import MerchantAccount
-from domain.sessions.limit import Counted, CountedPer
 from entrypoints.settings import (
     LogFormat,
     LogLevel,

@@ -16,11 +16,11 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import PspPage
 from adapters.psp_suite.samples import GUEST_ID
 from domain.cards.account import Account
+from domain.centers.card_limit import CardLimit
 from domain.errors import Refusal
 from domain.identifiers import EndpointId, TokenId
 from domain.permissions import Caller
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
-from domain.sessions.limit import CardLimit
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, a_guest

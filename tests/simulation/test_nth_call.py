@@ -16,13 +16,13 @@ from adapters.fake_psp.psp import REISSUED, CardEvent, batch
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, Account
 from domain.cards.import_card import BroughtCard, Fate
+from domain.centers.card_limit import CardLimit, Counted, CountedPer
 from domain.errors import ServiceUnavailable
 from domain.events.event_sender import EventNotSent
 from domain.identifiers import EndpointId
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable, WebhookRejected
 from domain.psps.webhook import WebhookDelivery
 from domain.retries import LEASE
-from domain.sessions.limit import CardLimit, Counted, CountedPer
 from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.session import CardSession
 from entrypoints.container import build

@@ -16,6 +16,7 @@ from adapters.sql.repositories.queues import QueuesAtPsps
 from adapters.sql.repositories.repository import Repository, assignments, where
 from adapters.sql.rows import Rows
 from adapters.sql.transaction import Values
+from domain.centers.card_limit import CardLimit, Counted, CountedPer
 from domain.identifiers import (
     CallerName,
     CenterId,
@@ -31,15 +32,7 @@ from domain.pagination import Page, PageRequest
 from domain.psps.evidence import Evidence
 from domain.sessions.earlier_page import EarlierPage, EarlierPages
 from domain.sessions.end import SessionStatus
-from domain.sessions.limit import (
-    COUNTED_FOR,
-    CardLimit,
-    CardsAtCenter,
-    Counted,
-    CountedPer,
-    RefusedCard,
-    RefusedCards,
-)
+from domain.sessions.refused_card import COUNTED_FOR, CardsAtCenter, RefusedCard, RefusedCards
 from domain.sessions.result import CountedBy, CountedResult, SessionResult
 from domain.sessions.session import (
     NEEDED_UNTIL_OVER,

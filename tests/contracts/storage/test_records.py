@@ -163,6 +163,7 @@ def test_a_record_comes_back_as_it_was_stored(storage: Storage, record: object) 
                 redirect_origins=(),
                 session_minutes=1440,
                 link_minutes=43_200,
+                card_testing_limits="center=off/9",
             ),
         ),
         (

@@ -7,8 +7,9 @@ import pytest
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
+from domain.centers.card_limit import CardLimit, Counted, CountedPer
 from domain.identifiers import TokenId
-from domain.sessions.limit import CardLimit, CardsAtCenter, Counted, CountedPer
+from domain.sessions.refused_card import CardsAtCenter
 from domain.storage import Storage, WriteUnit
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_refused_card, a_session
 from tests.contracts.storage.records import (

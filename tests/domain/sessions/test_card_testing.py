@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.centers.card_limit import CountedPer
 from domain.errors import CardLimitReached, GuestNotFound
 from domain.hosted_payments.link import ClickNeeded, LinkPaused
 from domain.identifiers import CallerName, GuestId
 from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
-from domain.sessions.limit import CardsAtCenter, CountedPer
+from domain.sessions.refused_card import CardsAtCenter
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
 from tests.installation import (
@@ -304,6 +305,31 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: L
     assert installation.reconcile().is_idle
     installation.clock.advance(DAY)
     assert "/fake-psp/pages/" in installation.open_page(idle)
+
+
+# Shows S23.
+def test_a_center_may_have_limits_of_its_own(limited: Limited) -> None:
+    installation = limited("guest=1/1,guest-everywhere=off/off,caller=off/off,center=off/off")
+    installation.configure(card_testing_limits="guest=2/2")
+    first, second = (installation.opened_session() for _ in range(2))
+
+    with refused("sessions per guest", GUEST_ID, DAY):
+        installation.add_card()
+    has_refused(installation, first, 1)
+    assert is_page_open(installation, second)
+    has_refused(installation, second, 1)
+    installation.reconcile()
+    assert not is_page_open(installation, second)
+    installation.add_card(center_id=OTHER_CENTER_ID)
+    with refused("sessions per guest", GUEST_ID, DAY):
+        installation.add_card(center_id=OTHER_CENTER_ID)
+
+    # Those of a center are for everybody from five times as much on.
+    installation.configure(card_testing_limits="guest=off/off,center=1/off")
+    for _ in range(3):
+        installation.add_card(guest_id=OTHER_GUEST_ID)
+    with refused("sessions per center", CENTER_ID, DAY):
+        installation.add_card(guest_id=OTHER_GUEST_ID)
 
 
 # Shows S23.

@@ -31,7 +31,7 @@ class TestConfigurePayments:
             *("--account", "Harbor_spa-2", "--avs", "--cards-per-guest", "one"),
             *("--redirect-origin", "https://shop.example", "--redirect-origin", "myspa://"),
             *("--redirect-origin", "HTTPS://Shop.Example/", "--session-minutes", "1440"),
-            *("--link-minutes", "43200"),
+            *("--link-minutes", "43200", "--card-testing-limits", "guest=5/5,center=off/900"),
         )
 
         assert configuration(with_center) == PaymentConfiguration(
@@ -42,6 +42,7 @@ class TestConfigurePayments:
             redirect_origins=("https://shop.example", "myspa://"),
             session_minutes=1440,
             link_minutes=43_200,
+            card_testing_limits="guest=5/5,center=off/900",
         )
 
     def test_each_setting_that_changes_is_shown_beside_those_that_stay(
@@ -60,9 +61,14 @@ class TestConfigurePayments:
             "  redirect_origins: none → myspa://",
             "  session_minutes: none → 30",
             "  link_minutes: none",
+            "  card_testing_limits: none",
         ]
-        configure("--cards-per-guest", "one", "--link-minutes", "60")
-        assert configure("--account", "spa", "--no-avs", "--any-redirect", "--no-link-minutes") == [
+        configure("--cards-per-guest", "one", "--card-testing-limits", "center=3000/600")
+        configure("--link-minutes", "60")
+        assert configure(
+            *("--account", "spa", "--no-avs", "--any-redirect", "--no-link-minutes"),
+            "--no-card-testing-limits",
+        ) == [
             "Harbor Spa takes cards with fake, merchant account spa",
             "  provider: fake",
             "  merchant_account: default → spa",
@@ -71,6 +77,7 @@ class TestConfigurePayments:
             "  redirect_origins: myspa:// → any",
             "  session_minutes: 30",
             "  link_minutes: 60 → none",
+            "  card_testing_limits: center=3000/600 → none",
         ]
 
     def test_none_takes_it_away_however_often(self, with_center: CommandLine) -> None:
@@ -173,21 +180,22 @@ class TestCenter:
         shown = with_centers.succeeds("center", "show", a_uuid(1101))
 
         assert shown == (
-            f"id                {a_uuid(1101)}\n"
-            "name              Spa 1101\n"
-            "provider          stripe\n"
-            "merchant_account  spain\n"
-            "state             takes_cards\n"
-            "contact           none\n"
-            "color             none\n"
-            "logo              none\n"
-            "language          none\n"
-            "consents          en\n"
-            "avs               no\n"
-            "cards_per_guest   many\n"
-            "redirect_origins  any\n"
-            "session_minutes   30\n"
-            "link_minutes      none\n"
+            f"id                   {a_uuid(1101)}\n"
+            "name                 Spa 1101\n"
+            "provider             stripe\n"
+            "merchant_account     spain\n"
+            "state                takes_cards\n"
+            "contact              none\n"
+            "color                none\n"
+            "logo                 none\n"
+            "language             none\n"
+            "consents             en\n"
+            "avs                  no\n"
+            "cards_per_guest      many\n"
+            "redirect_origins     any\n"
+            "session_minutes      30\n"
+            "link_minutes         none\n"
+            "card_testing_limits  none\n"
         )
 
     def test_as_json_values_have_their_types(self, with_centers: CommandLine) -> None:
@@ -215,6 +223,7 @@ class TestCenter:
             "redirect_origins": [],
             "session_minutes": 30,
             "link_minutes": None,
+            "card_testing_limits": None,
         }
         assert takes_none == {
             "id": a_uuid(1000),
@@ -246,6 +255,7 @@ class TestCenter:
         options = [
             *("--provider", "fake", "--account", "spain", "--no-avs", "--cards-per-guest", "one"),
             *("--any-redirect", "--session-minutes", "15", "--no-link-minutes"),
+            "--no-card-testing-limits",
         ]
         command = ("configure-payments", CENTER_ID)
         refused = with_centers.run(*command, *options[:-1])

@@ -1,17 +1,13 @@
-"""Limits on the cards that may be tried in 24 hours, against card testing.
-
-Criminals try stolen card numbers on any page that adds a card. Two things show it, and both are
-counted: sessions, and cards that were refused.
-"""
+"""Cards that were refused, which are counted for 24 hours against card testing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final, Protocol
 
+from domain.centers.card_limit import CardLimit
 from domain.identifiers import CallerName, CenterId, GuestId, TokenId
 from domain.sessions.session import CardSession
 
@@ -20,55 +16,6 @@ WINDOW: Final = timedelta(hours=24)
 COUNTED_FOR: Final = WINDOW + timedelta(hours=1)
 """The same, with what a clock that is a little ahead has dated in the future. The rest is no more
 than a wrong clock has left, and must not lock out a guest for as long as it was wrong."""
-
-
-class Counted(StrEnum):
-    """What a limit counts."""
-
-    SESSIONS = "sessions"
-    REFUSED_CARDS = "refused cards"
-
-
-class CountedPer(StrEnum):
-    """Whose sessions and refused cards a limit counts.
-
-    Those of a guest are counted at one center, and at all of them by `GUEST_EVERYWHERE`.
-    """
-
-    GUEST = "guest"
-    GUEST_EVERYWHERE = "guest-everywhere"
-    CALLER = "caller"
-    CENTER = "center"
-
-
-@dataclass(frozen=True, slots=True)
-class CardLimit:
-    """How many sessions or refused cards a guest, a caller or a center may have in 24 hours."""
-
-    counted: Counted
-    per: CountedPer
-    at_most: int
-
-    @property
-    def is_on_a_guest(self) -> bool:
-        """Whether it counts those of a guest, at one center or at all."""
-        return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
-
-    def times(self, factor: int) -> CardLimit:
-        """Return the limit of so many times as much."""
-        return replace(self, at_most=self.at_most * factor)
-
-
-DEFAULT_LIMITS: Final = (
-    CardLimit(Counted.SESSIONS, CountedPer.GUEST, 10),
-    CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, 10),
-    CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 30),
-    CardLimit(Counted.SESSIONS, CountedPer.CALLER, 5_000),
-    CardLimit(Counted.REFUSED_CARDS, CountedPer.CALLER, 500),
-    CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1_000),
-    CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 200),
-)
-"""The limits unless an operator sets others. docs/operations.md says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

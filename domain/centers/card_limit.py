@@ -1,0 +1,95 @@
+"""Limits on the cards that may be tried in 24 hours, against card testing.
+
+Criminals try stolen card numbers on any page that adds a card. Two things show it, and both are
+counted: sessions, and cards that were refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain
+from typing import Final
+
+
+class Counted(StrEnum):
+    """What a limit counts."""
+
+    SESSIONS = "sessions"
+    REFUSED_CARDS = "refused cards"
+
+
+class CountedPer(StrEnum):
+    """Whose sessions and refused cards a limit counts.
+
+    Those of a guest are counted at one center, and at all of them by `GUEST_EVERYWHERE`.
+    """
+
+    GUEST = "guest"
+    GUEST_EVERYWHERE = "guest-everywhere"
+    CALLER = "caller"
+    CENTER = "center"
+
+
+@dataclass(frozen=True, slots=True)
+class CardLimit:
+    """How many sessions or refused cards a guest, a caller or a center may have in 24 hours."""
+
+    counted: Counted
+    per: CountedPer
+    at_most: int
+
+    @property
+    def is_on_a_guest(self) -> bool:
+        """Whether it counts those of a guest, at one center or at all."""
+        return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
+
+    def times(self, factor: int) -> CardLimit:
+        """Return the limit of so many times as much."""
+        return replace(self, at_most=self.at_most * factor)
+
+
+DEFAULT_LIMITS: Final = (
+    CardLimit(Counted.SESSIONS, CountedPer.GUEST, 10),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, 10),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 30),
+    CardLimit(Counted.SESSIONS, CountedPer.CALLER, 5_000),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.CALLER, 500),
+    CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1_000),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 200),
+)
+"""The limits unless an operator sets others. docs/operations.md says why."""
+
+LIMITS_OF_A_CENTER: Final = frozenset({CountedPer.GUEST, CountedPer.CENTER})
+"""The limits that a center may have of its own: they count what happens at that center alone."""
+
+_OFF: Final = "off"
+_LIMITS: Final = re.compile(rf"([a-z-]+)=({_OFF}|[1-9][0-9]{{0,5}})/({_OFF}|[1-9][0-9]{{0,5}})")
+
+
+def parse_card_limits(
+    value: str,
+    limits: Sequence[CardLimit],
+    *,
+    allowed: Collection[CountedPer] = frozenset(CountedPer),
+) -> Sequence[CardLimit]:
+    """Return `limits` changed as a text says, such as `guest=10/10,center=off/500`.
+
+    The numbers are sessions and refused cards in 24 hours. What is not named stays as it is. Raises
+    ValueError for anything else, and for a name that is repeated or not `allowed`.
+    """
+    named: dict[CountedPer, list[CardLimit]] = {}
+    for part in value.split(",") if value else ():
+        found = _LIMITS.fullmatch(part.strip())
+        if found is None or found[1] in named or found[1] not in allowed:
+            raise ValueError(value)
+        per = CountedPer(found[1])
+        named[per] = [
+            CardLimit(counted, per, int(at_most))
+            for counted, at_most in zip(Counted, found.groups()[1:], strict=True)
+            if at_most != _OFF
+        ]
+    others = (limit for limit in limits if limit.per not in named)
+    return (*others, *chain.from_iterable(named.values()))
