@@ -55,6 +55,7 @@ from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.queries import ListAccounts, ListExpiringCards, ReadAccount, ReadConsent
 from domain.cards.refresh_account import RefreshAccount
 from domain.cards.remove_account import RemoveAccount
+from domain.cards.trust_keys import TrustKeys
 from domain.cards.unknown_card import ConfirmKeys
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.queries import ListCenters, ReadCenter
@@ -433,6 +434,7 @@ class Container(DeclarativeContainer):
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
     )
     confirm_keys = Part(ConfirmKeys, storage=storage, clock=clock, note_act=note_act)
+    trust_keys = Part(TrustKeys, storage=storage, note_act=note_act)
     close_account = Part(
         CloseAccount,
         storage=storage,

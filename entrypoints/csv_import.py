@@ -46,7 +46,7 @@ MAX_SHOWN: Final = 40
 MAX_FAULTS_SHOWN: Final = 10
 
 _WORD: Final = re.compile("[a-z_]+")
-_NOT_UTF8: Final = "expected text in UTF-8"
+_NOT_UTF8: Final = "expected text in UTF-8: save the file as CSV UTF-8"
 _BOM: Final = "\ufeff"
 
 Record = TypeVar("Record")
@@ -334,6 +334,8 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
 def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
     if not _is_utf8("".join(header)):
         raise CsvRefused(_NOT_UTF8, line=line)
+    if header[:1] and header[0].lower().startswith("sep="):
+        raise CsvRefused("remove this line: only spreadsheets know it", line=line)
     columns = (*kind.columns, *kind.optional)
     # A file without a header begins with a row, which may have names, addresses or tokens.
     is_header = any(word in columns for name in header for word in _WORD.findall(name.lower()))

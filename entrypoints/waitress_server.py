@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Iterable
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+import structlog
 from typing_extensions import override
 from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer, create_server
@@ -41,6 +42,11 @@ LOOK_EVERY_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 5
 """After the drain, threads that still run get this long."""
 
+_TLS_HANDSHAKE: Final = b"\x16"
+"""The first byte that a client sends who speaks TLS (RFC 8446, section 5.1). No HTTP begins with it."""
+
+log = structlog.get_logger()
+
 
 class _Channel(HTTPChannel):
     """A connection of waitress that the main thread leaves alone while another thread sends on it.
@@ -50,6 +56,22 @@ class _Channel(HTTPChannel):
     the interpreter that the other one waits for. What does not fit into the socket is left to the
     main thread: the trigger wakes it at the end of the response at the latest.
     """
+
+    has_logged_tls: ClassVar[bool] = False
+
+    @override
+    def received(self, data: bytes) -> bool:
+        """Take what a client sends; hang up on a client that speaks TLS, and log the first."""
+        if self.request is None and data.startswith(_TLS_HANDSHAKE):
+            if not _Channel.has_logged_tls:
+                _Channel.has_logged_tls = True
+                log.warning(
+                    "https_on_http_port",
+                    do="have clients reach the proxy, which speaks https, and the proxy http://",
+                )
+            self.handle_close()
+            return False
+        return super().received(data)
 
     @override
     def writable(self) -> bool:

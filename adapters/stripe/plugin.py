@@ -73,7 +73,8 @@ def _keys(account: MerchantAccount, given: Mapping[str, str]) -> StripeKeys:
     except ValueError:
         raise PspSettingsError(
             f"{ACCOUNT_SETTINGS.name(KEY, account)} must be a secret key (sk_test_…, sk_live_…) or "
-            "a restricted one (rk_…)"
+            "a restricted one (rk_…); a publishable key (pk_…) is none: Stripe's dashboard shows both "
+            "under Developers, API keys"
         ) from None
 
 

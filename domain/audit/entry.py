@@ -36,6 +36,7 @@ class Action(StrEnum):
     SESSIONS_CANCELLED = "sessions.cancelled"
     ACCOUNT_CLOSED = "account.closed"
     KEYS_CONFIRMED = "keys.confirmed"
+    KEYS_TRUSTED = "keys.trusted"
     ACCOUNT_REOPENED = "account.reopened"
     IMPORT_BEGUN = "import.begun"
     INSTALLATION_MOVED = "installation.moved"

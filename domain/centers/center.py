@@ -18,7 +18,7 @@ class CenterNotFound(LookupError):
     """No center has this id."""
 
     def __init__(self, center_id: CenterId) -> None:
-        super().__init__(f"there is no center {center_id}")
+        super().__init__(f"there is no center {center_id}: import it first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,10 @@ class MerchantIdentities(Protocol):
     ) -> str:
         """Store an identity unless there is one.
 
-        Return the one that is stored now. Of concurrent claims one wins.
+        Return the one that is stored now. If several processes claim at once, one succeeds.
         """
+        ...
+
+    def forget(self, provider: ProviderName, merchant_account: MerchantAccount) -> None:
+        """Delete the stored identity, if there is one."""
         ...

@@ -40,6 +40,15 @@ class PspName(click.ParamType[str]):
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return f"[{'|'.join(installed_names())}]"
 
+    @override
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name. Whether it is set up is for the use case to say."""
+        if value not in installed_names():
+            # Before the center is looked up, so that a mistake in both is not told one by one.
+            known = ", ".join(installed_names())
+            raise click.ClickException(f"--provider: {value!a} is not known; known: {known}")
+        return value
+
 
 @click.command()
 @click.argument("center_id", metavar="CENTER_ID")
@@ -280,10 +289,7 @@ def _how_to_get_ready(container: Container, refused: PspNotReady) -> str:
         reopen = f"cardonfile psp close-account {name} --account {account} --reopen"
         return f"--account: {account} of {name} is closed; if it is open again: `{reopen}`"
     if refused.missing is Missing.PSP:
-        installed = installed_names()
-        if name in installed:
-            return f"--provider: {name} is installed, and {PSPS_SETTING} does not name it"
-        return f"--provider: {name!a} is not known; known: {', '.join(installed)}"
+        return f"--provider: {name} is installed, and {PSPS_SETTING} does not name it"
     how = container.settings().psps[name].how_to_set_up(account)
     if refused.missing is Missing.SETTINGS:
         return f"--provider: {name} is not set up: {how}"

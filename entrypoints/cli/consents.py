@@ -70,7 +70,7 @@ def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> N
             own = text.read(MAX_TEXT_LENGTH * 2) if text else None
             done = container.set_consent()(center_id, language, own=own, off=none)
         except UnicodeDecodeError:
-            raise click.ClickException("--file: expected text in UTF-8") from None
+            raise click.ClickException("--file: expected text in UTF-8: save the file so") from None
         except (NoTextShipped, ConsentTooLong) as refused:
             raise click.ClickException(str(refused)) from refused
         if done.text is None:

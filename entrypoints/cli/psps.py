@@ -27,7 +27,7 @@ _NAMES: Final = ("acme", "Acme", "ACME")
 
 @click.group()
 def psp() -> None:
-    """Check a PSP, close an account there, or begin the adapter of a new one."""
+    """Check a PSP, look after its merchant accounts, or begin the adapter of a new one."""
 
 
 @psp.command()
@@ -116,6 +116,27 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     with installation() as container:
         container.confirm_keys()(PspAccount(name, merchant_account))
         click.echo(f"unknown cards of {merchant_account} of {name} are removed for a day")
+
+
+@psp.command()
+@click.argument("name")
+@click.option(
+    "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
+)
+def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
+    """Trust the keys of an account that are set now, because the first ones were wrong.
+
+    NAME is the PSP. Stop the service first, and start it with the right keys: whose they are is stored
+    at the first call. An account with cards on file, or with tokens to discard, is refused. The audit
+    trail notes it.
+
+    \b
+    Example:
+      cardonfile psp trust stripe --account default
+    """
+    with installation() as container:
+        container.trust_keys()(PspAccount(name, merchant_account))
+        click.echo(f"the keys of {merchant_account} of {name} are trusted at the next call")
 
 
 @psp.command()

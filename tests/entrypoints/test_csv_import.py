@@ -322,9 +322,13 @@ FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
         *("centers", f"id\tname\n{CENTER_ID}\tHarbor Spa\n"),
         "line 1: expected commas or semicolons between the columns, found tabs",
     ),
+    "a line for spreadsheets": (
+        *("centers", f"sep=;\nid;name\n{CENTER_ID};Harbor Spa\n"),
+        "line 1: remove this line: only spreadsheets know it",
+    ),
     "two bytes a character": (
         *("centers", f"{CENTERS}{CENTER_ID},Harbor Spa\n".encode("utf-16")),
-        "line 1: expected text in UTF-8",
+        "line 1: expected text in UTF-8: save the file as CSV UTF-8",
     ),
     **{
         f"no {column}": (
@@ -369,7 +373,7 @@ FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
     **{
         f"another encoding, {name!r}": (
             *("guests", (GUESTS + GUEST + OTHER_GUEST_ID).encode() + b",A," + name + b",\n"),
-            "line 3, column last_name: expected text in UTF-8",
+            "line 3, column last_name: expected text in UTF-8: save the file as CSV UTF-8",
         )
         for name in (b"Zo\xeb", b"\xed\xa0\x80", b"\xc0\x80", b"ok\xe2")
     },

@@ -445,7 +445,10 @@ class TestStripe:
                 {"X_SECRET_KEY": "a", "X_WEBHOOK_SECRETS": "whsec_x", "X_CURRENCY": "euro"},
                 "CARDONFILE_STRIPE_X_CURRENCY must be",
             ),
-            ({"SECRET_KEY": "pk_test_x", "WEBHOOK_SECRETS": "whsec_x"}, "_SECRET_KEY must be"),
+            (
+                {"SECRET_KEY": "pk_test_x", "WEBHOOK_SECRETS": "whsec_x"},
+                "_SECRET_KEY must be .* a publishable key",
+            ),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "sk_test_y"}, "SECRETS must hold"),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_x,"}, "SECRETS must hold"),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": " "}, "SECRETS is blank"),

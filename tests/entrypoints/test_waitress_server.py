@@ -14,6 +14,7 @@ from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
+from structlog.testing import capture_logs
 from waitress.channel import HTTPChannel
 from waitress.server import create_server
 
@@ -342,3 +343,18 @@ class TestWhatIsReachedForInWaitress:
         goes_on.set()
         dispatcher.shutdown(timeout=LIMIT_SECONDS)
         assert not dispatcher.threads
+
+
+def test_a_client_that_speaks_tls_is_hung_up_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waitress_server._Channel, "has_logged_tls", False)
+    with capture_logs() as lines, server_of(always(b"yes")) as port:
+        for _ in range(2):
+            with connected(port) as client:
+                client.sendall(b"\x16\x03\x01\x00\xa5")
+                assert client.recv(1) == b""
+        with connected(port) as client:
+            client.sendall(LAST_GET)
+            assert body_of_response(client) == b"yes"
+    assert [line["event"] for line in lines] == ["https_on_http_port"]

@@ -134,6 +134,14 @@ class SqlMerchantIdentities(Repository, MerchantIdentities):
         )
         return self.get(provider, merchant_account) or identity
 
+    @override
+    def forget(self, provider: ProviderName, merchant_account: MerchantAccount) -> None:
+        self._transaction.execute(
+            "DELETE FROM merchant_identities WHERE provider = :provider "
+            "AND merchant_account = :merchant_account",
+            {"provider": provider, "merchant_account": merchant_account},
+        )
+
 
 class SqlMerchantStandings(Repository, MerchantStandings):
     """What operators have said of merchant accounts."""

@@ -95,7 +95,9 @@ def test_guests_are_found_by_whatever_reference_they_have_at_a_psp(storage: Stor
         assert not found(an_account().psp_account, GuestReference("other"))
 
 
-def test_the_first_merchant_identity_is_kept_for_its_psp_account(storage: Storage) -> None:
+def test_the_first_merchant_identity_is_kept_for_its_psp_account_until_it_is_forgotten(
+    storage: Storage,
+) -> None:
     with storage.write() as unit:
         identities = unit.merchant_identities
         for identity in ("acct_1", "acct_2"):
@@ -107,6 +109,9 @@ def test_the_first_merchant_identity_is_kept_for_its_psp_account(storage: Storag
         ):
             assert identities.get(*psp_account) is None
             assert identities.claim(*psp_account, "acct_2") == "acct_2"
+        identities.forget(PROVIDER, MERCHANT_ACCOUNT)
+        assert identities.get(PROVIDER, MERCHANT_ACCOUNT) is None
+        assert identities.get(PROVIDER, MerchantAccount("other")) == "acct_2"
 
 
 def test_an_account_of_which_nobody_has_said_anything_has_a_standing(storage: Storage) -> None:

@@ -97,7 +97,9 @@ class TestIssue:
     def test_no_token_is_issued_for_a_center_that_does_not_exist(
         self, installation: Installation
     ) -> None:
-        with pytest.raises(CenterNotFound, match=f"^there is no center {GUEST_ID}$"):
+        with pytest.raises(
+            CenterNotFound, match=f"^there is no center {GUEST_ID}: import it first$"
+        ):
             issue(installation, centers=[CENTER_ID, GUEST_ID])
 
         assert not installation.access_tokens()

@@ -80,7 +80,7 @@ def test_an_own_text_is_read_from_a_file(with_center: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"\xff", "--file: expected text in UTF-8"),
+        (b"\xff", "--file: expected text in UTF-8: save the file so"),
         (b" \n", "--file must be 1 to 5000 characters"),
         (b"a" * 20_000, "--file must be 1 to 5000 characters"),
         (b"{guest}", "--file must be 1 to 5000 characters"),

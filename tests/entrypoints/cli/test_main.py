@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "events": "add list remove roll-secret deliveries replay test update",
     "guest": "show export erase",
     "installation": "copy move",
-    "psp": "check close-account confirm-keys new",
+    "psp": "check close-account confirm-keys new trust",
     "session": "cancel list show stats",
     "token": "issue list revoke",
     **dict.fromkeys(("backup", "configure-payments", "copy-database", "demo", "doctor"), ""),
@@ -160,6 +160,7 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         (f"{CONFIGURE} --avs", "--provider must be given for a center that takes no cards yet"),
         (f"{CONFIGURE} --provider adyen", "'adyen' is not known; known: fake, mollie, stripe"),
         (f"{CONFIGURE} --provider ''", "known: fake, mollie, stripe"),
+        (f"configure-payments {NOBODY} --provider adyen", "'adyen' is not known"),
         (
             f"{CONFIGURE} --provider stripe",
             "stripe is not set up: set CARDONFILE_STRIPE_SECRET_KEY",

@@ -180,3 +180,13 @@ def test_keys_are_confirmed_where_the_removal_of_cards_has_stopped(cardonfile: C
         unit.commit()
 
     assert "are removed for a day" in cardonfile.succeeds(*confirm)
+
+
+def test_other_keys_are_trusted_where_no_card_needs_the_first(cardonfile: CommandLine) -> None:
+    trust = ("psp", "trust", PROVIDER, "--account", MERCHANT_ACCOUNT)
+    assert cardonfile.refuses(*trust).startswith("--account must be an account whose identity")
+    with cardonfile.storage.write() as unit:
+        unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "wrong")
+        unit.commit()
+
+    assert "are trusted at the next call" in cardonfile.succeeds(*trust)

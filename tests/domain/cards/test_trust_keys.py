@@ -1,0 +1,81 @@
+"""Keys that an operator trusts in place of the first ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from domain.audit.entry import Action
+from domain.errors import InvalidField
+from domain.identifiers import MerchantAccount
+from tests.builders import a_discard, an_account
+from tests.contracts.storage.records import store
+from tests.installation import Installation
+
+ACCOUNT = an_account().psp_account
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    with closing(Installation(tmp_path)) as installed:
+        with installed.storage.write() as unit:
+            unit.merchant_identities.claim(*ACCOUNT, "the wrong one")
+            unit.commit()
+        yield installed
+
+
+def kept(installation: Installation) -> str | None:
+    with installation.storage.read() as unit:
+        return unit.merchant_identities.get(*ACCOUNT)
+
+
+def test_the_first_keys_are_forgotten_so_that_others_are_recognized(
+    installation: Installation,
+) -> None:
+    installation.container.trust_keys()(ACCOUNT)
+
+    recognize = installation.container.recognize_merchant()
+    recognize(*ACCOUNT, "the right one")
+    assert kept(installation) == "the right one"
+    with installation.storage.read() as unit:
+        (entry,) = unit.audit_trail.latest(since=installation.clock.now())
+    assert (entry.action, entry.about) == (Action.KEYS_TRUSTED, "/".join(ACCOUNT))
+    assert entry.details == {"before": "the wrong one"}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        an_account(),
+        a_discard(),
+    ],
+    ids=["a card", "a discard"],
+)
+def test_an_account_that_needs_its_first_keys_is_refused(
+    installation: Installation, left: object
+) -> None:
+    store(installation.storage, left)
+
+    with pytest.raises(InvalidField, match="without cards on file"):
+        installation.container.trust_keys()(ACCOUNT)
+    assert kept(installation) == "the wrong one"
+
+
+def test_an_account_whose_identity_is_not_stored_is_refused(installation: Installation) -> None:
+    with pytest.raises(InvalidField, match="has stored itself"):
+        installation.container.trust_keys()(
+            ACCOUNT._replace(merchant_account=MerchantAccount("another"))
+        )
+
+
+def test_a_copy_does_not_trust_the_keys_of_its_original(installation: Installation) -> None:
+    with installation.storage.write() as unit:
+        unit.installations.let_go_of_original(installation.clock.now())
+        unit.commit()
+
+    with pytest.raises(InvalidField, match="has stored itself"):
+        installation.container.trust_keys()(ACCOUNT)
+    assert kept(installation) == "the wrong one"
