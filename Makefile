@@ -176,7 +176,7 @@ COMPILE = pyproject.toml --group build --universal --python-version 3.11 --gener
 	$(if $(UPGRADE),--upgrade)
 
 # The wheel is built from the sdist, so both are whole. OSV is asked for advisories.
-release: build/release/stamp ## Build and check wheel and sdist, list their packages (SBOM), look for advisories
+release: build/release/stamp .venv/dev.stamp ## Build and check wheel and sdist, list their packages (SBOM), look for advisories
 	@test -z "$$(git status --porcelain)" || \
 		{ echo "Commit or remove what git status shows: the release would not be the commit that is tagged" >&2; exit 1; }
 	@grep -q '^## $(VERSION)$$' docs/changelog.md || \
@@ -188,6 +188,7 @@ release: build/release/stamp ## Build and check wheel and sdist, list their pack
 		PYTHONWARNINGS=ignore $(RELEASE)/cyclonedx-py requirements $$lock.txt --pyproject pyproject.toml --output-reproducible \
 			--output-file dist/$$lock.cdx.json || exit; \
 	done
+	$(BIN)/python -m tests.bundled_components dist/*.cdx.json
 	@if $(RELEASE)/pip-audit --requirement requirements-dev.txt --require-hashes --disable-pip \
 		--vulnerability-service osv --format json --output build/advisories.json \
 		2>build/pip-audit.log; \

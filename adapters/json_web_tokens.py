@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import jwt
 import structlog
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from typing_extensions import override
 
 from adapters.outbound_http import Connection, begin, look_up, reason_of
@@ -32,6 +33,12 @@ ALGORITHMS: Final = (
 """Signatures by a private key. None that the public key could make, such as HS256 (RFC 8725, 2.1)."""
 LEEWAY_SECONDS: Final = 30
 """How far the clock of the identity provider may be off."""
+ACCESS_TOKEN_TYPES: Final = frozenset({"jwt", "at+jwt"})
+"""What the header `typ` of an access token may be, if it has one: nothing in particular, or RFC 9068."""
+BEARER: Final = "bearer"
+"""The claim `typ` of Keycloak's access tokens. Its other tokens have `ID`, `Refresh`, `Offline`, `Logout`."""
+MIN_RSA_BITS: Final = 2048
+"""RFC 7518, section 3.3."""
 ALL_CENTERS: Final = "*"
 """In the claim of centers: the caller is not limited to some."""
 
@@ -148,9 +155,11 @@ class SigningKeys:
 
 
 def _may_sign(key: jwt.PyJWK) -> bool:
-    """Return whether a key can be named, and is one for signatures: not a secret, not for encryption."""
+    """Return whether a key can be named, and is a strong one for signatures: no secret, not for encryption."""
     is_named = isinstance(key.key_id, str)
-    return is_named and key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")
+    is_strong = not isinstance(key.key, RSAPublicKey) or key.key.key_size >= MIN_RSA_BITS
+    is_for_signatures = key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")
+    return is_named and is_strong and is_for_signatures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +167,8 @@ class JsonWebTokens(Identity):
     """Recognizes callers by the tokens of an identity provider.
 
     A token must have been signed by one of the `keys`, issued by `issuer` for `audience`, and have
-    an end. The claims say who calls and what the caller may do. A claim is named by its key, or by
+    an end; it must be an access token, and its header `typ` be `token_type` if that is given. The claims
+    say who calls and what the caller may do. A claim is named by its key, or by
     the keys that lead to it, joined by dots. Permissions that this service does not know are left
     out. With `centers_claim`, a caller without that claim may act for no center.
     """
@@ -169,11 +179,13 @@ class JsonWebTokens(Identity):
     caller_claim: str
     permissions_claim: str
     centers_claim: str | None
+    token_type: str | None = None
 
     @override
     def authenticate(self, token: str) -> Caller | str:
         try:
-            key = self.keys.find(str(jwt.get_unverified_header(token).get("kid")))
+            header = jwt.get_unverified_header(token)
+            key = self.keys.find(str(header.get("kid")))
             if key is None:
                 return "unknown key"
             claims = jwt.decode(
@@ -187,7 +199,19 @@ class JsonWebTokens(Identity):
             )
         except jwt.PyJWTError as error:
             return next((why for kind, why in _REASONS if isinstance(error, kind)), "malformed")
-        return self._caller(claims)
+        return self._caller(claims) if self._is_access_token(header, claims) else "wrong type"
+
+    # Any: what the values are is seen here.
+    def _is_access_token(self, header: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
+        # A token for something else must not be taken for an access token (RFC 8725, 3.11).
+        named, claimed = header.get("typ"), claims.get("typ")
+        if claimed is not None and str(claimed).lower() != BEARER:
+            return False
+        # The prefix may be left out (RFC 7515, 4.1.9).
+        media_type = None if named is None else str(named).lower().removeprefix("application/")
+        if self.token_type is not None:
+            return media_type == self.token_type.lower()
+        return media_type is None or media_type in ACCESS_TOKEN_TYPES
 
     # Any: what the values are is seen here.
     def _caller(self, claims: Mapping[str, Any]) -> Caller | str:

@@ -26,7 +26,12 @@ def parse_line(field: str, value: object, *, max_length: int) -> str:
     Raises InvalidField when it is not text, blank, too long, or has control characters or line
     breaks.
     """
-    if isinstance(value, str) and len(value) <= max_length and value.strip() and is_clean(value):
+    if (
+        isinstance(value, str)
+        and len(value) <= max_length
+        and is_visible(value)
+        and is_clean(value)
+    ):
         return value
     raise invalid_line(field, max_length=max_length)
 
@@ -51,6 +56,18 @@ def without_card_number(field: str, value: str) -> str:
 # that override the direction of the text after them (Unicode Standard Annex 9) are not.
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+# Letters and symbols that show nothing: Hangul fillers, and the pattern of Braille without a dot.
+_INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+
+
+def is_visible(text: str) -> bool:
+    """Return whether somebody who reads `text` sees anything of it."""
+    return any(
+        unicodedata.category(character)[0] in "LNPS" and character not in _INVISIBLE
+        for character in text
+    )
 
 
 def is_clean(text: str) -> bool:

@@ -235,6 +235,7 @@ def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
         caller_claim=settings.caller_claim,
         permissions_claim=settings.permissions_claim,
         centers_claim=settings.centers_claim,
+        token_type=settings.token_type,
     )
     return EitherIdentity(opaque=opaque, json_web=json_web)
 
@@ -586,6 +587,7 @@ class Container(DeclarativeContainer):
         links=links,
         events=Factory(examples),
         ids=ids,
+        hsts=settings.provided.hsts,
     )
     app = Part(build_app, api, settings.provided.psps, psp_adapters)
     behind_proxy = Part(TrustedProxy, app, settings.provided.trusted_proxy)

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
 from datetime import timedelta
+from email.message import Message
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
+from adapters.http.middleware import REQUEST_ID, SECURITY_HEADERS
 from adapters.outbound_http import CERTIFICATE_NOT_TRUSTED, Connection, begin, reason_of
 from adapters.psp.findings import Diagnosis, Finding, compare_clocks, ok, problem, unknown
 from adapters.sql.errors import DatabaseUnusable
@@ -41,6 +43,8 @@ OLDEST_BACKUP: Final = timedelta(days=2)
 ENOUGH_FREE_BYTES: Final = 1024**3
 ENOUGH_FREE_SHARE: Final = 0.1
 """A disk has room if one of both is free."""
+
+_PROBE: Final = "cardonfile-doctor"
 
 Check: TypeAlias = Callable[[Container], Iterable[Finding]]
 
@@ -155,7 +159,8 @@ def _public_address(container: Container) -> Iterator[Finding]:
     )
     try:
         with connection:
-            response = connection.request("GET", "/healthz", {}, None)
+            # Some servers take this for the header X-Request-ID, which the service sends back.
+            response = connection.request("GET", "/healthz", {"X_Request_ID": _PROBE}, None)
             is_alive = response.status == 200 and b'"ok"' in response.read(MAX_BODY_BYTES)
     except TimeoutError:
         yield unknown(about, f"{url} does not respond to this machine: look from another one")
@@ -170,8 +175,25 @@ def _public_address(container: Container) -> Iterator[Finding]:
         advice = f"look at the proxy, or correct {Setting.PUBLIC_BASE_URL}"
     fault = f"{url}/healthz responds {response.status}, not as the service does: {advice}"
     yield _judged(about, None if is_alive else fault, f"{url} leads to the service")
+    if is_alive:
+        yield _judged("proxy", _fault_of_proxy(response.headers), "headers arrive unchanged")
     if not container.settings().is_on_loopback:
         yield compare_clocks(response.headers["date"], container.clock().now(), of=url)
+
+
+def _fault_of_proxy(headers: Message) -> str | None:
+    """Return what a proxy makes of headers that it must not change, or None."""
+    if headers.get(REQUEST_ID) == _PROBE:
+        return (
+            "headers with _ in their names reach the service, and a client may send X_Forwarded_For "
+            "in place of the proxy's header: drop them (nginx: underscores_in_headers off)"
+        )
+    if headers.get_all("Referrer-Policy") != [SECURITY_HEADERS["Referrer-Policy"]]:
+        return (
+            "the header Referrer-Policy is changed on the way, and with no-referrer browsers hide where "
+            "a form was sent from: pass it on unchanged"
+        )
+    return None
 
 
 def _trusted_proxy(container: Container) -> Iterator[Finding]:

@@ -39,6 +39,7 @@ _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 _RETENTION = re.compile(r"(sessions|deliveries|cards|audit)=([1-9][0-9]{0,4})")
+_HSTS = re.compile(r"max-age=[0-9]{1,10}(; includeSubDomains(; preload)?)?")
 _REDIS = re.compile(r"rediss?://[^\s/?#]+(?:/[0-9]*)?")
 _FOR_TESTS = re.compile(rf"{_PREFIX}(?:[A-Z0-9_]+_)?TEST_(?:KEY|POSTGRESQL)")
 # Kubernetes sets such variables in each container for every service, Docker for every link:
@@ -83,6 +84,7 @@ class Setting(StrEnum):
     CARD_TESTING_LIMITS = "CARDONFILE_CARD_TESTING_LIMITS"
     RATE_LIMIT_STORAGE = "CARDONFILE_RATE_LIMIT_STORAGE"
     EVENT_NETWORKS = "CARDONFILE_EVENT_NETWORKS"
+    HSTS = "CARDONFILE_HSTS"
     LOG_FORMAT = "CARDONFILE_LOG_FORMAT"
     LOG_LEVEL = "CARDONFILE_LOG_LEVEL"
     RETENTION = "CARDONFILE_RETENTION"
@@ -93,6 +95,7 @@ class Setting(StrEnum):
     JWT_CALLER_CLAIM = "CARDONFILE_JWT_CALLER_CLAIM"
     JWT_PERMISSIONS_CLAIM = "CARDONFILE_JWT_PERMISSIONS_CLAIM"
     JWT_CENTERS_CLAIM = "CARDONFILE_JWT_CENTERS_CLAIM"
+    JWT_TYPE = "CARDONFILE_JWT_TYPE"
     METRICS = "CARDONFILE_METRICS"
     METRICS_FOLDER = "CARDONFILE_METRICS_FOLDER"
 
@@ -119,7 +122,8 @@ class PostgresqlDatabase:
 class JwtSettings:
     """Whose JSON Web Tokens are accepted, where the keys are, and which claims count.
 
-    Without `centers_claim`, no caller is limited to some centers.
+    Without `centers_claim`, no caller is limited to some centers. `token_type` is what the header `typ`
+    must be, such as `at+jwt`; None if it may be that, `JWT` or missing.
     """
 
     issuer: str
@@ -128,6 +132,7 @@ class JwtSettings:
     caller_claim: str
     permissions_claim: str
     centers_claim: str | None
+    token_type: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +173,7 @@ class Settings:
     card_testing_limits: Sequence[CardLimit]
     rate_limit_storage: str | None = field(repr=False)
     event_networks: tuple[IPv4Network | IPv6Network, ...]
+    hsts: str
     retention: Retention
     erasures_file: Path | None
     jwt: JwtSettings | None
@@ -221,6 +227,7 @@ class Settings:
             card_testing_limits=_card_limits(given.get(Setting.CARD_TESTING_LIMITS, "")),
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
             event_networks=_networks(given, Setting.EVENT_NETWORKS, "networks", "10.0.0.0/8"),
+            hsts=_hsts(given.get(Setting.HSTS, "max-age=31536000")),
             retention=_retention(given.get(Setting.RETENTION, "")),
             jwt=_jwt(given),
             erasures_file=optional(Setting.ERASURES_FILE, Path),
@@ -454,6 +461,14 @@ def _networks(
         ) from None
 
 
+def _hsts(value: str) -> str:
+    if not _HSTS.fullmatch(value):
+        raise SettingsError(
+            f"{Setting.HSTS} must look like max-age=31536000 or max-age=31536000; includeSubDomains"
+        )
+    return value
+
+
 def _card_limits(value: str) -> Sequence[CardLimit]:
     """Parse limits such as `guest=10/10,center=off/500`; what is not named keeps its default."""
     try:
@@ -504,6 +519,7 @@ def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
         caller_claim=given.get(Setting.JWT_CALLER_CLAIM, "sub"),
         permissions_claim=given.get(Setting.JWT_PERMISSIONS_CLAIM, "permissions"),
         centers_claim=given.get(Setting.JWT_CENTERS_CLAIM),
+        token_type=given.get(Setting.JWT_TYPE),
     )
 
 

@@ -21,7 +21,9 @@ import structlog
 from typing_extensions import override
 from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer, create_server
+from waitress.task import ErrorTask
 
+from adapters.http.middleware import SECURITY_HEADERS
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 
 THREADS: Final = 8
@@ -48,6 +50,16 @@ _TLS_HANDSHAKE: Final = b"\x16"
 log = structlog.get_logger()
 
 
+class _ErrorTask(ErrorTask):
+    """A response of waitress itself, to a request that is not HTTP or too large."""
+
+    @override
+    def execute(self) -> None:
+        """Respond with the security headers of every other response."""
+        self.response_headers = [*self.response_headers, *SECURITY_HEADERS.items()]
+        super().execute()
+
+
 class _Channel(HTTPChannel):
     """A connection of waitress that the main thread leaves alone while another thread sends on it.
 
@@ -57,6 +69,7 @@ class _Channel(HTTPChannel):
     main thread: the trigger wakes it at the end of the response at the latest.
     """
 
+    error_task_class: type[ErrorTask] = _ErrorTask
     has_logged_tls: ClassVar[bool] = False
 
     @override

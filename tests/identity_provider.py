@@ -25,9 +25,9 @@ HOUR_SECONDS: Final = 3600
 
 
 @cache
-def rsa_key(number: int = 0) -> rsa.RSAPrivateKey:
+def rsa_key(number: int = 0, *, bits: int = 2048) -> rsa.RSAPrivateKey:
     """Return a key, for each number another."""
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return rsa.generate_private_key(public_exponent=65537, key_size=bits)
 
 
 @cache
@@ -73,8 +73,9 @@ class IdentityProvider:
         key_id: str | None = "first",
         key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | str | None = None,
         algorithm: str = "RS256",
+        token_type: str | None = "JWT",
     ) -> str:
-        """Return a token of `web-shop`, valid for an hour. A claim that is None is left out."""
+        """Return a token of `web-shop`, valid for an hour. A claim or header that is None is left out."""
         whole = {
             "iss": ISSUER,
             "aud": AUDIENCE,
@@ -86,7 +87,7 @@ class IdentityProvider:
             {name: value for name, value in whole.items() if value is not None},
             rsa_key() if key is None else key,
             algorithm=algorithm,
-            headers={} if key_id is None else {"kid": key_id},
+            headers={"typ": token_type} | ({} if key_id is None else {"kid": key_id}),
         )
 
 

@@ -47,13 +47,17 @@ def create_app(
     links: HostedLinks,
     events: Mapping[EventType, Struct],
     ids: Ids,
+    hsts: str,
     observe: Observe | None = None,
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the WSGI application with these resources, and these examples of events."""
+    """Return the WSGI application with these resources, and these examples of events.
+
+    `hsts` is the header Strict-Transport-Security where the public address is https.
+    """
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[
             RequestIds(ids=ids),
-            SecurityHeaders(is_https=links.base_url.startswith("https://")),
+            SecurityHeaders(hsts=hsts if links.base_url.startswith("https://") else None),
             # Probes come every few seconds. What they find wrong is logged where it is found.
             AccessLog(
                 unlogged={probe.path for probe in operations_of(HealthChecks)}, observe=observe

@@ -25,6 +25,14 @@ REQUEST_ID: Final = "X-Request-ID"
 """The header with the id of a request, which a client may choose."""
 REQUEST_ID_PATTERN: Final = "[A-Za-z0-9._-]{1,128}"
 
+SECURITY_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The security headers of a response that sets no others, such as JSON."""
+
 log = structlog.get_logger()
 
 
@@ -78,19 +86,19 @@ class Paths:
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityHeaders:
-    """Sets the security headers of every response; HSTS only where the service is on https."""
+    """Sets the security headers of every response. `hsts` is None where the service is not on https."""
 
-    is_https: bool
+    hsts: str | None
 
     def process_response(
         self, _: falcon.Request, resp: falcon.Response, __: object, ___: bool
     ) -> None:
-        """Set the headers that prevent caching, MIME sniffing and plain http."""
-        if not resp.get_header("Cache-Control"):
-            resp.set_header("Cache-Control", "no-store")
-        resp.set_header("X-Content-Type-Options", "nosniff")
-        if self.is_https:
-            resp.set_header("Strict-Transport-Security", "max-age=31536000")
+        """Set what a response has not: it loads nothing, is in no frame, is not cached or sniffed."""
+        for name, value in SECURITY_HEADERS.items():
+            if not resp.get_header(name):
+                resp.set_header(name, value)
+        if self.hsts is not None:
+            resp.set_header("Strict-Transport-Security", self.hsts)
 
 
 Observe: TypeAlias = Callable[[str, str, int, float], None]

@@ -61,6 +61,7 @@ class Realm:
         caller_claim: str = "sub",
         permissions_claim: str = "permissions",
         centers_claim: str | None = None,
+        token_type: str | None = None,
     ) -> None:
         """Have the process read these claims."""
         self.identity: Identity = JsonWebTokens(
@@ -70,6 +71,7 @@ class Realm:
             caller_claim=caller_claim,
             permissions_claim=permissions_claim,
             centers_claim=centers_claim,
+            token_type=token_type,
         )
 
     # Any: the claims and the options of IdentityProvider.token.
@@ -178,6 +180,39 @@ class TestRefused:
         assert realm.enter(key=rsa_key(1)) == "wrong signature"
         for key_id in ("other", None):
             assert realm.enter(key=rsa_key(1), key_id=key_id) == "unknown key"
+
+    # RFC 7518, 3.3.
+    @pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
+    def test_is_a_token_signed_by_a_weak_key(self, realm: Realm) -> None:
+        weak = rsa_key(bits=1024)
+        realm.provider.publish(public("weak", weak), public("first", rsa_key()))
+        assert realm.enter(key=weak, key_id="weak") == "unknown key"
+        realm.caller()
+
+    # RFC 8725, 3.11; OpenID Connect Back-Channel Logout 1.0, 2.4; Keycloak's claim.
+    @pytest.mark.parametrize(
+        ("token_type", "claim"),
+        [
+            ("logout+jwt", None),
+            ("dpop+jwt", None),
+            ("ID", None),
+            *(("JWT", claim) for claim in ("ID", "Refresh", "Offline", "Logout", 7)),
+        ],
+    )
+    def test_is_a_token_for_another_purpose(
+        self, realm: Realm, token_type: str, claim: object
+    ) -> None:
+        assert realm.enter({"typ": claim}, token_type=token_type) == "wrong type"
+
+    # RFC 9068, 4.
+    def test_is_a_token_of_another_type_than_the_operator_demands(self, realm: Realm) -> None:
+        for token_type in (None, "JWT", "at+JWT", "application/at+jwt"):
+            realm.caller({"typ": "Bearer"}, token_type=token_type)
+        realm.trust(token_type="at+jwt")
+        for token_type in (None, "JWT"):
+            assert realm.enter(token_type=token_type) == "wrong type"
+        for token_type in ("at+JWT", "application/at+jwt"):
+            realm.caller(token_type=token_type)
 
     @pytest.mark.parametrize("caller", [None, "", " ", 7, ["x"], "x" * 97, "a\nb"])
     def test_is_a_token_without_a_usable_caller(self, realm: Realm, caller: object) -> None:

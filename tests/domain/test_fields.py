@@ -140,6 +140,7 @@ REFUSED: Final[list[tuple[Any, str, str, list[object]]]] = [
     (Center, "name", NO_CARD, ["Spa 4242 4242 4242 4242"]),
     (Guest, "id", UUID, [GUEST_ID.replace("-", "")]),
     (Guest, "first_name", LINE, [None, "\u3000", "x" * 201]),
+    (Guest, "first_name", LINE, ["\u200b", "\u3164\u115f", "\u2800 \u2800", "\u200d\ufe0f"]),
     (Guest, "first_name", NO_CARD, ["Zo\u00eb 4242 4242 4242 4242"]),
     (Guest, "last_name", LINE, ["two\nlines", "x" * 201]),
     (Guest, "last_name", NO_CARD, ["Null 4242 4242 4242 4242"]),

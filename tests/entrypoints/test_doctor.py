@@ -45,7 +45,15 @@ from tests.fake_stripe.server import running as running_stripe
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.identity_provider import AUDIENCE, ISSUER, identity_provider
 from tests.installation import Installation
-from tests.listening import ListeningServer, break_off, fall_silent, responding, running
+from tests.listening import (
+    Act,
+    Handler,
+    ListeningServer,
+    break_off,
+    fall_silent,
+    responding,
+    running,
+)
 from tests.waiting import wait_until
 
 SECRET: Final = "s3cret"
@@ -233,6 +241,27 @@ def test_a_check_that_hangs_is_a_problem(patient: Patient, monkeypatch: pytest.M
         url = f"postgresql://judy:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/cards"
 
         assert "no result" in patient.problem("database", CARDONFILE_DATABASE_URL=url)
+
+
+def answers_with_the_id(handler: Handler) -> None:
+    sent = handler.headers.get("X_Request_ID", "")
+    handler.respond(200, ALIVE, {"X-Request-ID": sent, "Referrer-Policy": "same-origin"})
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (answers_with_the_id, "underscores_in_headers off"),
+        (responding(200, ALIVE, Referrer_Policy="no-referrer"), "Referrer-Policy is changed"),
+        (responding(200, ALIVE), "Referrer-Policy is changed"),
+    ],
+)
+def test_a_proxy_that_changes_headers_is_a_problem(
+    patient: Patient, listening: ListeningServer, act: Act, said: str
+) -> None:
+    listening.acts[:] = [act]
+
+    assert said in patient.problem("proxy", CARDONFILE_PUBLIC_BASE_URL=listening.url)
 
 
 @pytest.mark.parametrize("name", ["cards.db", "cards-fake-psp.db"])

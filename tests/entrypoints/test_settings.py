@@ -152,6 +152,7 @@ UNUSABLE: Final = {
     ),
     "FAKE_PSP_DATABASE": ("./cardonfile.db",),
     "ALLOW_FAKE_PSP": ("yes", "0"),
+    "HSTS": ("31536000", "max-age=-1", "max-age=1; preload", "max-age=1\r\nX-A: b"),
     "LOG_FORMAT": ("xml",),
     "LOG_LEVEL": ("debug",),
     "METRICS": (
@@ -516,5 +517,8 @@ class TestJwt:
         jwt = Settings.read(self.WHOLE).jwt
 
         assert jwt is not None
-        claims = (jwt.caller_claim, jwt.permissions_claim, jwt.centers_claim)
-        assert claims == ("sub", "permissions", None)
+        claims = (jwt.caller_claim, jwt.permissions_claim, jwt.centers_claim, jwt.token_type)
+        assert claims == ("sub", "permissions", None, None)
+        named = Settings.read({**self.WHOLE, "CARDONFILE_JWT_TYPE": "at+jwt"}).jwt
+        assert named is not None
+        assert named.token_type == "at+jwt"

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from waitress.channel import HTTPChannel
 from waitress.server import create_server
 
+from adapters.http.middleware import SECURITY_HEADERS
 from entrypoints import waitress_server
 from entrypoints.serve import listen
 from entrypoints.waitress_server import THREADS, Server
@@ -358,3 +359,12 @@ def test_a_client_that_speaks_tls_is_hung_up_on(
             client.sendall(LAST_GET)
             assert body_of_response(client) == b"yes"
     assert [line["event"] for line in lines] == ["https_on_http_port"]
+
+
+def test_a_response_of_the_server_itself_has_the_security_headers() -> None:
+    with server_of(always(b"yes")) as port, connected(port) as client:
+        client.sendall(b"x\r\n\r\n")
+        response = http.client.HTTPResponse(client)
+        response.begin()
+    assert response.status == 400
+    assert {name: response.headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS

@@ -11,6 +11,7 @@ import structlog
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from adapters.http.middleware import SECURITY_HEADERS
 from adapters.psp_suite.samples import GUEST_ID
 from domain.identifiers import plain_uuid
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, error_of
@@ -162,9 +163,21 @@ def test_probes_leave_no_line(api: Api) -> None:
 
 
 # Shows S9.
-def test_responses_over_https_ask_for_https(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hsts", ["max-age=31536000", "max-age=60; includeSubDomains"])
+def test_responses_over_https_ask_for_https(tmp_path: Path, hsts: str) -> None:
     installation = Installation(
-        tmp_path, base_url="https://cards.example", CARDONFILE_ALLOW_FAKE_PSP="1"
+        tmp_path,
+        base_url="https://cards.example",
+        CARDONFILE_ALLOW_FAKE_PSP="1",
+        CARDONFILE_HSTS=hsts,
     )
-    assert "strict-transport-security" in installation.client().simulate_get("/healthz").headers
+    alive = installation.client().simulate_get("/healthz")
+    assert alive.headers["strict-transport-security"] == hsts
     installation.close()
+
+
+# Shows S9.
+def test_json_has_the_security_headers(api: Api) -> None:
+    headers = api.get("/healthz").headers
+    assert {name: headers[name.lower()] for name in SECURITY_HEADERS} == SECURITY_HEADERS
+    assert "strict-transport-security" not in headers
