@@ -73,10 +73,10 @@ check: lint ## The quick part: lint, types, import contracts, tests of the domai
 test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: deploy-servers .venv/dev.stamp ## Test nginx, PgBouncer, alerts, a TypeScript client; as root also units and image (it installs what is missing)
+test-deploy: deploy-servers .venv/dev.stamp build/clients/stamp ## Test nginx, PgBouncer, alerts, generated clients; as root also units and image (it installs what is missing)
 	promtool test rules tests/deploy/alerts.yml
 	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
-		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py)
+		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py tests/deploy/generated_clients.py)
 	test "$$(id -u)" != 0 || $(BIN)/python -m pytest tests/deploy/as_a_service.py
 
 test-upgrade: .venv/dev.stamp ## Replace 0.1.0 by this release under load (its code comes from git's history)
@@ -87,6 +87,8 @@ deploy-servers:
 	@PATH="$$PATH:/usr/sbin"; \
 	if command -v nginx >/dev/null && command -v openssl >/dev/null && command -v pgbouncer >/dev/null && \
 		command -v promtool >/dev/null && command -v systemd-analyze >/dev/null && \
+		command -v javac >/dev/null && test -e /usr/share/java/jackson-databind.jar && \
+		test -e /usr/share/java/jakarta-annotation-api.jar && test -e /usr/share/java/jsr305.jar && \
 		/usr/bin/python3 -c 'import ensurepip'; then exit; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "Installing what is missing on this machine: apt-get install $(DEPLOY_PACKAGES)"; \
@@ -97,7 +99,8 @@ deploy-servers:
 		exit 1; \
 	fi
 
-DEPLOY_PACKAGES = nginx openssl pgbouncer prometheus python3-venv systemd
+DEPLOY_PACKAGES = nginx openssl pgbouncer prometheus python3-venv systemd default-jdk-headless \
+	libjackson2-databind-java libjakarta-annotation-api-java libjsr305-java
 
 fuzz: .venv/dev.stamp ## Try TIMES as many generated inputs as make test does
 	FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis or fuzz"
@@ -170,8 +173,10 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 		--output-file requirements-dev.txt
 	$(BIN)/uv pip compile $(COMPILE) --group release --constraint requirements.txt \
 		--output-file requirements-release.txt
+	$(BIN)/uv pip compile --group pyproject.toml:clients $(LOCK) --output-file requirements-clients.txt
 
-COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
+COMPILE = pyproject.toml --group build $(LOCK)
+LOCK = --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
 	$(if $(UPGRADE),--upgrade)
 
@@ -228,9 +233,9 @@ build/runtime/stamp: requirements.txt requirements-granian.txt pyproject.toml .v
 		--no-build-isolation --editable .
 	@touch $@
 
-build/release/stamp: requirements-release.txt .venv/bin/python
-	@$(BIN)/python -m venv --clear build/release
-	@$(RELEASE)/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement $<
+build/release/stamp build/clients/stamp: build/%/stamp: requirements-%.txt .venv/bin/python
+	@$(BIN)/python -m venv --clear build/$*
+	@build/$*/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement $<
 	@touch $@
 
 # Debian and Ubuntu ship Python without `ensurepip`; say so before venv fails at length.

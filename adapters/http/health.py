@@ -66,6 +66,7 @@ class HealthChecks:
         name="alive",
         tag=Tag.SERVICE,
         summary="Whether the process is alive",
+        description="Nothing else is checked.",
         also_head=True,
     )
     def alive(self) -> Health:
@@ -78,6 +79,7 @@ class HealthChecks:
         name="ready",
         tag=Tag.SERVICE,
         summary="Whether the service can read and write its records",
+        description="A missing worker is named, and is no error.",
         also_head=True,
     )
     def ready(self) -> Health:

@@ -224,6 +224,7 @@ class HostedPayments:
         name="openShortLink",
         tag=Tag.SERVICE,
         summary="The short form of the link, for text messages and codes",
+        description="The key is not looked up here.",
         parameters=(
             parameter(
                 "key",
@@ -245,6 +246,7 @@ class HostedPayments:
         name="returnFromHostedPage",
         tag=Tag.SERVICE,
         summary="Where the hosted page sends a guest who has finished",
+        description="The session is settled first, if the PSP responds in time.",
         parameters=(_SESSION,),
         pages=_WAY_BACK,
     )
@@ -263,6 +265,7 @@ class HostedPayments:
         name="cancelHostedPage",
         tag=Tag.SERVICE,
         summary="Where the hosted page sends a guest who goes back without a card",
+        description="The link works until the session ends.",
         parameters=(_SESSION,),
         pages=_WAY_BACK,
     )

@@ -104,6 +104,7 @@ class OpenApi:
         name="openapi",
         tag=Tag.SERVICE,
         summary="This document",
+        description="It describes the service at the address that it was read from.",
         response=OpenApiDocument,
     )
     def show(self, resp: falcon.Response) -> None:
@@ -149,6 +150,7 @@ def document(base_url: str, events: Mapping[EventType, Struct]) -> Json:
             "version": "1",
             "summary": "Adds payment cards to guests' profiles through a hosted payment page.",
             "description": _INTRODUCTION,
+            "contact": {"name": "The operator of this service", "url": base_url},
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": base_url}],

@@ -235,6 +235,15 @@ def test_each_webhook_has_the_event_with_an_open_type() -> None:
     assert not {"const", "enum"} & of_all.keys()
 
 
+def test_every_operation_is_described_as_linters_ask() -> None:
+    """The rules `operation-description`, `operation-summary` and `info-contact` of Spectral."""
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            assert operation["description"], (method, path)
+            assert operation["summary"], (method, path)
+    assert DOCUMENT["info"]["contact"]
+
+
 def test_every_property_of_the_document_may_have_several_values() -> None:
     """Many generators of clients make types of it that do not compile, or fail."""
     for name, schema in DOCUMENT["components"]["schemas"].items():
