@@ -508,6 +508,7 @@ class Container(DeclarativeContainer):
         links=links,
         psps=settings.provided.psps,
         choose_consent=choose_consent,
+        clock=clock,
     )
     receive_webhook = Part(ReceiveWebhook, storage=storage, providers=psps, clock=clock)
 

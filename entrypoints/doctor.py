@@ -21,13 +21,16 @@ from adapters.psp.findings import Diagnosis, Finding, compare_clocks, ok, proble
 from adapters.sql.errors import DatabaseUnusable
 from domain.audit.entry import Action
 from domain.centers.configure_payments import what_is_missing
+from domain.consents.consent_text import consents_at
 from domain.errors import ServiceUnavailable
 from domain.events.event import EventEndpoint
 from domain.events.event_sender import EventNotSent
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount, ProviderName
+from domain.pagination import ALL, PageRequest
 from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
 from domain.psps.recognize_merchant import AnotherMerchant, MerchantOfOriginal
 from domain.retries import CLOCKS_DIFFER_BY, Waiting, is_alarming
+from domain.storage import RecordUnreadable
 from entrypoints import databases, serve
 from entrypoints.container import Container, build, signing_keys
 from entrypoints.plain_errors import NO_WORKER
@@ -310,6 +313,31 @@ def _centers(container: Container) -> Iterator[Finding]:
     yield ok("centers", "their PSPs are set up")
 
 
+def _languages(container: Container) -> Iterator[Finding]:
+    """Look for languages that are switched on at a center, and that its guests never read."""
+    psps, shipped = container.settings().psps, container.shipped_consents()
+    found = []
+    with container.storage().read() as unit:
+        for center in unit.centers.page(None, PageRequest(size=ALL)).items:
+            texts = unit.consent_texts.of(center.id)
+            configuration = None
+            with suppress(RecordUnreadable):
+                configuration = unit.configurations.get(center.id) if texts else None
+            psp = psps.get(configuration.provider) if configuration else None
+            if psp is not None:
+                shown = consents_at(center, texts, shipped, psp.capabilities)
+                languages = (text.language for text in texts if text.language not in shown)
+                found += [(center, psp.plugin.name, language) for language in languages]
+    for center, name, language in found:
+        off = f"cardonfile consent set --center {center.id} --language {language} --none"
+        yield problem(
+            "languages",
+            f"{center.name}: the page of {name} has no {language}, so guests read another: `{off}`",
+        )
+    if not found:
+        yield ok("languages", "guests read each that is switched on")
+
+
 def _origin(container: Container) -> Iterator[Finding]:
     serve.refuse_another_origin(container, claims=False)
     yield ok("origin", f"{Setting.PUBLIC_BASE_URL} is that of the database")
@@ -409,6 +437,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
 _CHECKS_OF_RECORDS: Final[Mapping[str, Check]] = {
     "workers": _workers,
     "centers": _centers,
+    "languages": _languages,
     "origin": _origin,
     "erasures": _erasures,
     "accounts": _accounts,

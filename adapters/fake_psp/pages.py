@@ -34,8 +34,8 @@ from adapters.fake_psp.psp import (
     Unknown,
 )
 from adapters.guest_pages import Files, add_style, form_action, is_sent_from, templates
+from adapters.guest_pages.masked_guest import MaskedGuest
 from domain.billing import MAX_LENGTHS
-from domain.psps.hosted_page import HostedPageRequest
 from domain.redirects import redirect_origin
 
 MAX_FORM_BYTES: Final = 16 * 1024
@@ -236,7 +236,9 @@ class _CardPages:
             center=page and page.request.center_name,
             color=page and page.request.color,
             logo_uri=page and page.request.logo_uri,
-            guest=_GuestShown(page.request) if page and page.request.guest_name else None,
+            guest=page
+            and page.request.guest_name
+            and MaskedGuest(page.request.guest_name, page.request.guest_email),
             form_token=self._psp.form_token(page.reference) if page and has_form else None,
             **values,
         )
@@ -309,18 +311,3 @@ def _messages(page: PspPage, faults: Mapping[str, str]) -> Mapping[str, str]:
 
 def _fault_key(field: str, fault: str) -> str:
     return "form.fault.unclean" if fault == UNCLEAN else f"form.fault.{field}.{fault}"
-
-
-class _GuestShown:
-    """The guest's name and email address, masked without telling how long they are.
-
-    A screen reader would read out every bullet.
-    """
-
-    def __init__(self, request: HostedPageRequest) -> None:
-        words = request.guest_name.split()
-        self.masked = " ".join(f"{word[0]}•••" for word in words)
-        self.initials = " ".join(word[0] for word in words)
-        local, _, self.domain = (request.guest_email or "").rpartition("@")
-        if self.domain:
-            self.masked += f", {local[:1]}•••@{self.domain}"

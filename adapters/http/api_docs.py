@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import distribution
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Final
 
@@ -36,9 +36,10 @@ class ApiDocs:
     """The page, at `/docs`."""
 
     def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
-        """Respond with the page."""
+        """Respond with the page, which names the release."""
         resp.content_type = "text/html; charset=utf-8"
-        resp.data = (_HERE / "templates/docs.html").read_bytes()
+        page = (_HERE / "templates/docs.html").read_text()
+        resp.text = page.replace("{release}", version("cardonfile"))
         resp.set_header("Content-Security-Policy", _POLICY)
         resp.set_header("Referrer-Policy", "no-referrer")
 

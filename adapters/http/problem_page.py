@@ -10,6 +10,7 @@ import falcon
 
 from adapters.catalogs import accepted_languages, catalog
 from adapters.guest_pages import form_action, templates
+from adapters.guest_pages.masked_guest import MaskedGuest
 from domain.hosted_payments.find_way_back import WayBack
 
 STYLE: Final = "/hosted-payments/style"
@@ -75,6 +76,9 @@ def show_page(
         center=way_back and way_back.center_name,
         color=way_back and way_back.settings.color,
         logo_uri=way_back and way_back.logo_uri,
+        guest=way_back
+        and way_back.guest_name
+        and MaskedGuest(way_back.guest_name, way_back.guest_email),
         **values,
     )
 

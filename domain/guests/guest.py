@@ -30,6 +30,11 @@ class Guest:
     email: str | None = None
     language: str | None = None
 
+    @property
+    def full_name(self) -> str:
+        """Both names, as pages show them."""
+        return f"{self.first_name} {self.last_name}"
+
     @classmethod
     def parse(
         cls,

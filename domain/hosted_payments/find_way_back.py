@@ -12,6 +12,7 @@ from domain.consents.choose_consent import ChooseConsent
 from domain.hosted_payments.link import HostedLinks, LinkUnknown, session_of_link
 from domain.identifiers import ProviderName
 from domain.languages import AUTO, DEFAULT_LANGUAGE
+from domain.outside import Clock
 from domain.psps.hosted_page import Consent
 from domain.storage import Storage
 
@@ -24,7 +25,8 @@ class WayBack:
     left. The center has no name and no settings once it is gone. `psp_name` and `psp_host` are
     those of the PSP's page; None if the PSP does not tell its name. `language` is that of the page.
     If it is `negotiated`, the browser decides it. `consent` is what the guest must agree to on a page
-    of ours before the PSP's page; None if there is no need.
+    of ours before the PSP's page; None if there is no need. `guest_name` and `guest_email` are for that
+    page; "" and None if it must not show them.
     """
 
     redirect_uri: str
@@ -37,6 +39,8 @@ class WayBack:
     language: str
     negotiated: bool
     consent: Consent | None
+    guest_name: str = ""
+    guest_email: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,7 @@ class FindWayBack:
     links: HostedLinks
     psps: Mapping[ProviderName, LoadedPsp]
     choose_consent: ChooseConsent
+    clock: Clock
 
     def __call__(
         self,
@@ -71,17 +76,19 @@ class FindWayBack:
         with self.storage.read() as unit:
             center = unit.centers.get(session.center_id)
             settings = unit.center_settings.get(session.center_id)
+            guest = unit.guests.get(session.guest_id)
             consent = None
             if session.attempt is not None and not session.attempt.over:
                 consent = session.attempt.request.consent
             elif center is not None:
-                guest = unit.guests.get(session.guest_id)
                 consent = self.choose_consent(
                     unit, center, guest, provider, session.locale, accepted
                 )
         is_asked_for = not session.has_agreed(browser) and self.choose_consent.is_on_our_page(
             provider
         )
+        is_shown = session.shows_guest and session.may_have_details(self.clock.now())
+        shown = guest if is_asked_for and is_shown else None
         psp = self.psps.get(provider)
         return WayBack(
             redirect_uri=session.redirect_uri,
@@ -94,4 +101,6 @@ class FindWayBack:
             language=consent.language if consent else DEFAULT_LANGUAGE,
             negotiated=session.locale == AUTO and (not session.attempt or session.attempt.over),
             consent=consent if is_asked_for else None,
+            guest_name=shown.full_name if shown else "",
+            guest_email=shown.email if shown else None,
         )

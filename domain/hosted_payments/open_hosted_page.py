@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from domain.centers.card_limit import CardLimit
 from domain.consents.choose_consent import ChooseConsent
@@ -33,9 +32,6 @@ from domain.sessions.session_log import SessionLog, SessionStep, steps_between
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.settle_session import SettleSession
 from domain.storage import Storage, WriteUnit
-
-TIME_TO_TYPE: Final = timedelta(hours=1)
-"""How long a page lives at least, if it has to end before its link does."""
 
 
 class PageUnderWay(ProviderUnavailable):
@@ -193,9 +189,7 @@ class OpenHostedPage:
         if guest is None or center is None:
             raise LinkUnknown
         configuration, settings = session.configuration, unit.center_settings.get(center.id)
-        # Who opens an old link may not be the guest for whom it was made, so a page with the guest's
-        # details ends before the link is old.
-        has_details = not session.is_old(now + TIME_TO_TYPE)
+        has_details = session.may_have_details(now)
         latest = now + MAX_PAGE_LIFETIME
         if has_details:
             latest = min(latest, session.old_at)
@@ -206,7 +200,7 @@ class OpenHostedPage:
             merchant_account=configuration.merchant_account,
             guest_id=guest.id,
             guest_reference=None,
-            guest_name=f"{guest.first_name} {guest.last_name}" if shows_guest else "",
+            guest_name=guest.full_name if shows_guest else "",
             guest_email=guest.email if shows_guest else None,
             center_name=center.name,
             billing_info=in_own_form(session.billing_info, self.postal_codes)

@@ -34,6 +34,8 @@ MAX_ATTEMPTS: Final = 20
 every session must end."""
 
 DAY: Final = timedelta(days=1)
+TIME_TO_TYPE: Final = timedelta(hours=1)
+"""How long a page lives at least, if it has to end before its link does."""
 
 TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {"billing_info": None, "reference": None}
 """Fields that an erasure blanks at once, and what it leaves there. Any: each field has its own type."""
@@ -92,6 +94,14 @@ class CardSession(PolledSession, RequestedSession):
     def is_old(self, now: datetime) -> bool:
         """Return whether the session was started more than 24 hours ago."""
         return now > self.old_at
+
+    def may_have_details(self, now: datetime) -> bool:
+        """Return whether a page that is made now may have the guest's details.
+
+        Who opens an old link may not be the guest for whom it was made, so such a page ends before
+        the link is old.
+        """
+        return not self.is_old(now + TIME_TO_TYPE)
 
     def needs_click(self, now: datetime) -> bool:
         """Return whether a guest must confirm that the link is to be opened.

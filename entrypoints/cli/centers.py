@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -196,10 +196,12 @@ def show(*, center_id: str, as_json: bool) -> None:
     Example:
       cardonfile center show 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3
     """
-    with reading() as (unit, _):
-        found = existing_center(unit, center_id)
-        (row, configuration), settings = _row(unit, found), unit.center_settings.get(found.id)
-        consents = {text.language: text.version for text in unit.consent_texts.of(found.id)}
+    with installation() as container:
+        with container.storage().read() as unit:
+            found = existing_center(unit, center_id)
+            (row, configuration), settings = _row(unit, found), unit.center_settings.get(found.id)
+            consents = {text.language: text.version for text in unit.consent_texts.of(found.id)}
+        shipped = container.shipped_consents()
     if as_json:
         row |= asdict(settings) | {"logo": settings.logo and str(settings.logo)}
         row["consents"] = consents
@@ -209,6 +211,7 @@ def show(*, center_id: str, as_json: bool) -> None:
         row["consents"] = ", ".join(f"{each} {text}" for each, text in consents.items()) or "en"
         row |= in_words(PaymentConfiguration, configuration) if configuration else {}
     echo_record(row, as_json=as_json)
+    _echo_fallback(shipped, found, settings, consents)
 
 
 @center.command("set")
@@ -244,16 +247,25 @@ def set_(
         done = container.set_center()(center_id, named)
         click.echo(done.center.name)
         _echo_changes(CenterSettings, done.before, done.now)
-        language = done.now.language
         with container.storage().read() as unit:
             consents = {text.language for text in unit.consent_texts.of(done.center.id)}
-        if language is not None and look_up(language, {DEFAULT_LANGUAGE, *consents}) is None:
-            shipped = look_up(language, container.shipped_consents()) or language
-            click.echo(
-                "guests read English until this is done: cardonfile consent set --center "
-                f"{done.center.id} --language {shipped}",
-                err=True,
-            )
+        _echo_fallback(container.shipped_consents(), done.center, done.now, consents)
+
+
+def _echo_fallback(
+    shipped: Collection[str], center: Center, settings: CenterSettings, consents: Collection[str]
+) -> None:
+    """Say that guests read English, if there is no text in the language of a center."""
+    language = settings.language
+    if language is None or look_up(language, {DEFAULT_LANGUAGE, *consents}) is not None:
+        return
+    of_text = look_up(language, shipped)
+    own = "" if of_text else " --file YOUR_TEXT"
+    click.echo(
+        f"{language}: guests read English until this is done: cardonfile consent set --center "
+        f"{center.id} --language {of_text or language}{own}",
+        err=True,
+    )
 
 
 def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dict[str, object]:

@@ -118,7 +118,7 @@ def faults(served: Installation, page: Page, locale: str) -> None:
 def refusal(served: Installation, page: Page, locale: str) -> None:
     page.goto(link(served, started(served, locale)))
     type_card(page, DECLINED_CARD)
-    expect(page.locator("#summary")).to_be_visible()
+    expect(page.locator("#number-error")).to_be_visible()
 
 
 def challenge(served: Installation, page: Page, locale: str) -> None:
@@ -332,6 +332,17 @@ def test_a_card_is_typed_to_the_end_from_right_to_left(
         served.caller, guest_id=stored.guest_id, account_id=str(stored.account_id)
     )
     assert (given.language, given.text) == ("ar", a_shipped_consent(language="ar").text)
+
+
+def test_a_latin_address_is_written_from_left_to_right_on_an_arabic_page(
+    served: Installation, page: Page
+) -> None:
+    page.goto(link(served, started(served, "ar")))
+    address = page.locator("#address")
+    address.fill("1 St")
+    assert address.evaluate("(field) => field.matches(':dir(ltr)')")
+    address.fill("شارع 1")
+    assert address.evaluate("(field) => field.matches(':dir(rtl)')")
 
 
 @pytest.mark.parametrize("language", ["en", "ar"])

@@ -31,6 +31,7 @@ from tests.builders import (
     OTHER_CENTER_ID,
     a_center,
     a_configuration,
+    a_consent_text,
     a_guest,
     a_standing,
     an_account,
@@ -413,6 +414,17 @@ class TestPublicAddress:
 
         assert patient.is_fine("redirects")
         assert "by 1 of the centers" in patient.problem("redirects", **PUBLIC)
+
+
+def test_a_language_that_the_page_of_the_psp_lacks_is_a_problem(patient: Patient) -> None:
+    patient.configure(a_configuration())
+    with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:
+        unit.consent_texts.put(CENTER_ID, a_consent_text(language="ja"))
+        unit.commit()
+
+    text = patient.problem("languages")
+    assert text.startswith("Harbor Spa: the page of fake has no ja, so guests read another")
+    assert f"consent set --center {CENTER_ID} --language ja --none" in text
 
 
 def test_the_fake_psp_gets_no_file_that_whoever_looks_would_own(patient: Patient) -> None:

@@ -568,7 +568,7 @@ ONE_UNIT: Final = frozenset(
         ),
         *("MoveInstallation", "RecognizeOrigin", "SeparateCopy"),
         *("NoteOperatorsAct", "PutGuest", "PutProduct", "RemoveEventEndpoint", "RevokeToken"),
-        *("RollEventSecret", "SetCenter", "SetConsent", "UpdateEventEndpoint"),
+        *("RollEventSecret", "SetCenter", "SetConsent", "TrustKeys", "UpdateEventEndpoint"),
     }
 )
 """They write in one unit, and nothing follows from it for sessions or cards."""

@@ -149,6 +149,8 @@ if (cardForm) {
     if (!wrong.length) return;
     event.preventDefault();
     const summary = document.getElementById("summary");
+    // One message stands beside its field.
+    summary.hidden = wrong.length === 1;
     summary.querySelector("ul").replaceChildren(...wrong.map((field) => {
       const link = document.createElement("a");
       link.href = `#${field.id}`;
@@ -157,9 +159,16 @@ if (cardForm) {
       item.append(link);
       return item;
     }));
-    summary.hidden = false;
     wrong[0].focus();
   }, { capture: true });
+
+  // A key that says "next" goes to the next field. Only the last one sends the form.
+  cardForm.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing || event.target.enterKeyHint !== "next") return;
+    event.preventDefault();
+    const fields = [...cardForm.querySelectorAll("input:not([type=hidden]), select")];
+    fields[fields.indexOf(event.target) + 1].focus();
+  });
 
   const status = document.getElementById("status");
   const showBrand = () => {

@@ -1,5 +1,10 @@
 // Shows the OpenAPI document with Swagger UI, in place of what the page says without it.
 (async () => {
+  // Swagger UI has a dark style, and leaves it to the page when it is used.
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+  dark.addEventListener("change", follow);
+  follow();
   const response = await fetch("openapi.json");
   const spec = await response.json();
   // Without servers, requests go to where the page came from. The public base URL may be another

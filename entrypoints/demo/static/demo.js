@@ -12,7 +12,7 @@ add?.addEventListener("submit", () => {
 });
 
 const show = (fresh) => {
-  for (const shown of document.querySelectorAll("#summary, #cards, #over")) {
+  for (const shown of document.querySelectorAll("#summary, #cards, #waiting, #over")) {
     const now = fresh.getElementById(shown.id);
     if (shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
   }

@@ -170,6 +170,7 @@ def test_a_psp_out_of_order_says_to_try_later(browser: Browser) -> None:
     sent = browser.pay(OUT_OF_ORDER)
     assert sent.status_code == 503
     assert "Please try again later" in sent.text
+    assert ">Try again</a>" in sent.text
     assert "retry-after" in sent.headers
     assert is_way_back_shown(sent)
     assert browser.page == before

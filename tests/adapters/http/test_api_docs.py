@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 
 import pytest
 from falcon import testing
@@ -24,6 +25,7 @@ def test_the_page_reaches_nothing_but_this_service(client: testing.TestClient) -
     assert page.headers["cache-control"] == "no-store"
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
+    assert f"cardonfile, release {version('cardonfile')}" in page.text
     policy = dict(
         directive.split(" ", 1) for directive in page.headers["content-security-policy"].split("; ")
     )

@@ -383,6 +383,8 @@ def test_our_page_shows_the_consent_that_the_psp_cannot(asking: Api, asked: Card
     text = f'id="consent"><bdi>{CENTER}</bdi> darf &lt;abbuchen&gt;.</p>'
     assert text in result.text
     assert AGREED.search(result.text)
+    assert "Z••• N•••" in result.text
+    assert "sieht Ihre Kartennummer nie" in result.text
     way_back = f"{BASE_URL}/hosted-payments/cancel?token_id={asked.token_id}"
     assert f'<a href="{way_back}">' in result.text
     assert asking.installation.provider.calls == []

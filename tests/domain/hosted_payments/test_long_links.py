@@ -8,11 +8,10 @@ from datetime import timedelta
 import pytest
 
 from domain.hosted_payments.link import ClickNeeded, LinkExpired, LinkUnknown
-from domain.hosted_payments.open_hosted_page import TIME_TO_TYPE
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
-from domain.sessions.session import MAX_ATTEMPTS, CardSession
+from domain.sessions.session import MAX_ATTEMPTS, TIME_TO_TYPE, CardSession
 from tests.installation import REDIRECT_URI, Installation, Trouble
 
 DAY = timedelta(days=1)

@@ -97,10 +97,11 @@ def test_a_file_that_cannot_be_used_is_refused(
 
 
 def test_the_operator_hears_what_guests_will_read_instead(with_center: CommandLine) -> None:
-    for language, found in (("ja", "ja"), ("it-CH", "it")):
+    for language, found in (("ja", "ja --file YOUR_TEXT"), ("it-CH", "it")):
         result = with_center.run("center", "set", CENTER_ID, "--language", language)
         assert result.exit_code == 0
         assert result.stderr.endswith(f"consent set --center {CENTER_ID} --language {found}\n")
+        assert with_center.run("center", "show", CENTER_ID).stderr == result.stderr
     keys = {
         "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_x",
         "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_x",
