@@ -20,6 +20,7 @@ from domain.outside import Clock
 from domain.psps import hosted_page as pages
 from domain.psps.capabilities import Capabilities
 from domain.psps.card import Card, CardReading
+from domain.psps.evidence import Evidence
 from domain.psps.payment_provider import PaymentProvider, ProviderUnavailable, WebhookRejected
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
@@ -112,15 +113,23 @@ class AcmeProvider(PaymentProvider):
         )
 
     def outcome(
-        self, request: pages.HostedPageRequest, page: pages.HostedPage, evidence: object
+        self,
+        request: pages.HostedPageRequest,
+        page: pages.HostedPage,
+        evidence: Sequence[Evidence],
     ) -> pages.Outcome:
         with self._api(request.merchant_account) as api:
             found = api.ask(PAGE, "GET", f"/pages/{quote(page.reference, safe='')}")
-        if found.id != page.reference or (found.card and not found.typed_at):
-            raise ProviderUnavailable("the response does not match")
+        if found.id != page.reference:
+            raise ProviderUnavailable("the response is about another page")
+        return self._outcome(found)
+
+    def _outcome(self, found: AcmePage) -> pages.Outcome:
         if found.card and found.typed_at:
             card = self._card(found.guest, found.card)
             return pages.CardCollected(card=card, avs=found.avs, collected_at=found.typed_at)
+        if found.card:
+            raise ProviderUnavailable("the response does not match")
         if found.status in ("done", "closed"):  # done without a card: the card was discarded
             return pages.PageClosed()
         if found.status == "refused":
@@ -155,12 +164,7 @@ class AcmeProvider(PaymentProvider):
             api.call("DELETE", self._path(guest_reference, token))
 
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        account = delivery.merchant_account or DEFAULT
-        time, _, signature = delivery.headers.get("acme-signature", "").partition(".")
-        signed = time.encode(errors="replace") + b"." + delivery.body
-        secrets = keys_of(self._accounts, account).webhook_secrets
-        if not is_signed(signed, [signature], secrets) or not is_recent(time, self._clock.now()):
-            raise WebhookRejected("not signed by Acme, or not recently")
+        account = self._verified(delivery)
         return [
             WebhookNotice(
                 merchant_account=account,
@@ -171,6 +175,15 @@ class AcmeProvider(PaymentProvider):
             for each in decode_webhook(EVENTS, delivery.body)
             if each.reference is not None or each.card is not None
         ]
+
+    def _verified(self, delivery: WebhookDelivery) -> MerchantAccount:
+        account = delivery.merchant_account or DEFAULT
+        time, _, signature = delivery.headers.get("acme-signature", "").partition(".")
+        signed = time.encode(errors="replace") + b"." + delivery.body
+        secrets = keys_of(self._accounts, account).webhook_secrets
+        if not is_signed(signed, [signature], secrets) or not is_recent(time, self._clock.now()):
+            raise WebhookRejected("not signed by Acme, or not recently")
+        return account
 
 
 def read(here: Surroundings) -> Mapping[MerchantAccount, Keys] | None:

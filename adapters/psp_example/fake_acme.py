@@ -122,6 +122,11 @@ class FakeAcme:
             merchant.pages[id_] for merchant in self.merchants.values() if id_ in merchant.pages
         )
 
+    def shown(self, id_: str) -> Json:
+        """Return what Acme tells of a page of any merchant."""
+        with self._lock:
+            return self._shown(self.page(id_))
+
     def page_with(self, token: str) -> Json:
         """Return the page on which a card was typed."""
         pages = [page for merchant in self.merchants.values() for page in merchant.pages.values()]

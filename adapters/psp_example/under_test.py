@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,7 +13,8 @@ from typing import ClassVar
 from adapters.psp.webhooks import sign
 from adapters.psp_example import fake_acme
 from adapters.psp_example.adapter import PLUGIN, AcmeProvider, Keys
-from adapters.psp_example.fake_acme import FakeAcme, Merchant
+from adapters.psp_example.fake_acme import FakeAcme, Json, Merchant
+from adapters.psp_example.webhook_only import AcmeByWebhook
 from adapters.psp_example.without_keys import LIST_LAG, AcmeWithoutKeys
 from adapters.psp_suite.remote import RemotePspUnderTest
 from adapters.psp_suite.stand_in import Response, StandInServer
@@ -33,6 +35,7 @@ from adapters.psp_suite.under_test import (
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
+from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest
 from domain.psps.webhook import WebhookDelivery
 
@@ -160,3 +163,51 @@ class AcmeWithoutKeysUnderTest(AcmeUnderTest):
         list_lag=LIST_LAG,
     )
     provider: type[AcmeProvider] = AcmeWithoutKeys
+
+
+class AcmeByWebhookUnderTest(AcmeUnderTest):
+    """The same, with an Acme that tells by webhook alone what became of a page."""
+
+    facts = replace(
+        AcmeUnderTest.facts,
+        telling_events=("page.done", "page.refused", "page.closed"),
+        calls={**AcmeUnderTest.facts.calls, Method.OUTCOME: 0, Method.OUTCOME_WITH_CARD: 0},
+        abilities=AcmeUnderTest.facts.abilities - {Ability.TELLS_OUTCOME},
+    )
+    provider: type[AcmeProvider] = AcmeByWebhook
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._told: dict[str, list[Evidence]] = defaultdict(list)
+
+    def type_card(
+        self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
+    ) -> None:
+        super().type_card(page, card, expiry=expiry)
+        self._tell(page)
+
+    def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
+        super().answer_challenge(page, confirmed=confirmed)
+        self._tell(page)
+
+    def evidence(self, page: HostedPage) -> Sequence[Evidence]:
+        if self.fake.shown(page.reference)["status"] == "closed":
+            self._tell(page)
+        return tuple(self._told[page.reference])
+
+    def _tell(self, page: HostedPage) -> None:
+        """Send a webhook, and keep what the adapter makes of it, as the service does."""
+        report, now = self._report("page.told", self.fake.shown(page.reference)), self.clock.now()
+        (notice,) = self.adapter().read_webhook(self.sign(report, at=now))
+        told = Evidence(origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now)
+        self._told[page.reference].append(told)
+
+    def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
+        if kind.startswith("page."):
+            return self._report(kind, self.fake.shown(page.reference))
+        return super().event(kind, request, page)
+
+    @staticmethod
+    def _report(kind: str, shown: Json) -> bytes:
+        event = {"id": "event_1", "type": kind, "reference": shown["reference"], "page": shown}
+        return json.dumps([event]).encode()

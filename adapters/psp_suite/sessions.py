@@ -55,7 +55,7 @@ def methods_of(facts: Facts) -> Sequence[Method]:
         Method.LIST_CARDS: Ability.LISTS_CARDS,
     }
     lacking = {method for method, ability in needed.items() if ability not in facts.abilities}
-    return [method for method in Method if method not in lacking]
+    return [each for each in Method if each not in lacking and facts.calls[each]]
 
 
 class _WatchedAdapter:

@@ -293,6 +293,7 @@ class TestGuestReference:
 
         assert session.another(guest_reference=reference).page.guest_reference == reference
 
+    @needs(Ability.NAMES_GUESTS)
     @pytest.mark.parametrize("was_known", [True, False])
     def test_a_guest_whom_the_psp_does_not_know_gets_a_new_one(
         self, psp: PspUnderTest, session: Session, was_known: bool
@@ -319,6 +320,7 @@ class TestGuestReference:
     ) -> None:
         assert session.another(**changes).page.guest_reference != session.page.guest_reference
 
+    @needs(Ability.NAMES_GUESTS)
     @pytest.mark.parametrize("is_known", [True, False])
     def test_a_guest_is_somebody_else_at_another_merchant_account(
         self, session: Session, is_known: bool
@@ -688,6 +690,7 @@ class TestDiscardedToken:
         assert psp.tokens(MAIN) == {card.token}
 
     # Shows F11.
+    @needs(Ability.TELLS_OUTCOME)
     def test_its_page_does_not_bring_it_back(self, psp: PspUnderTest, session: Session) -> None:
         session.discard(session.collect().card)
 
@@ -1292,6 +1295,7 @@ class TestResponseAboutAnother:
         """Return the session of another guest."""
         return session.another(guest_id=OTHER_GUEST_ID)
 
+    @needs(Ability.TELLS_OUTCOME)
     @pytest.mark.parametrize("has_card", [False, True])
     def test_page_tells_no_outcome(
         self, psp: PspUnderTest, session: Session, other: Session, has_card: bool
@@ -1471,11 +1475,13 @@ class TestMerchantAccountWithoutKeys:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
         page, adapter = session.page, session.adapter
 
-        for act in (
+        acts: list[Callable[[], object]] = [
             lambda: adapter.start(elsewhere),
-            lambda: adapter.outcome(elsewhere, page, ()),
             lambda: adapter.discard(NOBODYS, page.guest_reference, CardToken("token")),
-        ):
+        ]
+        if Ability.TELLS_OUTCOME in session.psp.facts.abilities:
+            acts.append(lambda: adapter.outcome(elsewhere, page, ()))
+        for act in acts:
             with pytest.raises(ProviderUnavailable):
                 act()
 

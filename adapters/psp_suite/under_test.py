@@ -48,10 +48,14 @@ class Ability(Enum):
     """Its signatures include the time of signing."""
     BATCHES = auto()
     """One webhook may hold several events."""
+    TELLS_OUTCOME = auto()
+    """It tells what became of a page whenever it is asked. Without, webhooks alone tell: write `evidence`."""
     IDEMPOTENCY_KEYS = auto()
     """It handles a repeated call once, also a concurrent one. Without, an adapter looks first."""
     NAMES_SESSIONS = auto()
     """Its response to a new page names the session, so that one about another page is noticed."""
+    NAMES_GUESTS = auto()
+    """It names each guest itself. Without, the adapter chooses the name, from `guest_key`."""
     CHECKS_ADDRESSES = auto()
     """It tells what the bank says of an address, as `Capabilities.checks_addresses` says."""
     CLOSES_PAGES = auto()

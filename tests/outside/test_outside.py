@@ -118,6 +118,7 @@ def test_a_new_psp_passes_the_contract_suite(site: Site) -> None:
     printed = site.run(
         *site.run_suite,
         *("--psp", "harborpay_psp.under_test:HarborpayWithoutKeysUnderTest"),
+        *("--psp", "harborpay_psp.under_test:HarborpayByWebhookUnderTest"),
         # Without idempotency keys it makes pages in its own way, and tries a call once.
         *("-k", "not WithoutKeys or TestStart or TestTrouble or TestPspInTrouble or TestCalls"),
         # Of pytest's plugins only the suite's own: others take long to load.
