@@ -1186,7 +1186,8 @@ class TestLists:
         """Return a request whose page was made, and whose response was lost."""
         request = a_request(psp)
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
-        assert tried(lambda: adapter.start(request)) is None
+        made = tried(lambda: adapter.start(request))
+        assert made is None, "start returned a page though the response of its last call was lost"
         psp.recover()
         return request
 
@@ -1199,8 +1200,13 @@ class TestLists:
         early = tried(lambda: adapter.start(request_))
         psp.clock.advance(request_.begun_at + psp.facts.list_lag - psp.clock.now())
 
-        assert early in (None, adapter.start(request_))
-        assert psp.count_pages() == 1
+        later, count = adapter.start(request_), psp.count_pages()
+        lag = psp.facts.list_lag.total_seconds()
+        repeated = (
+            f"start was repeated after {part * lag:.0f} s and after {lag:.0f} s (facts.list_lag)"
+        )
+        assert early in (None, later), f"{repeated}, and returned two pages"
+        assert count == 1, f"{repeated}, and the PSP has {count} pages of one attempt"
 
     @for_each(
         "fault call",
@@ -1229,7 +1235,11 @@ class TestLists:
 
         adapter.start(request_)
 
-        assert psp.count_pages() == 1
+        count = psp.count_pages()
+        assert count == 1, (
+            f"call {call} of a repeated start met {fault.name}; after it the PSP has {count} pages: a "
+            "list that cannot be read is not an empty one"
+        )
 
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
@@ -1249,8 +1259,14 @@ class TestPspInTrouble:
 
         # Without idempotency keys, a second call would make a second page.
         is_once = method is Method.START and Ability.IDEMPOTENCY_KEYS not in psp.facts.abilities
-        assert psp.count_calls() - before <= (1 if is_once else MAX_TRIES)
-        assert trouble is not Trouble.TOO_MANY or raised.value.retry_after == 17 * SECOND
+        calls, at_most = psp.count_calls() - before, 1 if is_once else MAX_TRIES
+        made = f"{method.name} met {trouble.name}"
+        assert calls <= at_most, f"{made} and made {calls} calls; {at_most} are allowed"
+        if trouble is Trouble.TOO_MANY:
+            wait = raised.value.retry_after
+            assert wait == 17 * SECOND, (
+                f"{made}: retry_after is {wait}; Retry-After said 17 seconds"
+            )
 
     @for_each("method", methods_of)
     def test_does_not_end_an_adapter(
@@ -1439,15 +1455,21 @@ class TestDeadline:
 
     # Shows F21.
     def test_a_slow_or_silent_psp_ends_each_method(self, psp: PspUnderTest, tmp_path: Path) -> None:
-        methods = [*methods_of(psp.facts), None]
+        cases = list(product([*methods_of(psp.facts), None], (True, False)))
         acts: list[Callable[[], object]] = []
 
         def attempt(number: int) -> None:
-            with pytest.raises(ProviderUnavailable):
+            method, is_silent = cases[number]
+            how = "was silent" if is_silent else "sent a response byte by byte"
+            try:
                 acts[number]()
+            except ProviderUnavailable:
+                return
+            name = method.name if method else "START of a page that exists"
+            pytest.fail(f"{name} returned although the PSP {how}: a method has 5 seconds in all")
 
         with ExitStack() as opened:
-            for number, (method, is_silent) in enumerate(product(methods, (True, False))):
+            for number, (method, is_silent) in enumerate(cases):
                 folder = tmp_path / str(number)
                 folder.mkdir()
                 slow = opened.enter_context(closing(type(psp)(folder)))
