@@ -127,6 +127,18 @@ class TestACardThatItsPspDoesNotKnow:
         assert [each.account_id for each in installation.accounts()] == [other.account_id]
         assert told(installation) == [("account.removed", "gone_at_psp")]
 
+    # Shows I9.
+    def test_that_is_gone_leaves_the_default_to_the_newest_other(
+        self, installation: Installation, account: Account
+    ) -> None:
+        other = installation.stored_card(OTHER_GOOD_CARD)
+        assert account.is_default
+
+        self.read_for_days(installation, 8, account)
+
+        (left,) = installation.accounts()
+        assert (left.account_id, left.is_default) == (other.account_id, True)
+
     def test_stays_once_the_psp_knows_it_again(
         self, installation: Installation, account: Account
     ) -> None:

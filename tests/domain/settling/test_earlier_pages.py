@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from domain.psps.evidence import EvidenceOrigin
-from domain.psps.hosted_page import PageClosed
+from domain.psps.hosted_page import PageClosed, Pending
 from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 from domain.sessions.end import SessionStatus
+from domain.sessions.polling import POLL_EVERY
 from domain.sessions.session import CardSession
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -161,6 +162,54 @@ def test_a_webhook_that_comes_while_the_psp_is_asked_has_it_asked_again(late: La
 
     late.it.reconcile()
     assert late.current.due_at is None
+
+
+def test_a_page_that_is_still_pending_is_asked_about_again(late: Late) -> None:
+    late.stores_another_card()
+    outcome = late.it.provider.outcome
+    late.it.provider.outcome = lambda *_: Pending()
+    late.told()
+    late.it.reconcile()
+    assert late.token in late.it.tokens_at_psp()
+    due_at = late.current.due_at
+    assert due_at is not None
+    assert due_at <= late.it.clock.now() + POLL_EVERY
+
+    late.it.provider.outcome = outcome
+    late.it.clock.advance(POLL_EVERY)
+    late.it.reconcile()
+
+    assert late.token not in late.it.tokens_at_psp()
+    assert late.current.due_at is None
+
+
+def test_a_page_that_is_not_known_in_between_has_its_time_begin_anew(late: Late) -> None:
+    late.stores_another_card()
+    outcome = late.it.provider.outcome
+    late.it.provider.have(Trouble.NOT_FOUND, "outcome")
+    late.told()
+    late.it.reconcile()
+    late.it.provider.recover()
+    late.it.provider.outcome = lambda *_: Pending()
+    late.it.clock.advance(POLL_EVERY)
+    late.it.reconcile()
+    late.it.provider.outcome = outcome
+    late.it.provider.have(Trouble.NOT_FOUND, "outcome")
+    late.it.clock.advance(POLL_EVERY)
+    late.it.reconcile()
+
+    # The PSP does not know it for the first time since it did.
+    assert late.current.due_at is not None
+
+
+def test_cards_that_it_has_refused_count(late: Late) -> None:
+    late.it.provider.outcome = lambda *_: PageClosed(refused_cards=2, refusal_code="stolen_card")
+    late.told()
+    late.it.reconcile()
+
+    with late.it.storage.read() as unit:
+        refused = unit.refused_cards.of(late.session.token_id)
+    assert {(card.attempt, card.number) for card in refused} >= {(1, 1), (1, 2)}
 
 
 def test_it_is_kept_without_personal_data(late: Late) -> None:
