@@ -33,8 +33,7 @@ from adapters.fake_psp.psp import (
     PspPage,
     Unknown,
 )
-from adapters.guest_pages import Files, add_style, form_action, is_sent_from, templates
-from adapters.guest_pages.masked_guest import MaskedGuest
+from adapters.guest_pages import Files, MaskedGuest, add_style, form_action, is_sent_from, templates
 from domain.billing import MAX_LENGTHS
 from domain.redirects import redirect_origin
 

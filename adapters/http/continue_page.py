@@ -6,11 +6,18 @@ import falcon
 
 from adapters.http.problem_page import protect_page, show_page
 from domain.hosted_payments.find_way_back import WayBack
+from domain.psps.hosted_page import HostedPage
 
 
 def show_continue_page(
-    req: falcon.Request, resp: falcon.Response, way_back: WayBack | None
+    req: falcon.Request,
+    resp: falcon.Response,
+    way_back: WayBack | None,
+    hosted_page: HostedPage | None = None,
 ) -> None:
-    """Respond with the page. Its form is sent to the address that it was loaded from."""
-    show_page(req, resp, "continue.html", way_back)
+    """Respond with the page. Its form is sent to the address that the page was loaded from.
+
+    With a `hosted_page`, the form sends its fields there.
+    """
+    show_page(req, resp, "continue.html", way_back, hosted_page=hosted_page)
     protect_page(resp, has_form=True)

@@ -22,12 +22,18 @@ from adapters.http.continue_page import show_continue_page
 from adapters.http.errors import log_card_limit
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.problem_page import UNREACHABLE, Problem, accepted_by, protect_page, show_problem
-from adapters.http.requests import MAX_BODY_BYTES, Query, read_bytes
+from adapters.http.requests import (
+    MAX_BODY_BYTES,
+    MAX_QUERY_PARAMETERS,
+    Query,
+    read_bytes,
+)
 from domain.errors import ServiceUnavailable
 from domain.hosted_payments.find_way_back import FindWayBack, WayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.link import (
     ClickNeeded,
+    FormNeeded,
     HostedLinks,
     LinkCancelled,
     LinkExpired,
@@ -93,6 +99,29 @@ _LINK: Final = Operation(
 )
 
 
+_RETURN: Final = Operation(
+    method="get",
+    path="/hosted-payments/return",
+    name="returnFromHostedPage",
+    tag=Tag.SERVICE,
+    summary="Where the hosted page sends a guest who has finished",
+    description="The session is settled first, if the PSP responds in time.",
+    parameters=(_SESSION,),
+    pages=_WAY_BACK,
+)
+
+_CANCEL: Final = Operation(
+    method="get",
+    path="/hosted-payments/cancel",
+    name="cancelHostedPage",
+    tag=Tag.SERVICE,
+    summary="Where the hosted page sends a guest who goes back without a card",
+    description="The link works until the session ends.",
+    parameters=(_SESSION,),
+    pages=_WAY_BACK,
+)
+
+
 class ClickedElsewhere(Exception):
     """The button was sent by a page of another origin."""
 
@@ -136,6 +165,7 @@ class HostedPayments:
         app.add_error_handler(PageUnderWay, self._show_under_way)
         app.add_error_handler(LinkPaused, self._show_pause)
         app.add_error_handler(ClickNeeded, self._show_button)
+        app.add_error_handler(FormNeeded, self._show_form)
 
     @_LINK
     def open(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -167,8 +197,7 @@ class HostedPayments:
         """
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
-        form = parse_qs(read_bytes(req, MAX_BODY_BYTES).decode(errors="replace"))
-        agreed = form.get("agreed", [None])[0]
+        agreed = _form_in(req).get("agreed")
         browser = self._browser_of(req) or self.ids.secret()
         if agreed:
             # First, because the agreement is kept even if the PSP is away.
@@ -240,37 +269,50 @@ class HostedPayments:
         """Redirect to the link: its page has a form, which is sent to the page's own address."""
         _redirect(resp, self.links.uri_of_key(key))
 
-    @Operation(
-        method="get",
-        path="/hosted-payments/return",
-        name="returnFromHostedPage",
-        tag=Tag.SERVICE,
-        summary="Where the hosted page sends a guest who has finished",
-        description="The session is settled first, if the PSP responds in time.",
-        parameters=(_SESSION,),
-        pages=_WAY_BACK,
-    )
+    @_RETURN
     def come_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Settle the session if the PSP responds in time, and redirect to the shop."""
+        self._come_back(req, resp, form={})
+
+    @replace(
+        _RETURN,
+        method="post",
+        name="returnFromHostedPageByPost",
+        summary="The same for PSPs that send the browser back by a form",
+        description="Fields of the form count as parameters.",
+        pages={**_WAY_BACK, 413: "The form is longer than 16 KiB."},
+    )
+    def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Do the same with the fields of a form, which any site may send, as it may any query."""
+        self._come_back(req, resp, form=_form_in(req))
+
+    def _come_back(
+        self, req: falcon.Request, resp: falcon.Response, *, form: Mapping[str, str]
+    ) -> None:
         query = Query(req)
         address = self.return_from_hosted_page(
-            token_id=query.only("token_id"), parameters=query.except_for("token_id")
+            token_id=query.only("token_id"), parameters={**query.except_for("token_id"), **form}
         )
         self.wake_reconciler()
         _redirect(resp, address)
 
-    @Operation(
-        method="get",
-        path="/hosted-payments/cancel",
-        name="cancelHostedPage",
-        tag=Tag.SERVICE,
-        summary="Where the hosted page sends a guest who goes back without a card",
-        description="The link works until the session ends.",
-        parameters=(_SESSION,),
-        pages=_WAY_BACK,
+    @replace(
+        _CANCEL,
+        method="post",
+        name="cancelHostedPageByPost",
+        summary="The same for PSPs that send the browser back by a form",
+        description="The form is not read.",
     )
+    def go_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Do the same as without a form."""
+        self._go_back(req, resp)
+
+    @_CANCEL
     def go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Note it, and redirect to the shop. The link works until the session ends."""
+        self._go_back(req, resp)
+
+    def _go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         token_id = Query(req).only("token_id")
         _redirect(resp, self.cancel_hosted_page(token_id=token_id))
         log.info("guest_went_back", session=token_id[:SHOWN_OF_TOKENS])
@@ -309,6 +351,12 @@ class HostedPayments:
     ) -> None:
         show_continue_page(req, resp, self._way_back(req))
 
+    def _show_form(
+        self, req: falcon.Request, resp: falcon.Response, needed: FormNeeded, _: object
+    ) -> None:
+        self.wake_reconciler()
+        show_continue_page(req, resp, self._way_back(req), needed.page)
+
     def _way_back(self, req: falcon.Request) -> WayBack | None:
         with suppress(ServiceUnavailable):
             return self.find_way_back(
@@ -320,6 +368,16 @@ class HostedPayments:
 def _link_in(req: falcon.Request) -> dict[str, str]:
     query = Query(req)
     return {"key": query.only("key"), "token_id": query.only("token_id")}
+
+
+def _form_in(req: falcon.Request) -> Mapping[str, str]:
+    """Return the first value of each field of the form that was sent. Raises HTTPBadRequest."""
+    body = read_bytes(req, MAX_BODY_BYTES).decode(errors="replace")
+    try:
+        form = parse_qs(body, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
+    except ValueError as error:
+        raise falcon.HTTPBadRequest from error
+    return {name: values[0] for name, values in form.items()}
 
 
 def _redirect(resp: falcon.Response, address: str) -> None:

@@ -9,8 +9,7 @@ from typing import Final
 import falcon
 
 from adapters.catalogs import accepted_languages, catalog
-from adapters.guest_pages import form_action, templates
-from adapters.guest_pages.masked_guest import MaskedGuest
+from adapters.guest_pages import MaskedGuest, form_action, templates
 from domain.hosted_payments.find_way_back import WayBack
 
 STYLE: Final = "/hosted-payments/style"

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from typing_extensions import override
 
@@ -75,7 +75,12 @@ class RemotePspUnderTest(PspUnderTest):
                 str(target.hostname), target.port, timeout=stand_in.GIVE_UP_SECONDS
             )
         ) as connection:
-            connection.request("GET", f"{target.path}?{target.query}".rstrip("?"))
+            connection.request(
+                "POST" if page.fields else "GET",
+                f"{target.path}?{target.query}".rstrip("?"),
+                urlencode(page.fields) if page.fields else None,
+                {"Content-Type": "application/x-www-form-urlencoded"} if page.fields else {},
+            )
             return text_of(connection.getresponse().read().decode())
 
     @override

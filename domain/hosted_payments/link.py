@@ -8,6 +8,7 @@ from urllib.parse import quote
 from domain.centers.center_settings import Logo
 from domain.errors import CardLimitReached
 from domain.identifiers import CenterId, TokenId, find_link_key, find_uuid
+from domain.psps.hosted_page import HostedPage
 from domain.sessions.session import CardSession
 from domain.storage import Storage
 
@@ -78,6 +79,14 @@ class ClickNeeded(Exception):
     It is older than 24 hours, or the guest must agree first, because the PSP's page shows no consent,
     or so many cards were refused at the center that programs may be trying them.
     """
+
+
+class FormNeeded(Exception):
+    """The PSP's page is opened by a form, not by a redirect: the browser must send its fields there."""
+
+    def __init__(self, page: HostedPage) -> None:
+        self.page = page
+        super().__init__()
 
 
 def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") -> CardSession:

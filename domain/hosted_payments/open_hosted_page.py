@@ -11,6 +11,7 @@ from domain.consents.choose_consent import ChooseConsent
 from domain.errors import CardLimitReached
 from domain.hosted_payments.link import (
     ClickNeeded,
+    FormNeeded,
     HostedLinks,
     LinkCancelled,
     LinkExpired,
@@ -45,8 +46,9 @@ class OpenHostedPage:
     The first opening starts an attempt; from then on the session lives at least as long as its
     page. A link that is opened again leads to the same page, or to a new one if that page is over.
     The link of a settled session leads to the stored redirect_uri.
-    Raises LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
-    when the PSP creates no page, or PageUnderWay; the next opening tries again. Of `limits`, those
+    Raises FormNeeded when the page is there and a redirect does not open it; LinkUnknown,
+    LinkCancelled, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable when the PSP creates no
+    page, or PageUnderWay; the next opening tries again. Of `limits`, those
     on refused cards count here too: sessions started in advance get no page once one is reached.
     """
 
@@ -115,6 +117,8 @@ class OpenHostedPage:
             raise ProviderUnavailable("the PSP refused to make a page")
         if now >= attempt.page.ends_at:
             raise ProviderUnavailable("the page has ended, and the PSP does not say how")
+        if attempt.page.fields:
+            raise FormNeeded(attempt.page)
         return attempt.page.address
 
     def _with_attempt(

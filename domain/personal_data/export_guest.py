@@ -24,7 +24,7 @@ from domain.storage import Storage, UnitOfWork
 _HIDDEN: Final = {
     Account: ["token", "charge_reference"],
     EarlierPage: ["page_reference"],
-    HostedPage: ["address", "reference"],
+    HostedPage: ["address", "fields", "reference"],
     Evidence: ["content"],
     CardSession: ["link_key"],
 }

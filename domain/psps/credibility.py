@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from domain.card_numbers import holds_card_number
+from domain.fields import is_clean
 from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card, CardList, CardReading
 from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, Outcome
@@ -16,6 +18,8 @@ _WORD: Final = re.compile(r"[!-~]{1,255}")
 _REFUSAL_CODE: Final = re.compile(r"[A-Za-z0-9._:/|+-]{1,100}")
 _LAST_FOUR: Final = re.compile(r"[0-9]{4}")
 _YEARS: Final = range(2000, 2100)
+MAX_FIELDS_LENGTH: Final = 16 * 1024
+"""How long the fields of the form that opens a page may be, all together."""
 
 
 def is_credible_page(page: HostedPage) -> bool:
@@ -28,6 +32,8 @@ def is_credible_page(page: HostedPage) -> bool:
         and page.address.startswith(("https://", "http://"))
         and page.address.isprintable()
         and page.ends_at.year in _YEARS
+        and len(repr(dict(page.fields))) <= MAX_FIELDS_LENGTH
+        and all(map(is_clean, chain.from_iterable(page.fields.items())))
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
@@ -127,12 +128,17 @@ class HostedPageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPage:
-    """A page that the PSP has created: its reference there, its address, and its end."""
+    """A page that the PSP has created: its reference there, its address, and its end.
+
+    `fields` are what the browser must send to the address by a form (POST). Without any, a redirect
+    leads there.
+    """
 
     reference: str
     address: str
     ends_at: datetime
     guest_reference: GuestReference
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +179,11 @@ class PageAttempt:
         """Note that the PSP does not know the page, perhaps not yet."""
         # A clock that was ahead may have set the time.
         return replace(self, unknown_since=min(self.unknown_since or now, now))
+
+    def without_personal_data(self) -> PageAttempt:
+        """Return the attempt without what it tells of the guest, once its page is over."""
+        page = None if self.page is None else replace(self.page, fields={})
+        return replace(self, request=self.request.without_personal_data(), page=page)
 
     @property
     def is_unanswered(self) -> bool:

@@ -32,15 +32,14 @@ class EarlierPage:
     @classmethod
     def of(cls, session: CardSession) -> EarlierPage:
         """Return the current page of a session, which has one, before another follows it."""
-        attempt = session.current_attempt
-        request = attempt.request.without_personal_data()
+        attempt = session.current_attempt.without_personal_data()
         return cls(
             token_id=session.token_id,
-            number=request.attempt,
+            number=attempt.request.attempt,
             provider=session.configuration.provider,
-            merchant_account=request.merchant_account,
+            merchant_account=attempt.request.merchant_account,
             page_reference=attempt.page.reference if attempt.page else "",
-            attempt=replace(attempt, request=request),
+            attempt=attempt,
         )
 
     def told(self, now: datetime) -> EarlierPage:

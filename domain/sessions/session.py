@@ -129,9 +129,7 @@ class CardSession(PolledSession, RequestedSession):
         blank = replace(self, **TELLS_OF_THE_GUEST)
         if not self.is_over:
             return blank
-        attempt = self.attempt
-        if attempt is not None:
-            attempt = replace(attempt, request=attempt.request.without_personal_data())
+        attempt = self.attempt and self.attempt.without_personal_data()
         return replace(blank, attempt=attempt, **NEEDED_UNTIL_OVER)
 
     def without_references(self) -> CardSession:

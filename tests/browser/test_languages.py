@@ -6,11 +6,12 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import pytest
@@ -33,6 +34,7 @@ from tests.installation import (
     Installation,
     Trouble,
 )
+from tests.listening import ListeningServer, responding, running
 from tests.programs import free_port
 
 PHONE: Final = ViewportSize(width=390, height=844)
@@ -343,6 +345,33 @@ def test_a_latin_address_is_written_from_left_to_right_on_an_arabic_page(
     assert address.evaluate("(field) => field.matches(':dir(ltr)')")
     address.fill("شارع 1")
     assert address.evaluate("(field) => field.matches(':dir(rtl)')")
+
+
+def test_a_page_of_the_psp_that_a_form_opens_gets_its_fields(
+    served: Installation, page: Page
+) -> None:
+    with running(ListeningServer()) as psp:
+        psp.acts = [
+            responding(
+                200, b"<title>Bank</title><link rel=icon href=data:,>", Content_Type="text/html"
+            )
+        ]
+        start, fields = (
+            served.provider.start,
+            {"parameters": "eyJhIjoxfQ==", "signature": 'a&b="ü"'},
+        )
+        served.provider.start = lambda request: replace(
+            start(request), address=f"{psp.url}/pay?shop=1", fields=fields
+        )
+        page.goto(link(served, started(served, "en")))
+        assert_accessible(page)
+        page.get_by_role("button", name=catalog("en").text("continue.button")).click()
+
+        expect(page).to_have_title("Bank")
+        (request,) = psp.requests
+
+    assert (request.method, request.path) == ("POST", "/pay?shop=1")
+    assert dict(parse_qsl(request.body.decode())) == fields
 
 
 @pytest.mark.parametrize("language", ["en", "ar"])

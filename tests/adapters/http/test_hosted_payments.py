@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
@@ -117,6 +119,57 @@ def test_coming_back_stores_the_card_without_a_trace_in_the_address(api: Api) ->
 
     assert sent_back(api, session) == REDIRECT_URI
     assert len(api.installation.accounts()) == 1
+
+
+@LEGS
+def test_a_psp_may_send_the_browser_back_by_a_form(api: Api, leg: str) -> None:
+    session = api.installation.opened_session()
+    api.installation.type_card(session, CHALLENGED_CARD)
+    result = api.send(
+        "POST",
+        f"/hosted-payments/{leg}",
+        query=f"token_id={session.token_id}&state=query",
+        headers={
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Origin": "https://psp.example",
+        },
+        body=b"result=a%20b&result=c&secret=x",
+        authenticated=False,
+    )
+
+    assert (result.status_code, result.headers["location"]) == (303, REDIRECT_URI)
+    stored = [json.loads(each.content) for each in api.installation.evidence(session)]
+    assert stored == ([{"result": "a b", "state": "query"}] if leg == "return" else [])
+
+
+def test_a_form_that_a_psp_sends_may_not_be_too_large(api: Api) -> None:
+    session = api.installation.opened_session()
+    for body, status in ((b"a=" + b"x" * 20_000, 413), (b"a&" * 200, 400)):
+        result = api.send(
+            "POST",
+            "/hosted-payments/return",
+            query=f"token_id={session.token_id}",
+            body=body,
+            authenticated=False,
+        )
+        assert result.status_code == status
+
+
+def test_a_page_that_a_form_opens_is_behind_a_button(api: Api) -> None:
+    start, fields = api.installation.provider.start, {"signed": '"><script>', "empty": ""}
+    api.installation.provider.start = lambda request: replace(start(request), fields=fields)
+    session = api.installation.add_card()
+
+    result = opened(api, session)
+
+    page = api.installation.session(session.token_id).current_attempt.page
+    assert page is not None
+    assert result.status_code == 200
+    assert f'<form method="post" action="{page.address}">' in result.text
+    assert '<input type="hidden" name="signed" value="&#34;&gt;&lt;script&gt;">' in result.text
+    assert '<input type="hidden" name="empty" value="">' in result.text
+    assert "form-action" not in result.headers["content-security-policy"]
+    assert opened(api, session).text == result.text
 
 
 # Shows I8.

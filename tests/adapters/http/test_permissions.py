@@ -72,6 +72,7 @@ ROWS: Final = (
 WITHOUT_TOKEN: Final = {
     *("openHostedPage", "openHostedPageByClick", "openShortLink"),
     *("returnFromHostedPage", "cancelHostedPage"),
+    *("returnFromHostedPageByPost", "cancelHostedPageByPost"),
     *("receiveWebhook", "receiveWebhookOfAccount", "alive", "ready", "openapi"),
 }
 OPERATIONS: Final = {

@@ -40,6 +40,7 @@ from tests.builders import (
     a_consent_text,
     a_discard,
     a_guest,
+    a_page,
     a_product,
     a_session,
     a_standing,
@@ -169,7 +170,9 @@ def test_a_record_comes_back_as_it_was_stored(storage: Storage, record: object) 
         (
             a_session(),
             a_session(token_id=OTHER_TOKEN_ID),
-            a_session(attempt=an_attempt(), link_key=None).completed(AccountId(a_uuid(101)), NOW),
+            a_session(attempt=an_attempt(page=a_page(fields={"a": "é"})), link_key=None).completed(
+                AccountId(a_uuid(101)), NOW
+            ),
         ),
         (
             an_account(),

@@ -8,13 +8,13 @@ import pytest
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
-from domain.hosted_payments.link import LinkExpired, LinkUnknown
+from domain.hosted_payments.link import FormNeeded, LinkExpired, LinkUnknown
 from domain.hosted_payments.open_hosted_page import PageUnderWay
 from domain.identifiers import AccountId
 from domain.permissions import Permission
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import SessionStatus
-from domain.sessions.polling import ANSWERED_WITHIN
+from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
 from tests.builders import OTHER_CENTER_ID, a_shipped_consent
 from tests.databases import change_by_hand
@@ -382,3 +382,22 @@ class TestGuestAtThePsp:
         assert self.guest_of(installation) != before
         (account,) = installation.accounts()
         assert account.guest_reference == before
+
+
+def test_a_page_that_a_form_opens_is_made_once(installation: Installation) -> None:
+    start = installation.provider.start
+    installation.provider.start = lambda request: replace(start(request), fields={"a": "1"})
+    session = installation.add_card()
+
+    pages = []
+    for _ in range(2):
+        with pytest.raises(FormNeeded) as needed:
+            installation.open_page(session)
+        pages.append(needed.value.page)
+
+    assert pages[0] == pages[1] == installation.session(session.token_id).current_attempt.page
+    assert pages[0].fields == {"a": "1"}
+    installation.type_card(session)
+    installation.clock.advance(ASK_AGAIN_AFTER)
+    installation.return_to_shop(session)
+    assert len(installation.accounts()) == 1

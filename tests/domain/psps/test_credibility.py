@@ -13,6 +13,7 @@ from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card, CardAtPsp, CardList, CardReading
 from domain.psps.credibility import (
+    MAX_FIELDS_LENGTH,
     is_credible,
     is_credible_list,
     is_credible_page,
@@ -45,6 +46,22 @@ NO_TEXT = ("", "\x00", "a\nb", "x" * 256, "é")
 NO_YEAR = (datetime.min.replace(tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 
 # `changes` is Any: fields of any type, whose names replace() checks.
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, True),
+        ({"Ds_MerchantParameters": "eyJEUyI6IjAi", "empty": ""}, True),
+        ({"a": "x\ny"}, False),
+        ({"\ud800": "a"}, False),
+        ({"a": "x" * MAX_FIELDS_LENGTH}, False),
+    ],
+)
+def test_a_page_has_fields_of_text_that_is_not_too_long(
+    fields: dict[str, str], expected: bool
+) -> None:
+    assert is_credible_page(replace(PAGE, fields=fields)) is expected
 
 
 @pytest.mark.parametrize("token", ["", "a card", "x" * 256])

@@ -57,6 +57,14 @@ def test_an_erasure_knows_every_field_of_the_request_for_a_page() -> None:
     assert names - changed == NEEDED_OF_A_REQUEST
 
 
+def test_an_erasure_knows_the_fields_of_a_form_that_opens_the_page() -> None:
+    attempt = an_attempt(page=a_page(fields={"signed": "with the name of the guest"}), over=True)
+
+    blank = attempt.without_personal_data()
+
+    assert blank.page == a_page(fields={})
+
+
 def test_without_references_nothing_names_the_guest_or_the_page_at_the_psp() -> None:
     request = replace(
         an_attempt().request,
