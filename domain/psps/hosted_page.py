@@ -138,7 +138,7 @@ class HostedPage:
     address: str
     ends_at: datetime
     guest_reference: GuestReference
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
