@@ -6,15 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import psycopg
 
-from adapters.sqlite.storage import SqliteStorage
-from domain.identifiers import MerchantAccount, ProviderName
 from tests.databases import make_database
 from tests.postgresql import PostgresqlServer, pg_dump
 from tests.programs import ROOT
@@ -27,9 +24,6 @@ MAKE_DATABASE: Final = re.search(
     r"^createuser .*?^cardonfile copy-database .*?$",
     (ROOT / "docs/scaling.md").read_text(),
     re.MULTILINE | re.DOTALL,
-)
-FORGET_IDENTITY: Final = re.search(
-    r"`(sqlite\S* cardonfile\.db [^`]*)`", (ROOT / "docs/providers/stripe.md").read_text()
 )
 
 
@@ -73,27 +67,3 @@ def test_the_commands_for_postgresql_make_a_database_for_a_role_of_its_own(
         ).fetchall()
 
     assert owners == [(urlsplit(address).username,)]
-
-
-def test_the_command_for_stripe_forgets_the_identity_of_its_default_account(
-    tmp_path: Path,
-) -> None:
-    assert FORGET_IDENTITY is not None
-    make_database(tmp_path / "cardonfile.db")
-    of = [
-        (ProviderName(provider), MerchantAccount(account))
-        for provider in ("stripe", "acme")
-        for account in ("default", "harbor_spa")
-    ]
-    with closing(SqliteStorage(tmp_path / "cardonfile.db")) as storage:
-        with storage.write() as unit:
-            for each in of:
-                unit.merchant_identities.claim(*each, "acct_1 test")
-            unit.commit()
-
-        run(FORGET_IDENTITY[1], tmp_path)
-
-        with storage.read() as reader:
-            kept = [each for each in of if reader.merchant_identities.get(*each)]
-    assert FORGET_IDENTITY[1].startswith("sqlite-utils ")
-    assert kept == of[1:]

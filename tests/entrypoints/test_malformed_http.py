@@ -160,6 +160,7 @@ def statuses_of(running: Running, requests: Mapping[str, bytes]) -> dict[str, li
         received = dict(zip(requests, pool.map(running.send_raw, requests.values()), strict=True))
     assert {line["event"] for line in lines} <= {
         "authentication_refused",
+        "https_on_http_port",
         "request",
         "webhook_rejected",
     }

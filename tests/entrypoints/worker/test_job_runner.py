@@ -174,7 +174,7 @@ def test_one_that_stumbles_stops_no_other(installation: Installation, run: Run) 
     stumble_once(installation)
 
     with capture_logs() as lines:
-        run(a_runner(installation), lambda: settled(installation, sessions).count(True) == 4)
+        run(a_runner(installation), lambda: settled(installation, sessions).count(True) >= 4)
 
     (line,) = (line for line in lines if line["event"] == "reconciling_one_failed")
     assert isinstance(line["exc_info"], ZeroDivisionError)
@@ -192,7 +192,7 @@ def test_one_that_stumbles_stops_no_other_in_threads_without_a_log(
         for level in ("info", "warning", "error"):
             monkeypatch.setattr(log, level, broken, raising=False)
 
-    in_threads(a_runner(installation), lambda: settled(installation, sessions).count(True) == 4)
+    in_threads(a_runner(installation), lambda: settled(installation, sessions).count(True) >= 4)
 
 
 def stumble_once(installation: Installation) -> None:
