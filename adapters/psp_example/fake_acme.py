@@ -123,7 +123,7 @@ class FakeAcme:
         )
 
     def shown(self, id_: str) -> Json:
-        """Return what Acme tells of a page of any merchant."""
+        """Return a page of any merchant as Acme reports it."""
         with self._lock:
             return self._shown(self.page(id_))
 

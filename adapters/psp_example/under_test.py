@@ -166,7 +166,7 @@ class AcmeWithoutKeysUnderTest(AcmeUnderTest):
 
 
 class AcmeByWebhookUnderTest(AcmeUnderTest):
-    """The same, with an Acme that tells by webhook alone what became of a page."""
+    """The same, with an Acme that reports the outcome of a page by webhook alone."""
 
     facts = replace(
         AcmeUnderTest.facts,

@@ -1,4 +1,4 @@
-"""Acme's adapter, if nobody could ask Acme what became of a page: only its webhooks tell."""
+"""Acme's adapter, if Acme reported the outcome of a page by webhook alone."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

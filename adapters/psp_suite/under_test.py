@@ -49,7 +49,7 @@ class Ability(Enum):
     BATCHES = auto()
     """One webhook may hold several events."""
     TELLS_OUTCOME = auto()
-    """It tells what became of a page whenever it is asked. Without, webhooks alone tell: write `evidence`."""
+    """It answers a question about the outcome of a page. Without, only webhooks report it: write `evidence`."""
     IDEMPOTENCY_KEYS = auto()
     """It handles a repeated call once, also a concurrent one. Without, an adapter looks first."""
     NAMES_SESSIONS = auto()

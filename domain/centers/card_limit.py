@@ -22,7 +22,7 @@ class Counted(StrEnum):
 
 
 class CountedPer(StrEnum):
-    """Whose sessions and refused cards a limit counts.
+    """The owner of the sessions and refused cards that a limit counts.
 
     Those of a guest are counted at one center, and at all of them by `GUEST_EVERYWHERE`.
     """

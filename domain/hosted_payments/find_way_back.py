@@ -24,8 +24,8 @@ class WayBack:
     `redirect_uri` is the stored one; `cancel_uri` leads there too, and has it noted that the guest
     left. The center has no name and no settings once it is gone. `psp_name` and `psp_host` are
     those of the PSP's page; None if the PSP does not tell its name. `language` is that of the page.
-    If it is `negotiated`, the browser decides it. `consent` is what the guest must agree to on a page
-    of ours before the PSP's page; None if there is no need. `guest_name` and `guest_email` are for that
+    If it is `negotiated`, the browser decides it. `consent` is what the guest must agree to on our
+    page before the PSP's page; None if there is no need. `guest_name` and `guest_email` are for that
     page; "" and None if it must not show them.
     """
 

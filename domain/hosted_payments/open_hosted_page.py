@@ -76,7 +76,7 @@ class OpenHostedPage:
 
         `key` is that of the link; without a key, `token_id` opens a link of an earlier release.
         `by_click` says that the guest has confirmed it, `agreed` is the digest of the consent that the
-        guest has agreed to on a page of ours, in this `browser`; None means that it has no secret.
+        guest has agreed to on our page, in this `browser`; None means that the browser has no secret.
         `accepted` has the languages that the browser accepts, the best first. When ClickNeeded is raised, there is no attempt for it, and no page was made.
         """
         session = session_of_link(self.storage, key=key, token_id=token_id)
@@ -131,8 +131,8 @@ class OpenHostedPage:
     ) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
 
-        Where a page of ours asks for consent, the guest's agreement is stored with it. Each browser has
-        to agree: the latest agreement counts.
+        Where our page asks for consent, the guest's agreement is stored with it. Each browser has to
+        agree: the latest agreement counts.
         If the PSP has not answered about the attempt, the question is noted, and `_with_page` asks
         it. Raises PageUnderWay while another request asks. A session that another process has
         settled meanwhile is returned unchanged.

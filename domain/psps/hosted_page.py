@@ -147,8 +147,8 @@ class PageAttempt:
 
     `over` is set when the PSP has refused it for good, or its page has ended without a card.
     `unknown_since` is set while the PSP does not know the page: since when it has said so.
-    `agreed_at` is when the guest last agreed to the consent of the request on a page of ours; None if
-    the PSP's page shows it. `agreed_in` is a hash of the secret of the browser that agreed then; None
+    `agreed_at` is when the guest last agreed to the consent of the request on our page; None if the
+    PSP's page shows it. `agreed_in` is a hash of the secret of the browser that agreed then; None
     also for what an earlier release has stored.
     """
 
@@ -181,7 +181,7 @@ class PageAttempt:
         return replace(self, unknown_since=min(self.unknown_since or now, now))
 
     def without_personal_data(self) -> PageAttempt:
-        """Return the attempt without what it tells of the guest, once its page is over."""
+        """Return the attempt without the personal data of the guest, once its page is over."""
         page = None if self.page is None else replace(self.page, fields={})
         return replace(self, request=self.request.without_personal_data(), page=page)
 

@@ -98,8 +98,8 @@ class CardSession(PolledSession, RequestedSession):
     def may_have_details(self, now: datetime) -> bool:
         """Return whether a page that is made now may have the guest's details.
 
-        Who opens an old link may not be the guest for whom it was made, so such a page ends before
-        the link is old.
+        The person who opens an old link may not be the guest for whom it was made. So such a page
+        ends before the link is old.
         """
         return not self.is_old(now + TIME_TO_TYPE)
 

@@ -1,4 +1,4 @@
-"""Note the cards that a page has refused, and have the guest's other pages looked at."""
+"""Note the cards that a page has refused, and make the guest's other pages due."""
 
 from __future__ import annotations
 

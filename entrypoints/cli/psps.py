@@ -126,8 +126,8 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
 def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """Trust the keys of an account that are set now, because the first ones were wrong.
 
-    NAME is the PSP. Stop the service first, and start it with the right keys: whose they are is stored
-    at the first call. An account with cards on file, or with tokens to discard, is refused. The audit
+    NAME is the PSP. Stop the service first, and start it with the right keys: the service stores their
+    merchant at the first call. An account with cards on file, or with tokens to discard, is refused. The audit
     trail notes it.
 
     \b

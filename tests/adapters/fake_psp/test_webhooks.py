@@ -86,7 +86,7 @@ def test_a_closed_page_is_reported_once(site: Site) -> None:
     assert [notice.content.split()[0] for notice in site.notices()] == ["page.closed"]
 
 
-def test_of_a_page_that_is_not_over_each_refused_card_is_reported(site: Site) -> None:
+def test_each_refused_card_of_an_open_page_is_reported(site: Site) -> None:
     reference = site.psp.start_page(REQUEST).reference
     site.psp.try_card(reference, card_entry(DECLINED))
     site.psp.try_card(reference, card_entry(CHALLENGE))

@@ -513,7 +513,7 @@ def test_the_cookie_goes_to_the_service_alone(tmp_path: Path, origin: str, name:
     assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 
-def test_no_browser_gets_a_cookie_that_agrees_to_nothing(api: Api, old_link: CardSession) -> None:
+def test_a_browser_that_agrees_to_nothing_gets_no_cookie(api: Api, old_link: CardSession) -> None:
     assert not opened(api, old_link).cookies
     assert not click(api, link_query(old_link), BASE_URL).cookies
 
