@@ -63,7 +63,7 @@ class PostalCodeFormats(PostalCodes):
         compact = re.sub("[ -]", "", plain)
         spellings = (
             spelling
-            for code in _with_and_without_prefix(country_code, compact)
+            for code in _with_and_without_prefix(country_code, compact, postal_format.pattern)
             for spelling in _with_separator(code, postal_format.separators)
         )
         return next(filter(postal_format.pattern.fullmatch, spellings), None)
@@ -93,13 +93,17 @@ def _format_of(country_code: str) -> _Format | None:
     return _Format(re.compile(pattern, re.ASCII), separators)
 
 
-def _with_and_without_prefix(country_code: str, compact: str) -> Iterator[str]:
+def _with_and_without_prefix(
+    country_code: str, compact: str, pattern: re.Pattern[str]
+) -> Iterator[str]:
     yield compact
     for prefix in (country_code, _SIGNS.get(country_code)):
         if prefix and compact.startswith(prefix):
             yield compact.removeprefix(prefix)
-    if compact.isdigit():
-        yield _LETTERS.get(country_code, country_code) + compact
+    letters = _LETTERS.get(country_code, country_code)
+    # Only where each code begins with them. Irish codes may begin with any.
+    if compact.isdigit() and letters in pattern.pattern:
+        yield letters + compact
 
 
 def _with_separator(code: str, separators: Sequence[str]) -> Iterator[str]:

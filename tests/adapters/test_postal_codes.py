@@ -106,6 +106,7 @@ def test_a_postal_code_with_blanks_has_the_form_of_its_country(
         *(("IM", wrong) for wrong in ("21AA", "IM2")),
         ("IN", "11000"),
         ("CH", "CH-80011"),
+        ("IE", "12345"),
         ("SV", "9101"),
     ],
 )
