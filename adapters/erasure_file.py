@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from typing_extensions import override
 
 from domain.errors import ServiceUnavailable
-from domain.identifiers import GuestId, plain_uuid
-from domain.personal_data.erasure import ErasureFile
+from domain.identifiers import (
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+    plain_uuid,
+)
+from domain.personal_data.erasure import AtPsps, ErasureFile
+
+_END: Final = "."
+"""The last word of a line, which a full disk may have cut off. Lines of 0.2.0 have no references."""
 
 
 class ErasureFileUnusable(Exception):
@@ -25,12 +37,15 @@ class ErasureFileUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TextErasureFile(ErasureFile):
-    """Lines of a guest's id and a time, at `path`; None remembers nothing."""
+    """Lines of a guest's id, a time, and the guest's references, at `path`; None remembers nothing.
+
+    A reference has the form `stripe/default/cus_1`, and no blank. A line ends with a point.
+    """
 
     path: Path | None
 
     @override
-    def note(self, guest_id: GuestId, now: datetime) -> None:
+    def note(self, guest_id: GuestId, now: datetime, at_psps: AtPsps) -> None:
         if self.path is None:
             return
         is_new = not self.path.exists()
@@ -38,7 +53,9 @@ class TextErasureFile(ErasureFile):
             # Opened to append, so that lines of other processes stay whole. The first line break
             # ends a line that a full disk has cut off.
             with open(self.path, "ab", opener=partial(os.open, mode=0o600)) as file:
-                file.write(f"\n{guest_id} {now.isoformat()}\n".encode())
+                references = ("/".join((*psp_account, each)) for psp_account, each in at_psps)
+                line = " ".join((guest_id, now.isoformat(), *references, _END))
+                file.write(f"\n{line}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
             if is_new:
@@ -48,13 +65,24 @@ class TextErasureFile(ErasureFile):
             raise ServiceUnavailable from ErasureFileUnusable(self.path, reason)
 
     @override
-    def guest_ids(self) -> Collection[GuestId]:
+    def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in it. Raises OSError; ignores what is no line of it."""
         if self.path is None or not self.path.exists():
-            return frozenset()
-        lines = self.path.read_text(errors="replace").splitlines()
-        found = (plain_uuid(line.partition(" ")[0]) for line in lines)
-        return frozenset(GuestId(guest_id) for guest_id in found if guest_id)
+            return {}
+        found = defaultdict[GuestId, list[tuple[PspAccount, GuestReference]]](list)
+        for line in self.path.read_text(errors="replace").splitlines():
+            named, *rest = line.split(" ")
+            if guest_id := plain_uuid(named):
+                # The beginning of a reference may be that of another guest.
+                references = rest[1:-1] if rest[-1:] == [_END] else ()
+                found[GuestId(guest_id)] += map(_reference, references)
+        return found
+
+
+def _reference(text: str) -> tuple[PspAccount, GuestReference]:
+    provider, merchant_account, reference = text.split("/", 2)
+    psp_account = PspAccount(ProviderName(provider), MerchantAccount(merchant_account))
+    return psp_account, GuestReference(reference)
 
 
 def _sync_folder(folder: Path) -> None:

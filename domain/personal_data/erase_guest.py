@@ -13,7 +13,7 @@ from domain.identifiers import GuestId
 from domain.outside import Clock
 from domain.permissions import MAY_ERASE_GUESTS, Caller
 from domain.personal_data.blank import end_and_blank
-from domain.personal_data.erasure import Erasure, ErasureFile, ErasureLog
+from domain.personal_data.erasure import AtPsps, Erasure, ErasureFile, ErasureLog
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 
@@ -60,22 +60,27 @@ class EraseGuest:
         """
         with self.storage.read() as unit:
             found = self._not_erased(unit)
+        named = self.file.erased()
         for guest_id in found:
-            self._erase(guest_id, None)
+            self._erase(guest_id, None, named[guest_id])
         return found
 
     def _not_erased(self, unit: UnitOfWork) -> list[GuestId]:
-        named = self.file.guest_ids()
-        return sorted(set(named) - unit.erasures.among(named))
+        named = self.file.erased().keys()
+        return sorted(named - unit.erasures.among(named))
 
-    def _erase(self, guest_id: GuestId, caller: Caller | None) -> None:
+    def _erase(self, guest_id: GuestId, caller: Caller | None, at_psps: AtPsps = ()) -> None:
+        """Erase a guest who is also known by these references, perhaps to no record here."""
         now = self.clock.now()
 
         def erase(unit: WriteUnit) -> None:
             unit.erasures.add(Erasure(guest_id=guest_id, erased_at=now, due_at=now))
+            for psp_account, reference in at_psps:
+                unit.guest_references.keep_former(guest_id, psp_account, reference)
+            at_all_psps = unit.guest_references.of(guest_id)
             end_and_blank(unit, self.note_event, guest_id, now)
             self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)
-            self.file.note(guest_id, now)
+            self.file.note(guest_id, now, at_all_psps)
             unit.commit()
 
         try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
-from domain.identifiers import GuestId, PspAccount
+from domain.identifiers import GuestId, GuestReference, PspAccount
 from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
@@ -104,18 +104,23 @@ class Erasures(Protocol):
         ...
 
 
+AtPsps: TypeAlias = Sequence[tuple[PspAccount, GuestReference]]
+"""The references of a guest, and where they are."""
+
+
 class ErasureFile(Protocol):
     """A file outside the backups that names the guests who were erased.
 
-    A backup that is restored brings back who was erased since; this file does not forget them.
+    A backup that is restored brings back who was erased since; this file does not forget them. An
+    older copy of the records may not know the guest at a PSP, so the file has the references too.
     """
 
-    def note(self, guest_id: GuestId, now: datetime) -> None:
+    def note(self, guest_id: GuestId, now: datetime, at_psps: AtPsps) -> None:
         """Add a guest, on disk before this returns. Raises ServiceUnavailable."""
         ...
 
-    def guest_ids(self) -> Collection[GuestId]:
-        """Return every guest in it."""
+    def erased(self) -> Mapping[GuestId, AtPsps]:
+        """Return every guest in it, and the references of each."""
         ...
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.centers.configure_payments import LoadedPsp
 from domain.errors import ServiceUnavailable
 from domain.events.note_event import NoteEvent
-from domain.identifiers import GuestId, GuestReference, ProviderName, PspAccount
+from domain.identifiers import GuestId, ProviderName, PspAccount
 from domain.outside import Clock
 from domain.personal_data.blank import end_and_blank
-from domain.personal_data.erasure import Erasure, ErasureLog
+from domain.personal_data.erasure import AtPsps, Erasure, ErasureLog
 from domain.psps.payment_provider import (
     NotFound,
     ProviderRefused,
@@ -29,8 +29,6 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 MAX_PER_CALL: Final = 5
 """Their PSPs are called one after the other, and other chores and events wait meanwhile."""
-
-_AtPsps: TypeAlias = Sequence[tuple[PspAccount, GuestReference]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +82,7 @@ class FinishErasures:
             unit.commit()
             return looked_at
 
-        def end(unit: WriteUnit) -> tuple[bool, _AtPsps]:
+        def end(unit: WriteUnit) -> tuple[bool, AtPsps]:
             are_over = end_and_blank(unit, self.note_event, guest_id, now)
             at_psps = unit.guest_references.of(guest_id)
             for at_psp in at_psps:
@@ -109,7 +107,7 @@ class FinishErasures:
             self.log(guest_id, is_done=True, out_of_reach=left.out_of_reach)
 
     def _forget_and_blank(
-        self, looked_at: Erasure, at_psps: _AtPsps, closed: frozenset[PspAccount], now: datetime
+        self, looked_at: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount], now: datetime
     ) -> Erasure:
         left = self._forget(looked_at, at_psps, closed)
         if left.waits_for:
@@ -141,7 +139,7 @@ class FinishErasures:
     def _blank(
         self,
         guest_id: GuestId,
-        at_psps: _AtPsps,
+        at_psps: AtPsps,
         closed: frozenset[PspAccount],
         now: datetime,
     ) -> bool:
@@ -166,7 +164,7 @@ class FinishErasures:
         return erasure if erasure is not None and erasure.done_at is None else None
 
     def _forget(
-        self, looked_at: Erasure, at_psps: _AtPsps, closed: frozenset[PspAccount]
+        self, looked_at: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount]
     ) -> Erasure:
         """Have each PSP forget the guest, except at closed accounts; return the erasure then.
 
@@ -193,7 +191,7 @@ class FinishErasures:
         self,
         unit: WriteUnit,
         guest_id: GuestId,
-        at_psps: _AtPsps,
+        at_psps: AtPsps,
         closed: frozenset[PspAccount],
     ) -> None:
         """Blank references and tokens, which no PSP knows any more."""
@@ -214,7 +212,7 @@ class FinishErasures:
         return psp is not None and psp.capabilities.forgets_guests
 
 
-def _discarding(unit: UnitOfWork, at_psps: _AtPsps) -> Sequence[tuple[PspAccount, datetime]]:
+def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount, datetime]]:
     """Return where a token of the guest is still to be discarded, and when it is tried next."""
     return [
         (psp_account, discard.due_at)

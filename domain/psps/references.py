@@ -40,6 +40,12 @@ class GuestReferences(Protocol):
         """Store a reference; it replaces the one before, which stays known to the PSP."""
         ...
 
+    def keep_former(
+        self, guest_id: GuestId, psp_account: PspAccount, reference: GuestReference
+    ) -> None:
+        """Store a reference that no page uses any more, so that an erasure finds the guest there."""
+        ...
+
     def remove(self, guest_id: GuestId) -> None:
         """Delete the references of a guest, except in accounts and pages."""
         ...

@@ -188,7 +188,7 @@ def _left(machines: Machines, stripe: FakeStripeServer, guests: list[GuestId]) -
         left += [
             f"{text} in {file.name}" for text in (LAST_NAME, STREET) if text.encode() in content
         ]
-    noted = installation.container.erasure_file().guest_ids()
+    noted = installation.container.erasure_file().erased().keys()
     return [*left, *(f"{each} is not in the file" for each in guests if each not in noted)]
 
 

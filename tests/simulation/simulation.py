@@ -274,7 +274,7 @@ class Simulation:
         require_no_card_number(self._observer.files())
         erased = [each for each in GUESTS if self._stored.is_erased(each.id)]
         require_nothing_personal(self._observer.files(), erased)
-        noted = self._processes[0].container.erasure_file().guest_ids()
+        noted = self._processes[0].container.erasure_file().erased().keys()
         require({each.id for each in erased} <= {*noted}, "I12", "the file lacks an erased guest")
 
     def story(self, broken: Exception | None = None) -> str:

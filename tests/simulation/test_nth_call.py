@@ -251,7 +251,7 @@ def two_cards_to_erase(it: It) -> CardSession:
 
 def restored_backup(it: It) -> None:
     it.stored_card()
-    it.container.erasure_file().note(GUEST_ID, it.clock.now())
+    it.container.erasure_file().note(GUEST_ID, it.clock.now(), ())
 
 
 def being_erased(prepare: Callable[[It], object]) -> Callable[[It], object]:

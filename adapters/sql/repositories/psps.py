@@ -95,6 +95,17 @@ class SqlGuestReferences(Repository, GuestReferences):
         )
 
     @override
+    def keep_former(
+        self, guest_id: GuestId, psp_account: PspAccount, reference: GuestReference
+    ) -> None:
+        self._transaction.execute(
+            "INSERT INTO former_guest_references "
+            "(provider, merchant_account, guest_id, reference) VALUES "
+            "(:provider, :merchant_account, :guest_id, :reference) ON CONFLICT DO NOTHING",
+            {**psp_account._asdict(), "guest_id": guest_id, "reference": reference},
+        )
+
+    @override
     def remove(self, guest_id: GuestId) -> None:
         for table in _TABLES:
             self._transaction.execute(

@@ -267,6 +267,18 @@ def test_the_discards_of_one_guest_at_a_psp_are_found(storage: Storage) -> None:
     assert sorted(discard.token for discard in found) == ["done", "token-1"]
 
 
+def test_a_former_reference_is_one_of_the_guest(storage: Storage) -> None:
+    psp_account, reference = an_account().psp_account, GuestReference("former")
+    with storage.write() as unit:
+        for _ in range(2):
+            unit.guest_references.keep_former(GUEST_ID, psp_account, reference)
+        unit.commit()
+    with storage.read() as unit:
+        assert unit.guest_references.of(GUEST_ID) == [(psp_account, reference)]
+        assert unit.guest_references.of(OTHER_GUEST_ID) == []
+        assert unit.guest_references.guests(psp_account, reference) == {GUEST_ID}
+
+
 def test_the_references_of_one_guest_are_removed(storage: Storage) -> None:
     guest = a_psp_guest()
     removed = [

@@ -424,7 +424,6 @@ def test_references_go_once_the_psp_has_confirmed(
     installation: Installation, tmp_path: Path
 ) -> None:
     account = installation.stored_card()
-    traces = (account.token, account.guest_reference, account.fingerprint)
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "forget_guest")
     installation.erase_guest()
     assert not finish(installation)
@@ -433,7 +432,8 @@ def test_references_go_once_the_psp_has_confirmed(
     installation.provider.recover()
     installation.clock.advance(timedelta(hours=2))
     assert finish(installation)
-    assert files_that_hold(tmp_path, *traces) == []
+    assert files_that_hold(tmp_path, account.token, account.fingerprint) == []
+    assert files_that_hold(tmp_path, account.guest_reference) == ["erasures.txt"]
 
 
 # Shows F47.
@@ -519,8 +519,8 @@ class TestUnreadable:
         with installation.storage.read() as unit:
             psp_account, token = account.psp_account, account.token
             assert not unit.accounts.is_held(*psp_account, token)
-        traces = (account.token, account.guest_reference, account.fingerprint)
-        assert files_that_hold(tmp_path, *traces) == []
+        assert files_that_hold(tmp_path, account.token, account.fingerprint) == []
+        assert files_that_hold(tmp_path, account.guest_reference) == ["erasures.txt"]
 
 
 def test_a_merchant_account_that_is_away_holds_up_no_other(installation: Installation) -> None:
@@ -685,12 +685,43 @@ def test_an_id_that_a_restored_backup_never_had_does_not_come_back(
     assert finish(installation)
 
 
+def test_a_guest_whom_an_older_copy_does_not_know_at_the_psp_is_forgotten_there(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    installation.erase_guest()
+    # The new primary has lost everything since before the guest's first page.
+    for table in ("erasures", "card_sessions", "payment_accounts", "psp_guests", "discards"):
+        installation.loses(table)
+    forgotten: list[tuple[MerchantAccount, GuestReference]] = []
+    installation.provider.forget_guest = lambda *it: forgotten.append(it)
+
+    installation.container.erase_guest().again()
+
+    assert finish(installation)
+    assert set(forgotten) == {(MERCHANT, account.guest_reference)}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 9])
+def test_a_line_that_a_full_disk_has_cut_off_names_no_guest_at_a_psp(
+    installation: Installation, tmp_path: Path, cut: int
+) -> None:
+    installation.stored_card()
+    installation.erase_guest()
+    file = tmp_path / "erasures.txt"
+    assert len(installation.container.erasure_file().erased()[GUEST_ID]) == 1
+    file.write_bytes(file.read_bytes()[:-cut])
+    whole = cut == 1
+
+    assert len(installation.container.erasure_file().erased()[GUEST_ID]) == whole
+
+
 def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(
     installation: Installation, tmp_path: Path
 ) -> None:
     (tmp_path / "erasures.txt").write_text("0b54f1d7-63c7")
     installation.erase_guest()
-    assert installation.container.erasure_file().guest_ids() == {GUEST_ID}
+    assert installation.container.erasure_file().erased().keys() == {GUEST_ID}
 
 
 def test_nothing_is_erased_without_the_file(installation: Installation, tmp_path: Path) -> None:
