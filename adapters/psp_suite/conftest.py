@@ -93,7 +93,8 @@ def private(
     """
     guest = a_page_request()
     numbers = [card.number for card in psp.facts.cards.values()]
-    private = [SECRET, OTHER_SECRET, *psp.keys, *numbers, str(EXPIRY[1])]
+    last_fours = [number[-4:] for number in numbers]
+    private = [SECRET, OTHER_SECRET, *psp.keys, *numbers, *last_fours, str(EXPIRY[1])]
     private += filter(None, (guest.guest_email, guest.guest_name, ADDRESS.address, ADDRESS.zipcode))
     caplog.set_level(logging.DEBUG)
     with capture_logs() as lines:

@@ -243,6 +243,14 @@ class TestPage:
 
         assert session.psp.guest_details(named.page) in (None, expected)
 
+    # Shows S28.
+    def test_it_has_no_email_address_that_the_request_lacks(self, session: Session) -> None:
+        unnamed = session.another(guest_name="", guest_email=None)
+
+        details = session.psp.guest_details(unnamed.page)
+
+        assert details is None or details.email is None
+
     def test_it_is_in_the_language_of_its_consent(
         self, psp: PspUnderTest, session: Session
     ) -> None:
@@ -492,6 +500,9 @@ class TestCard:
         another = session.another(guest_id=GUEST_ID).collect(GuestCard.ANOTHER_GOOD).card
 
         assert first.fingerprint == second.fingerprint != another.fingerprint
+        # Ten thousand cards of a brand share their last four digits.
+        shown = {first.last_four, f"{first.card_logo}{first.last_four}"}
+        assert re.sub(r"\W|_", "", first.fingerprint) not in shown
 
     @pytest.mark.parametrize("expiry", [(1, 2027), (10, 2030), (12, 2099)])
     def test_cards_may_expire_in_any_month(self, session: Session, expiry: tuple[int, int]) -> None:
