@@ -178,6 +178,7 @@ RELEASE_0_3: Final = """
     ALTER TABLE card_sessions ADD COLUMN link_key text;
     CREATE UNIQUE INDEX card_sessions_link_key ON card_sessions (link_key)
         WHERE link_key IS NOT NULL;
+    CREATE INDEX card_sessions_without_key ON card_sessions (created_at) WHERE link_key IS NULL;
     CREATE TABLE earlier_pages (
         token_id {uuid} NOT NULL,
         number integer NOT NULL,

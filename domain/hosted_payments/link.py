@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 from urllib.parse import quote
 
 from domain.centers.center_settings import Logo
@@ -53,6 +55,10 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments/cancel?token_id={token_id}"
 
 
+UPGRADES_TAKE: Final = timedelta(hours=1)
+"""How long an earlier release may run beside this one."""
+
+
 class LinkUnknown(Exception):
     """No session has this key or token, or its guest or center is gone."""
 
@@ -92,18 +98,29 @@ class FormNeeded(Exception):
 def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") -> CardSession:
     """Return the session whose link has this key. Raises LinkUnknown when there is none.
 
-    Without a key, the token opens the link of a session that an earlier release has started.
+    Without a key, the token opens the link of a session that an earlier release has started, or that
+    was started while an earlier release ran beside this one.
     Both may have any text around them. Programs that find links in a text, and people who copy
     them, take the punctuation of every language for a part of the link.
     """
     if not key:
         session = session_of_return(storage, token_id)
-        if session.link_key is not None:
+        if session.link_key is not None and not _had_link_without_key(storage, session):
             raise LinkUnknown
         return session
     found = find_link_key(key)
     with storage.read() as unit:
         return _known(unit.sessions.with_link_key(found) if found else None)
+
+
+def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
+    """Return whether an earlier release may have told the link of a session without its key.
+
+    It does so beside this release, during an upgrade, if a client repeats add-card or reads the
+    session. Then it has started sessions, too.
+    """
+    with storage.read() as unit:
+        return unit.sessions.is_any_without_key(since=session.created_at - UPGRADES_TAKE)
 
 
 def session_of_return(storage: Storage, token_id: str) -> CardSession:

@@ -159,6 +159,10 @@ class CardSessions(WorkAtPsps, Protocol):
         """Return the session whose link has this key, or None. Locks nothing."""
         ...
 
+    def is_any_without_key(self, *, since: datetime) -> bool:
+        """Return whether an earlier release has started a session after that time. Locks nothing."""
+        ...
+
     def with_page(
         self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
     ) -> CardSession | None:

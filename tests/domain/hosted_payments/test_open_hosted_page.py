@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
-from domain.hosted_payments.link import FormNeeded, LinkExpired, LinkUnknown
+from domain.hosted_payments.link import UPGRADES_TAKE, FormNeeded, LinkExpired, LinkUnknown
 from domain.hosted_payments.open_hosted_page import PageUnderWay
 from domain.identifiers import AccountId
 from domain.permissions import Permission
@@ -185,6 +186,19 @@ def test_the_token_of_a_session_opens_only_a_link_of_an_earlier_release(
         address = open_page(key="", token_id=token_id)
         assert address == open_page(key=None, token_id=session.token_id)
     assert way_back(key="", token_id=session.token_id) is not None
+
+
+@pytest.mark.parametrize(("ago", "opens"), [(UPGRADES_TAKE, False), (UPGRADES_TAKE / 2, True)])
+def test_the_token_opens_a_session_that_was_started_beside_an_earlier_release(
+    installation: Installation, ago: timedelta, opens: bool
+) -> None:
+    installation.put_session(replace(installation.add_card(), link_key=None))
+    installation.clock.advance(ago)
+    session = installation.add_card()
+    assert session.link_key is not None
+
+    with nullcontext() if opens else pytest.raises(LinkUnknown):
+        installation.use_cases.open_hosted_page(key="", token_id=session.token_id)
 
 
 @pytest.mark.parametrize("key", ["", "x", "&amp;", "a" * 25, "a" * 26, a_uuid(1)])
