@@ -120,7 +120,9 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
     session. Then it has started sessions, too.
     """
     with storage.read() as unit:
-        return unit.sessions.is_any_without_key(since=session.created_at - UPGRADES_TAKE)
+        return unit.sessions.is_any_without_key(
+            since=session.created_at - UPGRADES_TAKE, before=session.created_at + UPGRADES_TAKE
+        )
 
 
 def session_of_return(storage: Storage, token_id: str) -> CardSession:

@@ -159,8 +159,8 @@ class CardSessions(WorkAtPsps, Protocol):
         """Return the session whose link has this key, or None. Locks nothing."""
         ...
 
-    def is_any_without_key(self, *, since: datetime) -> bool:
-        """Return whether an earlier release has started a session after that time. Locks nothing."""
+    def is_any_without_key(self, *, since: datetime, before: datetime) -> bool:
+        """Return whether an earlier release has started a session between two times. Locks nothing."""
         ...
 
     def with_page(

@@ -78,7 +78,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "events of a session": lambda unit: unit.event_deliveries.of_session(TOKEN_ID, since=NOW),
     "session of a page": lambda unit: unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
     "session of a link": lambda unit: unit.sessions.with_link_key(LinkKey("a" * 26)),
-    "sessions without a key": lambda unit: unit.sessions.is_any_without_key(since=NOW),
+    "sessions without a key": lambda unit: unit.sessions.is_any_without_key(since=NOW, before=NOW),
     "update of a session": lambda unit: unit.sessions.update(a_session()),
     "due session": lambda unit: unit.sessions.take_due(NOW, until=NOW),
     "due discard": lambda unit: unit.discards.take_due(NOW, until=NOW),

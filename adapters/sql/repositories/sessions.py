@@ -141,12 +141,12 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return _SESSIONS.find_one(self._transaction, "WHERE link_key = :link_key", values)
 
     @override
-    def is_any_without_key(self, *, since: datetime) -> bool:
+    def is_any_without_key(self, *, since: datetime, before: datetime) -> bool:
         # An erasure takes both away.
         return self._is_any(
             "SELECT 1 FROM card_sessions WHERE link_key IS NULL AND created_at > :since "
-            "AND redirect_uri <> '' LIMIT 1",
-            {"since": since},
+            "AND created_at < :before AND redirect_uri <> '' LIMIT 1",
+            {"since": since, "before": before},
         )
 
     @override

@@ -128,6 +128,7 @@ def test_a_session_is_found_by_the_key_of_its_link(storage: Storage) -> None:
         ({}, False),
         ({"link_key": None}, True),
         ({"link_key": None, "created_at": NOW - MINUTE}, False),
+        ({"link_key": None, "created_at": NOW + MINUTE}, False),
         # So an erasure leaves it.
         ({"link_key": None, "redirect_uri": ""}, False),
     ],
@@ -137,7 +138,8 @@ def test_a_session_without_a_key_is_found_for_a_time(
 ) -> None:
     store(storage, a_session(**changes))
     with storage.read() as unit:
-        assert unit.sessions.is_any_without_key(since=NOW - MINUTE) is is_any
+        found = unit.sessions.is_any_without_key(since=NOW - MINUTE, before=NOW + MINUTE)
+    assert found is is_any
 
 
 def test_an_id_that_is_no_uuid_is_of_no_session(storage: Storage) -> None:
