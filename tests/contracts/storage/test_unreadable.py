@@ -26,7 +26,7 @@ from tests.builders import (
     an_event_delivery,
     an_event_endpoint,
 )
-from tests.contracts.storage.records import DAY, MINUTE, committed
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
 from tests.databases import change_by_hand
 
 UNREADABLE: Final = "odd"
@@ -91,7 +91,7 @@ def test_an_unreadable_account_is_passed_over_until_its_lease_ends(storage: Stor
     )
 
     taken = []
-    for now in (NOW, NOW, NOW, NOW + 2 * MINUTE):
+    for now in (NOW, NOW + MICROSECOND, NOW + MICROSECOND, NOW + 2 * MINUTE):
         with committed(storage) as unit:
             account = unit.accounts.take_due(now, until=now + MINUTE)
             taken.append(account and account.token)
@@ -111,7 +111,7 @@ def test_an_unreadable_discard_is_passed_over_until_its_lease_ends(
 
     taken = []
     with capture_logs() as lines:
-        for now in (NOW, NOW, NOW, NOW + 2 * MINUTE):
+        for now in (NOW, NOW + MICROSECOND, NOW + MICROSECOND, NOW + 2 * MINUTE):
             with committed(storage) as unit:
                 discard = unit.discards.take_due(now, until=now + MINUTE)
                 taken.append(discard and discard.token)
