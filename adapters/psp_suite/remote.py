@@ -32,6 +32,11 @@ _STATUSES: Final[Mapping[Trouble, int]] = {
     Trouble.TOO_MANY: 429,
     Trouble.OUT_OF_ORDER: 503,
 }
+_AT_A_PROXY: Final[Mapping[Trouble, int]] = {
+    Trouble.NOT_THE_API: 404,
+    Trouble.CONFLICT_AT_A_PROXY: 409,
+    Trouble.GONE_AT_A_PROXY: 410,
+}
 _VALUE: Final = re.compile(rb'(:\s*)(?:"[^"]*"|[0-9]+)')
 """A text or a number in a JSON object."""
 
@@ -105,6 +110,10 @@ class RemotePspUnderTest(PspUnderTest):
         self.server.have(stand_in.drip(seconds))
 
     @override
+    def handle_late_calls(self) -> None:
+        self.server.handle_late_calls()
+
+    @override
     def fall_silent(self) -> None:
         self.server.have(stand_in.lose_call)
 
@@ -116,14 +125,16 @@ class RemotePspUnderTest(PspUnderTest):
         match trouble:
             case Trouble.CALL_LOST:
                 return stand_in.drop_call
+            case Trouble.CALL_LATE:
+                return self.server.handle_later
             case Trouble.RESPONSE_LOST:
                 return stand_in.drop_response
             case Trouble.NONSENSE:
                 return stand_in.change(lambda _: Response(200, b'{"id": "page_1", "guest": {"ema'))
             case Trouble.UNKNOWN_STATUS:
                 return stand_in.change(self.unknown_status)
-            case Trouble.NOT_THE_API:
-                return stand_in.respond_with(html_response("<html>Not found</html>", 404))
+            case _ if status := _AT_A_PROXY.get(trouble):
+                return stand_in.respond_with(html_response("<html>A proxy</html>", status))
             case Trouble.REDIRECTED:
                 return stand_in.redirect
             case Trouble.UNKNOWN_ERROR:

@@ -173,6 +173,7 @@ class StandInServer:
         self._respond = respond
         self._api = api
         self._trouble: list[_TroubleWith] = []
+        self._late: list[Act] = []
         self._lock = threading.Lock()
         self._recovered = threading.Event()
         self._has_given_up = False
@@ -209,6 +210,17 @@ class StandInServer:
         when the server recovers. If several apply to a call, the first one counts.
         """
         self._trouble.append(_TroubleWith(trouble, re.compile(on), from_call, times))
+
+    def handle_later(self, _: Request, act: Act) -> NoReturn:
+        """Break the connection, and keep the call for `handle_late_calls`. This is a trouble."""
+        self._late.append(act)
+        raise _Dropped
+
+    def handle_late_calls(self) -> None:
+        """Handle the calls that were kept, in the order of their arrival."""
+        late, self._late = self._late, []
+        for act in late:
+            act()
 
     def recover(self) -> None:
         """End all trouble, and the calls that are held."""

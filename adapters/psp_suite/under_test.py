@@ -122,6 +122,11 @@ class Trouble(Enum):
     """The PSP does not receive the call."""
     RESPONSE_LOST = auto()
     """The PSP handles the call, and its response does not arrive."""
+    CALL_LATE = auto()
+    """The connection breaks, and the PSP handles the call at `handle_late_calls`.
+
+    REMOTE without IDEMPOTENCY_KEYS only.
+    """
     NONSENSE = auto()
     """The PSP's response cannot be understood."""
     UNKNOWN_STATUS = auto()
@@ -136,6 +141,10 @@ class Trouble(Enum):
     """403: the key lacks a permission."""
     NOT_THE_API = auto()
     """404 with an HTML page, from a proxy or a wrong address; the PSP receives no call."""
+    CONFLICT_AT_A_PROXY = auto()
+    """409 with an HTML page, from a proxy; the PSP receives no call."""
+    GONE_AT_A_PROXY = auto()
+    """410 with an HTML page, from a proxy; the PSP receives no call."""
     REDIRECTED = auto()
     """302; the PSP handles the call correctly if the redirect is followed."""
     TOO_MANY = auto()
@@ -365,6 +374,10 @@ class PspUnderTest(ABC):
     def drip(self, seconds: float) -> None:
         """Send each response byte by byte over so many seconds, until `recover`. For REMOTE only."""
         raise NotImplementedError  # the suite calls it for REMOTE alone
+
+    def handle_late_calls(self) -> None:
+        """Handle the calls that met CALL_LATE. For REMOTE without IDEMPOTENCY_KEYS only."""
+        raise NotImplementedError  # the suite calls it for such a PSP alone
 
     def fall_silent(self) -> None:
         """Receive calls, and send no byte of a response, until `recover`. For REMOTE only."""

@@ -293,8 +293,9 @@ def _customer(call: Call, request: HostedPageRequest, now: datetime) -> str:
     The guest's details are written to it each time, which also shows whether it exists.
     """
     for reference in _candidates(call, request):
-        if _exists(call, request, reference, now):
-            return reference
+        with _naming(reference):
+            if _exists(call, request, reference, now):
+                return reference
     raise ProviderRefused("Stripe has lost the guest's customer")
 
 
