@@ -32,6 +32,11 @@ _STATUSES: Final[Mapping[Trouble, int]] = {
     Trouble.TOO_MANY: 429,
     Trouble.OUT_OF_ORDER: 503,
 }
+_BY_THE_SERVER: Final[Mapping[Trouble, stand_in.Trouble]] = {
+    Trouble.CALL_LOST: stand_in.drop_call,
+    Trouble.RESPONSE_LOST: stand_in.drop_response,
+    Trouble.REDIRECTED: stand_in.redirect,
+}
 _AT_A_PROXY: Final[Mapping[Trouble, int]] = {
     Trouble.NOT_THE_API: 404,
     Trouble.CONFLICT_AT_A_PROXY: 409,
@@ -123,20 +128,16 @@ class RemotePspUnderTest(PspUnderTest):
 
     def _made(self, trouble: Trouble) -> stand_in.Trouble:
         match trouble:
-            case Trouble.CALL_LOST:
-                return stand_in.drop_call
+            case _ if known := _BY_THE_SERVER.get(trouble):
+                return known
             case Trouble.CALL_LATE:
                 return self.server.handle_later
-            case Trouble.RESPONSE_LOST:
-                return stand_in.drop_response
             case Trouble.NONSENSE:
                 return stand_in.change(lambda _: Response(200, b'{"id": "page_1", "guest": {"ema'))
             case Trouble.UNKNOWN_STATUS:
                 return stand_in.change(self.unknown_status)
             case _ if status := _AT_A_PROXY.get(trouble):
                 return stand_in.respond_with(html_response("<html>A proxy</html>", status))
-            case Trouble.REDIRECTED:
-                return stand_in.redirect
             case Trouble.UNKNOWN_ERROR:
                 refusal = self.error(Trouble.REFUSED)
                 if refusal.status != HTTPStatus.OK:
