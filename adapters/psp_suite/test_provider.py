@@ -1074,6 +1074,17 @@ class TestSignedTime:
         if headers != delivery.headers:
             assert_rejected(session.adapter, [replace(delivery, headers=headers)])
 
+    @pytest.mark.parametrize("text", [r"\g<0>,\g<1>{now}", r"\g<1>{now},\g<0>"])
+    def test_an_old_one_beside_a_recent_one_is_rejected(self, session: Session, text: str) -> None:
+        now = session.psp.clock.now()
+        replayed = session.psp.sign(session.event(), at=now - timedelta(hours=1))
+        # With the name before it, as in "t=1790000000".
+        both = re.compile(rf"([A-Za-z_]+=)?{_TIME.pattern}")
+        text = text.format(now=int(now.timestamp()))
+        headers = {name: both.sub(text, value) for name, value in replayed.headers.items()}
+
+        assert_rejected(session.adapter, [replace(replayed, headers=headers)])
+
 
 def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
     """Yield each call that each method makes."""
