@@ -293,9 +293,14 @@ def _customer(call: Call, request: HostedPageRequest, now: datetime) -> str:
     The guest's details are written to it each time, which also shows whether it exists.
     """
     for reference in _candidates(call, request):
-        with _naming(reference):
+        try:
             if _exists(call, request, reference, now):
                 return reference
+        except NotFound:
+            raise
+        except ProviderRefused as refused:
+            refused.guest_reference = GuestReference(reference)
+            raise
     raise ProviderRefused("Stripe has lost the guest's customer")
 
 
