@@ -4,8 +4,8 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-deploy test-upgrade deploy-servers fuzz simulate torture test-stripe stripe-test-key test-mollie \
-	test-mollie-described mutants bench bench-growth screenshot lint format lock release clean
+.PHONY: help install demo check test test-deploy test-upgrade deploy-servers deploy-packages fuzz simulate torture test-stripe stripe-test-key test-mollie \
+	test-mollie-described mutants bench bench-growth screenshot lint format lock docs docs-links coverage release clean
 
 # Tests start many processes, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -99,6 +99,10 @@ deploy-servers:
 		exit 1; \
 	fi
 
+# For `.github/workflows/ci.yml`.
+deploy-packages:
+	@echo $(DEPLOY_PACKAGES)
+
 DEPLOY_PACKAGES = nginx openssl pgbouncer prometheus python3-venv systemd default-jdk-headless \
 	libjackson2-databind-java libjakarta-annotation-api-java libjsr305-java
 
@@ -151,6 +155,21 @@ bench-growth: .venv/dev.stamp ## Measure add-card with up to ten million session
 screenshot: .venv/dev.stamp ## Take the pictures docs/demo-light.png and -dark.png, in a browser test
 	SCREENSHOTS=docs $(BIN)/python -m pytest -q tests/browser -k readme
 
+coverage: .venv/dev.stamp ## Run all tests, and print the lines and branches that none of them reaches
+	rm -rf build/coverage
+	$(BIN)/coverage run -m pytest -n $(WORKERS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+docs: build/docs/stamp ## Build the documentation site into build/docs/html, and check the links between its pages
+	$(SPHINX) -b html . build/docs/html
+	@echo "Open build/docs/html/index.html"
+
+docs-links: build/docs/stamp ## Check the documentation's links to other sites
+	$(SPHINX) -b linkcheck . build/docs/links
+
+SPHINX = build/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs --doctree-dir build/docs/doctrees
+
 lint: .venv/dev.stamp ## Formatting, lint, types and import contracts
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
@@ -171,8 +190,10 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 	done
 	$(BIN)/uv pip compile $(COMPILE) --all-extras --constraint requirements.txt \
 		--output-file requirements-dev.txt
-	$(BIN)/uv pip compile $(COMPILE) --group release --constraint requirements.txt \
-		--output-file requirements-release.txt
+	for group in docs release; do \
+		$(BIN)/uv pip compile $(COMPILE) --group $$group --constraint requirements.txt \
+			--output-file requirements-$$group.txt || exit; \
+	done
 	$(BIN)/uv pip compile --group pyproject.toml:clients $(LOCK) --output-file requirements-clients.txt
 
 COMPILE = pyproject.toml --group build $(LOCK)
@@ -233,7 +254,7 @@ build/runtime/stamp: requirements.txt requirements-granian.txt pyproject.toml .v
 		--no-build-isolation --editable .
 	@touch $@
 
-build/release/stamp build/clients/stamp: build/%/stamp: requirements-%.txt .venv/bin/python
+build/release/stamp build/clients/stamp build/docs/stamp: build/%/stamp: requirements-%.txt .venv/bin/python
 	@$(BIN)/python -m venv --clear build/$*
 	@build/$*/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement $<
 	@touch $@
