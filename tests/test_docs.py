@@ -194,7 +194,7 @@ def test_a_list_names_what_the_code_has(
 
 
 class TestOperations:
-    def test_no_page_names_a_setting_that_the_code_does_not_read(self) -> None:
+    def test_pages_name_only_settings_that_the_code_reads(self) -> None:
         pages = (*DOCS, *(ROOT / "docs" / "examples").iterdir())
         of_tests, named = (
             set(chain.from_iterable(_SETTING.findall(path.read_text()) for path in paths))

@@ -45,7 +45,7 @@ def test_the_form_token_of_the_fake_psp_is_compared_in_constant_time(
 
 
 # Shows S18.
-def test_no_key_that_could_be_used_is_in_the_repository() -> None:
+def test_the_repository_contains_no_usable_key() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -118,7 +118,7 @@ _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
 
 
 class TestStart:
-    def test_no_part_of_a_page_is_empty(self, session: Session) -> None:
+    def test_every_part_of_a_page_has_a_value(self, session: Session) -> None:
         assert session.page.reference
         assert session.page.address.startswith(("https://", "http://"))
         assert session.page.guest_reference
@@ -142,7 +142,7 @@ class TestStart:
 
         assert session.adapter.start(session.request).reference == session.page.reference
 
-    def test_no_two_attempts_share_a_page(self, session: Session) -> None:
+    def test_each_attempt_has_its_own_page(self, session: Session) -> None:
         pages = [each.page for each in (session, session.next_attempt(), session.another())]
 
         assert len({page.reference for page in pages}) == 3
@@ -544,7 +544,7 @@ class TestCard:
 
 @needs(Ability.STAND_IN, Ability.COUNTS_REFUSALS)
 class TestRefusedCards:
-    def test_are_told_in_every_outcome_that_follows(self, session: Session) -> None:
+    def test_refused_cards_are_counted_in_every_later_outcome(self, session: Session) -> None:
         for _ in range(2):
             session.type_card(GuestCard.REFUSED)
         assert session.outcome().refused_cards == 2
@@ -556,7 +556,7 @@ class TestRefusedCards:
         session.psp.answer_challenge(session.page, confirmed=True)
         assert session.outcome().refused_cards == 2
 
-    def test_are_told_when_the_page_is_closed(self, session: Session) -> None:
+    def test_refused_cards_are_counted_when_the_page_is_closed(self, session: Session) -> None:
         session.type_card(GuestCard.REFUSED)
         session.close()
 
@@ -647,7 +647,7 @@ class TestForgetGuest:
 
 @needs(Ability.STAND_IN, Ability.FORGETS_GUESTS)
 class TestForgottenGuest:
-    def test_is_gone_with_every_card_however_often_forgotten(
+    def test_a_forgotten_guest_is_gone_with_every_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         kept = session.another(guest_id=OTHER_GUEST_ID).collect(GuestCard.ANOTHER_GOOD).card
@@ -674,7 +674,7 @@ class TestForgottenGuest:
         assert psp.guests(MAIN) == {card.guest_reference}
         assert psp.tokens(MAIN) == {card.token}
 
-    def test_has_no_card_that_comes_back_or_cannot_be_discarded(self, session: Session) -> None:
+    def test_a_card_of_a_forgotten_guest_stays_away(self, session: Session) -> None:
         card = session.collect().card
         session.forget_guest()
 
@@ -930,7 +930,7 @@ class TestSignature:
     def delivery(self, psp: PspUnderTest, session: Session) -> WebhookDelivery:
         return signed(psp, session.event())
 
-    def test_by_another_secret_it_is_rejected(
+    def test_a_signature_by_another_secret_is_rejected(
         self, psp: PspUnderTest, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         forged = [signed(psp, delivery.body, secret=secret) for secret in ("a guess", OTHER_SECRET)]
@@ -1309,7 +1309,7 @@ class TestPspInTrouble:
     @pytest.mark.parametrize(
         "trouble", [Trouble.RESPONSE_LOST, Trouble.OUT_OF_ORDER, Trouble.TOO_MANY]
     )
-    def test_is_called_a_few_times_at_most(
+    def test_a_psp_in_trouble_is_called_a_few_times_at_most(
         self, psp: PspUnderTest, session: Session, trouble: Trouble, method: Method
     ) -> None:
         act, before = session.prepare(method), psp.count_calls()
@@ -1330,7 +1330,7 @@ class TestPspInTrouble:
             )
 
     @for_each("method", methods_of)
-    def test_does_not_end_an_adapter(
+    def test_an_adapter_works_again_after_trouble(
         self, psp: PspUnderTest, session: Session, monkeypatch: pytest.MonkeyPatch, method: Method
     ) -> None:
         act = session.prepare(method)
@@ -1554,7 +1554,7 @@ class TestDeadline:
 class TestMerchantAccountWithoutKeys:
     """Its sessions and discards wait, because it may get keys again."""
 
-    def test_no_call_is_refused_for_good(self, session: Session) -> None:
+    def test_a_call_without_keys_is_no_refusal(self, session: Session) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
         page, adapter = session.page, session.adapter
 
@@ -1569,7 +1569,7 @@ class TestMerchantAccountWithoutKeys:
                 act()
 
     @needs(Ability.CLOSES_PAGES)
-    def test_no_page_is_taken_for_closed(self, session: Session) -> None:
+    def test_a_page_without_keys_does_not_count_as_closed(self, session: Session) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
 
         with pytest.raises(ProviderUnavailable):
@@ -1577,7 +1577,7 @@ class TestMerchantAccountWithoutKeys:
 
     # An address without a name means the account `default`, which has no keys here either.
     @pytest.mark.parametrize("account", [NOBODYS, None])
-    def test_no_webhook_to_it_is_accepted(
+    def test_a_webhook_to_an_account_without_keys_is_rejected(
         self, psp: PspUnderTest, session: Session, account: MerchantAccount | None
     ) -> None:
         for secret in (SECRET, OTHER_SECRET):
@@ -1603,7 +1603,7 @@ class TestIdentity:
                 assert re.search(r"\btest\b", identity), "an identity tells the mode"
             assert not any(secret in identity for secret in (*psp.keys, SECRET, OTHER_SECRET))
 
-    def test_without_keys_there_is_none(self, adapter: PaymentProvider) -> None:
+    def test_an_account_without_keys_has_no_identity(self, adapter: PaymentProvider) -> None:
         with suppress(ProviderUnavailable):
             assert adapter.identity(NOBODYS) is None
 
@@ -1669,7 +1669,7 @@ class TestPlugin:
     def test_its_page_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
         assert psp.plugin.capabilities.shows(CONSENT)
 
-    def test_what_it_says_of_pages_is_tested(self, psp: PspUnderTest) -> None:
+    def test_the_tests_know_what_the_plugin_says_of_pages(self, psp: PspUnderTest) -> None:
         abilities, capabilities = psp.facts.abilities, psp.plugin.capabilities
         assert capabilities.checks_addresses == (Ability.CHECKS_ADDRESSES in abilities)
         # A stand-in may close pages that the PSP closes at times only.
@@ -1701,7 +1701,7 @@ class TestSettings:
             DEFAULT_MERCHANT_ACCOUNT
         }
 
-    def test_no_secret_is_shown(self, psp: PspUnderTest) -> None:
+    def test_settings_show_no_secret(self, psp: PspUnderTest) -> None:
         settings = read(psp, settings_of(psp))
 
         for value in psp.settings.values():
@@ -1802,7 +1802,7 @@ def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the 
 class TestCalls:
     """Without these, the tests above might fail no call, or not each."""
 
-    def test_reading_a_webhook_makes_none(self, psp: PspUnderTest, session: Session) -> None:
+    def test_reading_a_webhook_makes_no_call(self, psp: PspUnderTest, session: Session) -> None:
         delivery = signed(psp, session.event())
         psp.have(Trouble.CALL_LOST)
 

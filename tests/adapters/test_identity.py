@@ -48,7 +48,9 @@ def test_the_use_of_a_token_is_noted_once_an_hour(
     assert installation.token_uses.run() == 0
 
 
-def test_what_another_process_has_noted_is_not_written_again(installation: Installation) -> None:
+def test_a_use_that_another_process_has_noted_is_not_written_again(
+    installation: Installation,
+) -> None:
     token = installation.token_for(installation.caller)
     ran = []
     for writer in (Later(), Later()):
@@ -60,7 +62,7 @@ def test_what_another_process_has_noted_is_not_written_again(installation: Insta
     assert used_at(installation) == installation.clock.now()
 
 
-def test_no_request_waits_for_the_note_of_its_use(installation: Installation) -> None:
+def test_a_request_does_not_wait_for_the_note_of_its_use(installation: Installation) -> None:
     token, other = installation.token_for(installation.caller), SqliteStorage(installation.database)
     with ThreadPoolExecutor() as writer, closing(other):
         identity = OpaqueTokens(

@@ -124,10 +124,12 @@ class TestRefused:
             *(({claim: None}, "claim missing") for claim in ("iss", "aud", "exp")),
         ],
     )
-    def test_is_a_token_for_somebody_else(self, realm: Realm, claims: object, why: str) -> None:
+    def test_a_token_for_another_audience_or_issuer_is_refused(
+        self, realm: Realm, claims: object, why: str
+    ) -> None:
         assert realm.enter(claims) == why
 
-    def test_is_a_token_outside_its_time(self, realm: Realm) -> None:
+    def test_a_token_outside_its_validity_period_is_refused(self, realm: Realm) -> None:
         now = int(time.time())
         far = LEEWAY_SECONDS + SOON
         assert realm.enter({"exp": now - far}) == "expired"
@@ -135,11 +137,11 @@ class TestRefused:
         realm.caller({"exp": now - LEEWAY_SECONDS + 10, "nbf": now + LEEWAY_SECONDS - 10})
 
     # RFC 8725, 2.1.
-    def test_is_a_token_that_nobody_signed(self, realm: Realm) -> None:
+    def test_an_unsigned_token_is_refused(self, realm: Realm) -> None:
         assert realm.identity.authenticate(unsigned(realm.provider)) == "wrong algorithm"
 
     # RFC 8725, 2.1.
-    def test_is_a_token_signed_with_the_public_key_as_a_secret(self, realm: Realm) -> None:
+    def test_a_token_signed_with_the_public_key_as_a_secret_is_refused(self, realm: Realm) -> None:
         pem = rsa_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         shared = {"kty": "oct", "k": encoded(pem), "kid": "shared"}
         realm.provider.publish(public("first", rsa_key()), shared)
@@ -147,7 +149,7 @@ class TestRefused:
             token = signed_by_hmac(realm.provider, key_id=key_id, secret=pem)
             assert realm.identity.authenticate(token) == why
 
-    def test_is_a_token_signed_by_a_key_for_something_else(self, realm: Realm) -> None:
+    def test_a_token_signed_by_a_key_for_another_use_is_refused(self, realm: Realm) -> None:
         realm.provider.publish(
             public("first", rsa_key()) | {"use": "enc"},
             public("second", rsa_key(1)),
@@ -171,19 +173,19 @@ class TestRefused:
             b"\xff",
         ],
     )
-    def test_is_a_token_with_a_header_made_to_deceive(self, realm: Realm, header: bytes) -> None:
+    def test_a_token_with_a_deceptive_header_is_refused(self, realm: Realm, header: bytes) -> None:
         _, claims, signature = realm.provider.token().split(".")
         why = realm.identity.authenticate(f"{encoded(header)}.{claims}.{signature}")
         assert why in ("malformed", "wrong algorithm", "wrong signature", "unknown key")
 
-    def test_is_a_token_of_another_key(self, realm: Realm) -> None:
+    def test_a_token_signed_by_another_key_is_refused(self, realm: Realm) -> None:
         assert realm.enter(key=rsa_key(1)) == "wrong signature"
         for key_id in ("other", None):
             assert realm.enter(key=rsa_key(1), key_id=key_id) == "unknown key"
 
     # RFC 7518, 3.3.
     @pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
-    def test_is_a_token_signed_by_a_weak_key(self, realm: Realm) -> None:
+    def test_a_token_signed_by_a_weak_key_is_refused(self, realm: Realm) -> None:
         weak = rsa_key(bits=1024)
         realm.provider.publish(public("weak", weak), public("first", rsa_key()))
         assert realm.enter(key=weak, key_id="weak") == "unknown key"
@@ -199,13 +201,15 @@ class TestRefused:
             *(("JWT", claim) for claim in ("ID", "Refresh", "Offline", "Logout", 7)),
         ],
     )
-    def test_is_a_token_for_another_purpose(
+    def test_a_token_for_another_purpose_is_refused(
         self, realm: Realm, token_type: str, claim: object
     ) -> None:
         assert realm.enter({"typ": claim}, token_type=token_type) == "wrong type"
 
     # RFC 9068, 4.
-    def test_is_a_token_of_another_type_than_the_operator_demands(self, realm: Realm) -> None:
+    def test_a_token_of_another_type_than_the_operator_demands_is_refused(
+        self, realm: Realm
+    ) -> None:
         for token_type in (None, "JWT", "at+JWT", "application/at+jwt"):
             realm.caller({"typ": "Bearer"}, token_type=token_type)
         realm.trust(token_type="at+jwt")
@@ -215,7 +219,7 @@ class TestRefused:
             realm.caller(token_type=token_type)
 
     @pytest.mark.parametrize("caller", [None, "", " ", 7, ["x"], "x" * 97, "a\nb"])
-    def test_is_a_token_without_a_usable_caller(self, realm: Realm, caller: object) -> None:
+    def test_a_token_without_a_usable_caller_is_refused(self, realm: Realm, caller: object) -> None:
         realm.trust(caller_claim="client_id")
         assert realm.enter({"client_id": caller}) == "no usable caller"
 
@@ -236,7 +240,7 @@ class TestCaller:
             ),
         ],
     )
-    def test_has_the_permissions_of_the_claim(
+    def test_a_caller_has_the_permissions_of_the_claim(
         self, realm: Realm, claim: str, claims: dict[str, object]
     ) -> None:
         realm.trust(permissions_claim=claim)
@@ -246,7 +250,7 @@ class TestCaller:
         assert caller.centers is None
 
     @pytest.mark.parametrize("value", [None, 7, {"guests:add": True}, [["guests:add"]], "guests"])
-    def test_has_no_permission_without_a_claim_that_says_so(
+    def test_a_caller_without_the_claim_has_no_permission(
         self, realm: Realm, value: object
     ) -> None:
         assert realm.caller({"permissions": value}).permissions == frozenset()
@@ -257,17 +261,19 @@ class TestCaller:
             assert realm.caller({"centers": value}).centers == frozenset()
         assert realm.caller({"centers": [CENTER_ID.upper(), 7]}).centers == frozenset({CENTER_ID})
 
-    def test_is_not_the_caller_of_that_name_who_has_a_token_issued_here(self, realm: Realm) -> None:
+    def test_a_caller_is_distinct_from_the_caller_of_that_name_with_an_issued_token(
+        self, realm: Realm
+    ) -> None:
         assert realm.caller().name == "jwt:web-shop"
 
-    def test_may_have_a_token_signed_on_an_elliptic_curve(self, realm: Realm) -> None:
+    def test_a_caller_may_have_a_token_signed_on_an_elliptic_curve(self, realm: Realm) -> None:
         realm.provider.publish({"kty": "unknown"}, public("curve", ec_key()))
 
         realm.caller(key=ec_key(), key_id="curve", algorithm="ES256")
 
 
 class TestKeys:
-    def test_are_fetched_once_while_they_are_fresh(self, realm: Realm) -> None:
+    def test_keys_are_fetched_once_while_they_are_fresh(self, realm: Realm) -> None:
         token = realm.provider.token()
         with ThreadPoolExecutor(8) as threads:
             callers = list(threads.map(realm.identity.authenticate, [token] * 64))
@@ -338,9 +344,7 @@ class TestKeys:
             realm.caller()
         assert [line["event"] for line in lines] == ["identity_provider_back"]
 
-    def test_are_not_waited_for_by_several_requests_while_the_provider_is_away(
-        self, realm: Realm
-    ) -> None:
+    def test_only_one_request_waits_for_keys_while_the_provider_is_away(self, realm: Realm) -> None:
         realm.server.acts[:] = [break_off]
         with pytest.raises(ServiceUnavailable):
             realm.enter()
@@ -362,7 +366,7 @@ class TestKeys:
             with pytest.raises(ServiceUnavailable):
                 fetching.result()
 
-    def test_are_not_waited_for_when_the_resolver_hangs(
+    def test_requests_do_not_wait_for_keys_when_the_resolver_hangs(
         self, realm: Realm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         answers = threading.Event()
@@ -424,7 +428,7 @@ class TestService:
         assert [line["reason"] for line in refused] == ["wrong audience", "wrong algorithm"]
         assert not any(part in repr(lines) for part in token.split("."))
 
-    def test_is_unavailable_for_these_tokens_only_while_no_key_can_be_fetched(
+    def test_the_service_refuses_only_these_tokens_while_keys_cannot_be_fetched(
         self, installation: Installation, realm: Realm
     ) -> None:
         realm.server.acts[:] = [break_off]

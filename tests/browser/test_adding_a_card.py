@@ -227,7 +227,7 @@ def test_a_field_that_formats_itself_is_corrected_in_its_middle(demo: Demo, page
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_what_is_wrong_is_said_in_place(
+def test_an_error_is_shown_beside_its_field(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(java_script_enabled=java_script_enabled)
@@ -344,7 +344,9 @@ def test_a_digit_of_any_script_is_the_same_on_both_sides(demo: Demo, page: Page)
     assert filled == [plain(text) for text in texts]
 
 
-def test_what_separates_digits_is_the_same_on_both_sides(demo: Demo, page: Page) -> None:
+def test_the_browser_accepts_the_separators_of_digits_that_the_server_accepts(
+    demo: Demo, page: Page
+) -> None:
     add_a_card(page, demo)
     between = [*characters("Pd", "Zs", "Cf"), "\u2212", "\u30fc"]
     texts = [f"{each}4242{each}4242 4242 4242{each}" for each in between]

@@ -113,7 +113,7 @@ def test_a_token_of_which_one_character_differs_lets_nobody_in(way: Way) -> None
     "text",
     ["", ".", "..", "a.b.c", "cof_", "cof_.cof_.x", "\0", "e30.e30.e30", "a" * 16_000, "é.ü.ß"],
 )
-def test_what_is_no_token_is_refused_without_showing_it(way: Way, text: str) -> None:
+def test_a_malformed_token_is_refused_without_showing_it(way: Way, text: str) -> None:
     why = way.identity.authenticate(text)
 
     assert isinstance(why, str)

@@ -209,7 +209,7 @@ def test_the_command_of_root_prefers_the_settings_of_its_caller(tmp_path: Path) 
     }
 
 
-def test_what_builds_is_not_in_the_image(installed: Installed) -> None:
+def test_the_image_has_no_build_tools(installed: Installed) -> None:
     assert installed.run("cardonfile", "--version")[0] == 0
     packages = installed.root.path("/opt/cardonfile/lib").glob("*/site-packages/*")
     assert not {"pip", "setuptools"} & {package.name for package in packages}

@@ -194,7 +194,7 @@ def statuses_of(site: Site, requests: Mapping[str, bytes]) -> dict[str, list[int
 
 
 # Shows S21.
-def test_what_is_malformed_is_refused_or_made_clean(site: Site) -> None:
+def test_a_malformed_request_is_refused_or_normalized(site: Site) -> None:
     answers = statuses_of(site, REFUSED)
 
     cleaned = {name: answers.pop(name) for name in CLEANED}
@@ -208,14 +208,14 @@ def test_what_is_malformed_is_refused_or_made_clean(site: Site) -> None:
 
 
 # Shows S21.
-def test_what_is_too_large_is_refused(site: Site) -> None:
+def test_a_request_that_is_too_large_is_refused(site: Site) -> None:
     # A response may be lost when nginx closes the connection before everything is sent.
     for name, seen in statuses_of(site, TOO_LARGE).items():
         assert set(seen) <= {400, 413, 414, 500}, name
     assert site.serves_others()
 
 
-def test_what_is_odd_but_clear_is_answered_or_refused_by_nginx(site: Site) -> None:
+def test_an_odd_but_clear_request_is_answered_or_refused_by_nginx(site: Site) -> None:
     for name, seen in statuses_of(site, {name: sent for name, (sent, _) in ODD.items()}).items():
         assert seen in (ODD[name][1], [400], [414]), name
 
@@ -397,7 +397,7 @@ def test_both_logs_name_a_request_alike(site: Site) -> None:
 
 # Shows S21.
 @pytest.mark.parametrize("upstream", ["127.0.0.1:1", "unix:/nowhere.sock"], ids=["port", "socket"])
-def test_what_the_service_does_not_see_is_in_the_log_of_nginx_without_its_address(
+def test_nginx_logs_a_request_that_it_refuses_without_its_path(
     tmp_path: Path, upstream: str
 ) -> None:
     with Nginx(tmp_path) as nginx, ExitStack() as opened:

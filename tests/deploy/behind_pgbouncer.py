@@ -127,7 +127,9 @@ def test_a_connection_that_the_client_has_not_used_before_is_as_safe(
     assert settings == ["UTC", "5s", "1min"]
 
 
-def test_no_setting_reaches_other_clients(pooled: str, installation: Installation) -> None:
+def test_settings_of_a_connection_do_not_reach_other_clients(
+    pooled: str, installation: Installation
+) -> None:
     installation.stored_card()
     with psycopg.connect(pooled) as other:
         settings = [other.execute(f"SHOW {name}".encode()).fetchone() for name in SETTINGS]

@@ -88,7 +88,7 @@ def test_a_card_number_split_over_several_fields_is_refused(
 
 
 @pytest.mark.parametrize("value", [None, {}, {"email": ""}, {"city": "  "}, {"colour": "red"}])
-def test_billing_info_in_which_nothing_is_given_is_none(value: object) -> None:
+def test_empty_billing_info_is_dropped(value: object) -> None:
     assert parse_billing_info(value) is None
 
 

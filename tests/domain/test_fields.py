@@ -80,7 +80,7 @@ def test_ids_are_kept_in_lower_case(record: Any, field: str) -> None:
 
 
 @pytest.mark.parametrize("email", ["", None])
-def test_an_empty_address_is_none(email: object) -> None:
+def test_an_empty_email_address_becomes_null(email: object) -> None:
     assert parse(Guest, email=email).email is None
 
 

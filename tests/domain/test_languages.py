@@ -29,7 +29,7 @@ def test_a_tag_is_read_in_the_usual_case(given: object, read: str | None) -> Non
     ],
     ids=lambda given: ascii(given)[:30],
 )
-def test_what_is_no_tag_is_refused(given: object) -> None:
+def test_a_malformed_language_tag_is_refused(given: object) -> None:
     with pytest.raises(InvalidField, match=r"^language must be a language tag such as de"):
         parse_language("language", given)
     with pytest.raises(InvalidField, match=r"^locale must be a language tag .* or auto$"):

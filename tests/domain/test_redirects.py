@@ -153,7 +153,7 @@ def test_an_allowed_origin_is_kept_in_one_spelling(given_origin: str, kept: str)
         "://",
     ],
 )
-def test_what_is_no_origin_cannot_be_allowed(value: str) -> None:
+def test_a_malformed_origin_cannot_be_allowed(value: str) -> None:
     with pytest.raises(
         ValueError, match=r"^an origin looks like .+, an app's scheme like myspa://$"
     ):

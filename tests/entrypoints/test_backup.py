@@ -150,7 +150,7 @@ def test_it_says_that_a_file_was_missing(cardonfile: CommandLine, tmp_path: Path
     assert missing == f"not copied, because there is none: {file}"
 
 
-def test_no_backup_is_left_of_a_damaged_file(
+def test_a_damaged_database_leaves_no_backup_behind(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     file = tmp_path / "cards-fake-psp.db"
@@ -189,7 +189,7 @@ def test_only_the_newest_are_kept(cardonfile: CommandLine, api: Api, tmp_path: P
     assert len(names_in(folder)) == 4
 
 
-def test_what_others_have_written_is_kept(
+def test_a_backup_keeps_files_that_others_have_written(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -265,7 +265,7 @@ class TestPostgresql:
             execute(url, f"INSERT INTO centers VALUES ('{CENTER_ID}', 'Harbor Spa')")
             yield url
 
-    def test_are_restored_by_pg_restore(
+    def test_backups_of_postgresql_are_restored_by_pg_restore(
         self, url: str, cardonfile: CommandLine, tmp_path: Path, postgresql_server: str
     ) -> None:
         folder = tmp_path / "backups"

@@ -177,7 +177,7 @@ def some_rows(installation: Installation, number: int) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("are_gone", [False, True])
-def test_no_more_cards_are_read_in_a_minute_than_the_budget_allows(
+def test_an_import_reads_at_most_the_budget_of_cards_in_a_minute(
     installation: Installation, are_gone: bool
 ) -> None:
     read: list[datetime] = []
@@ -193,7 +193,7 @@ def test_no_more_cards_are_read_in_a_minute_than_the_budget_allows(
     assert (len(read), most) == (len(rows), IMPORTS_PER_MINUTE)
 
 
-def test_what_the_worker_reads_is_part_of_the_budget(installation: Installation) -> None:
+def test_readings_of_the_worker_count_against_the_budget(installation: Installation) -> None:
     first, *others = some_rows(installation, IMPORTS_PER_MINUTE + 1)
     Import(installation, *others).run()
     with installation.storage.write() as unit:

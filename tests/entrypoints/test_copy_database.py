@@ -293,7 +293,7 @@ class TestCopied:
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")
         assert estimated == [(counted["products"],)] == [(5,)]
 
-    def test_what_is_added_afterwards_comes_last(self, filled: CommandLine, target: str) -> None:
+    def test_rows_added_after_the_copy_come_last(self, filled: CommandLine, target: str) -> None:
         copies(filled, target)
 
         with closing(PostgresqlStorage(target)) as storage:
@@ -379,7 +379,7 @@ class TestRefused:
             unit.commit()
         copies(filled, target)
 
-    def test_no_source_with_a_worker_if_told_to_copy_anyway(
+    def test_a_source_with_a_worker_is_copied_if_told_to_copy_anyway(
         self, filled: CommandLine, target: str
     ) -> None:
         with filled.storage.write() as unit:
@@ -390,7 +390,7 @@ class TestRefused:
 
 
 class TestOthers:
-    def test_no_other_process_writes_to_either_side_meanwhile(
+    def test_other_processes_write_to_neither_side_during_the_copy(
         self, filled: CommandLine, migrated_target: str
     ) -> None:
         before = records(filled.storage)
@@ -413,7 +413,9 @@ class TestOthers:
             unit.commit()
         assert is_empty(migrated_target)
 
-    def test_of_two_copies_at_once_one_is_refused(self, filled: CommandLine, target: str) -> None:
+    def test_a_second_copy_at_the_same_time_is_refused(
+        self, filled: CommandLine, target: str
+    ) -> None:
         other = filled.database.with_name("other.db")
         make_database(other)
         name = target.rpartition("/")[2]

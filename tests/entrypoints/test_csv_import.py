@@ -145,7 +145,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("name", "complaint"), [("no.csv", "No such file or directory"), ("", "Is a directory")]
     )
-    def test_what_is_no_file_is_named(
+    def test_a_path_that_is_no_file_is_named(
         self, cardonfile: CommandLine, name: str, complaint: str
     ) -> None:
         file = str(cardonfile.folder / name)

@@ -181,7 +181,7 @@ def test_whatever_is_sent_does_no_harm(running: Running, caplog: pytest.LogCaptu
 
 
 # Shows S5, S21.
-def test_what_is_odd_but_clear_is_answered(running: Running) -> None:
+def test_an_odd_but_clear_request_is_answered(running: Running) -> None:
     assert statuses_of(running, {name: sent for name, (sent, _) in ODD.items()}) == {
         name: expected for name, (_, expected) in ODD.items()
     }

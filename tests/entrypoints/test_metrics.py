@@ -72,7 +72,7 @@ only_on = partial(pytest.mark.parametrize, "measured", indirect=True)
 
 
 # Shows F8, S29.
-def test_what_processes_count_is_served_without_saying_of_whom(
+def test_metrics_of_all_processes_are_served_without_personal_data(
     measured: tuple[Serving, Metrics],
 ) -> None:
     serving, served = measured

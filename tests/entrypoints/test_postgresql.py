@@ -355,7 +355,9 @@ def all_at_once(*acts: Callable[[], object]) -> None:
 
 
 class TestAtOnce:
-    def test_of_two_centers_one_gets_a_product(self, installation: Installation) -> None:
+    def test_only_one_of_two_concurrent_centers_gets_a_product(
+        self, installation: Installation
+    ) -> None:
         installation.has_center(a_center(id=OTHER_CENTER_ID))
 
         def put(number: int) -> bool:
@@ -466,7 +468,7 @@ class TestAtOnce:
 
     # Shows F36.
     @pytest.mark.parametrize("numbers", [(GOOD_CARD, GOOD_CARD), (GOOD_CARD, OTHER_GOOD_CARD)])
-    def test_of_two_sessions_with_one_card_or_one_card_per_guest_one_stores_it(
+    def test_two_concurrent_sessions_store_only_one_card(
         self, installation: Installation, numbers: tuple[str, str]
     ) -> None:
         if numbers[0] != numbers[1]:

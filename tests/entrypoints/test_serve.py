@@ -149,7 +149,7 @@ def test_an_unknown_method_is_not_in_the_log(running: Running) -> None:
 
 # Shows F9.
 @pytest.mark.parametrize("held_up_seconds", [0, 2 * waitress_server.QUIET_SECONDS])
-def test_what_is_in_flight_is_answered_before_the_end(
+def test_requests_in_flight_are_answered_before_the_end(
     stoppable: Running, monkeypatch: pytest.MonkeyPatch, held_up_seconds: float
 ) -> None:
     sleep = time.sleep
@@ -267,7 +267,7 @@ def test_a_center_on_a_psp_that_is_not_set_up_is_refused_at_the_start(
                 refuse_missing_psps(container)
 
 
-def test_what_lets_others_in_is_warned_of_with_what_to_do(tmp_path: Path) -> None:
+def test_serve_says_what_to_do_about_unsafe_settings(tmp_path: Path) -> None:
     public = {**PUBLIC, "CARDONFILE_ALLOW_FAKE_PSP": "1"}
     with closing(Installation(tmp_path, **public)) as installation, capture_logs() as lines:
         installation.database.chmod(0o644)

@@ -373,7 +373,7 @@ class TestLiveKeys:
             ),
         ],
     )
-    def test_are_served_neither_on_this_machine_alone_nor_beside_the_fake_psp(
+    def test_live_keys_are_refused_on_loopback_or_beside_the_fake_psp(
         self, more: dict[str, str], host: str, named: str
     ) -> None:
         environment = self.LIVE | {f"CARDONFILE_{name}": value for name, value in more.items()}
@@ -392,7 +392,9 @@ class TestLiveKeys:
         ],
         ids=["live", "test"],
     )
-    def test_of_either_mode_are_served_where_they_may_be(self, environment: dict[str, str]) -> None:
+    def test_keys_of_either_mode_are_served_where_they_are_allowed(
+        self, environment: dict[str, str]
+    ) -> None:
         settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
 
         assert (settings.live_key is None) is (fake(settings) is not None)
@@ -496,7 +498,7 @@ class TestJwt:
         "CARDONFILE_JWT_KEYS": "https://id.example/certs",
     }
 
-    def test_are_off_unless_set(self) -> None:
+    def test_json_web_tokens_are_off_unless_set(self) -> None:
         assert Settings.read({}).jwt is None
 
     @pytest.mark.parametrize(

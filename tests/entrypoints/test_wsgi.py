@@ -82,7 +82,7 @@ def test_the_last_use_of_a_token_is_stored(serving: Serving) -> None:
     [(ACCOUNTS, 16 * 1024), ("/webhooks/fake", 256 * 1024)],
     ids=["add-card", "webhook"],
 )
-def test_no_body_is_read_beyond_what_its_route_takes(
+def test_a_body_is_read_only_up_to_the_limit_of_its_route(
     serving: Serving, path: str, limit: int
 ) -> None:
     def status(body: bytes | Iterator[bytes]) -> int:
@@ -101,7 +101,7 @@ def test_no_body_is_read_beyond_what_its_route_takes(
 
 
 # Shows S18.
-def test_no_secret_is_in_the_log_or_in_the_list_of_processes(serving: Serving) -> None:
+def test_secrets_are_neither_in_the_log_nor_in_the_list_of_processes(serving: Serving) -> None:
     # Redis is away: that is logged, and limits hold without it.
     assert serving.status(ACCOUNTS) == 401
     wait_until(lambda: serving.lines("rate_limit_storage_away"))
@@ -233,7 +233,7 @@ NO_DATABASE: Final[Wrong] = (
     [NO_BASE_URL, NO_PSP, NO_DATABASE],
     ids=["base URL", "PSP", "database"],
 )
-def test_no_application_is_made_of_an_installation_that_cannot_work(
+def test_an_installation_that_cannot_work_makes_no_application(
     environment: dict[str, str],
     complaint: str,
     installation: Installation,

@@ -136,7 +136,7 @@ class TestAddresses:
         )
         assert attempts == [address]
 
-    def test_of_several_only_those_that_are_public_are_connected_to(
+    def test_the_sender_connects_only_to_the_public_addresses_of_a_host(
         self, attempts: list[str]
     ) -> None:
         look_up = finding("127.0.0.1", PUBLIC, "10.0.0.1", PUBLIC_IPV6, "::1")
@@ -301,7 +301,7 @@ class TestResponse:
         ],
         ids=["nothing", "SSH", "no status", "interim", "endless head", "bytes"],
     )
-    def test_what_is_none_is_named_without_a_quotation(
+    def test_a_malformed_response_is_reported_without_quoting_it(
         self, receiver: ListeningServer, written: bytes, reason: str
     ) -> None:
         def act(handler: Handler) -> None:

@@ -102,7 +102,7 @@ def test_an_address_needs_no_city_or_state() -> None:
     assert read(avs=True, city="", state="").zipcode == "98101"
 
 
-def test_a_country_without_postal_codes_needs_none() -> None:
+def test_a_country_without_postal_codes_needs_no_postal_code() -> None:
     assert read(avs=True, zipcode="", country_code="AE").zipcode == ""
     assert errors(avs=True, zipcode="") == {"zipcode": "empty"}
 

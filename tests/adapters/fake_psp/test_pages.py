@@ -89,7 +89,7 @@ def test_the_name_in_what_a_guest_agrees_to_is_no_markup(browser: Browser) -> No
     assert "تأذنون لـ <bdi>&lt;b&gt;Spa!</bdi> بحفظها" in text
 
 
-def test_what_is_typed_is_sent_to_no_spell_checker(browser: Browser) -> None:
+def test_card_fields_are_not_sent_to_a_spell_checker(browser: Browser) -> None:
     text = browser.open().text
     assert re.findall(r'<form [^>]*spellcheck="(\w+)"', text) == ["false"]
     assert re.findall(r'enterkeyhint="(\w+)"', text) == ["next", "next", "done"]
@@ -118,7 +118,7 @@ def test_a_guest_may_have_a_blank_name(browser: Browser) -> None:
 
 
 # Shows S9.
-def test_no_page_asks_for_anything_from_elsewhere(browser: Browser) -> None:
+def test_pages_load_nothing_from_other_hosts(browser: Browser) -> None:
     text = browser.open().text
     addresses = re.findall(r'(?:src|action|<link [^>]*href)="([^"]*)"', text)
     assert len(addresses) >= 6
@@ -182,7 +182,7 @@ def test_a_wrong_postal_code_is_corrected_on_the_page(verified: Browser) -> None
     assert verified.pay(**ADDRESS).status_code == 303
 
 
-def test_a_challenge_is_confirmed_on_a_page_of_its_own(browser: Browser) -> None:
+def test_a_challenge_is_confirmed_on_its_own_page(browser: Browser) -> None:
     early = browser.open(challenge=True)
     assert early.headers["location"] == browser.address
     sent = browser.pay(CHALLENGE)
@@ -210,7 +210,7 @@ def test_a_failed_challenge_leads_back_to_the_form_with_a_message(browser: Brows
 
 
 @pytest.mark.parametrize("answer", ["confirm", "fail"])
-def test_a_challenge_of_a_card_that_another_tab_has_replaced_keeps_none(
+def test_a_challenge_stores_no_card_after_another_tab_has_replaced_the_card(
     browser: Browser, answer: str
 ) -> None:
     browser.pay(CHALLENGE, expiry="09 / 31")
@@ -521,7 +521,7 @@ def walk_every_path(browser: Browser, cvc: str) -> None:
 
 
 # Shows S11.
-def test_no_card_number_is_in_the_database_or_the_log(
+def test_card_numbers_reach_neither_the_database_nor_the_log(
     browser: Browser,
     database: Path,
     caplog: pytest.LogCaptureFixture,

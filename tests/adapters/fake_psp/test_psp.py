@@ -81,7 +81,7 @@ def test_a_page_takes_one_card_under_concurrent_tries(psp: FakePsp, database: Pa
     assert len(psp.tokens(MAIN)) == 1
 
 
-def test_no_try_follows_the_last(psp: FakePsp) -> None:
+def test_webhooks_are_not_sent_again_after_the_last_try(psp: FakePsp) -> None:
     reference, other = (
         psp.start_page(hosted_page_request(session=session)).reference for session in (1, 2)
     )
@@ -167,7 +167,7 @@ def test_the_database_is_for_its_owner_alone(database: Path, clock: SettableCloc
 
 
 # Shows F7.
-def test_what_is_answered_is_synced(psp: FakePsp) -> None:
+def test_records_are_synced_before_the_answer(psp: FakePsp) -> None:
     with psp._database.write() as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)

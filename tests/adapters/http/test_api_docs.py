@@ -66,7 +66,7 @@ def test_a_file_is_sent_again_only_after_an_upgrade(client: testing.TestClient) 
     "name",
     ["", "docs.html", "../openapi.json", "%2e%2e%2fapp.py", "..%2F..%2Fapp.py", *PACKAGE_FILES],
 )
-def test_no_other_file_is_served(client: testing.TestClient, name: str) -> None:
+def test_other_files_are_not_served(client: testing.TestClient, name: str) -> None:
     refused = client.simulate_get(f"/docs/{name}")
 
     assert (refused.status_code, refused.headers["error-type"]) == (404, "not_found")

@@ -48,7 +48,7 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
 
 
 # Shows I6, S3.
-def test_no_token_is_kept_beyond_its_beginning(api: Api) -> None:
+def test_the_database_holds_only_the_beginning_of_a_token(api: Api) -> None:
     api.get(ACCOUNTS)
     for file in api.installation.database.parent.iterdir():
         assert api.token[12:].encode() not in file.read_bytes()

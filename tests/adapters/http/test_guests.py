@@ -63,7 +63,7 @@ def test_a_guest_is_refused_in_the_envelope(api: Api) -> None:
     assert refused(api.put("/api/v1/guests/x", ADA)) == (400, "Guest not found")
 
 
-def test_an_erased_guest_is_gone_for_good(api: Api) -> None:
+def test_an_erased_guest_stays_erased(api: Api) -> None:
     account = api.installation.stored_card()
     guest = f"/api/v1/guests/{GUEST_ID}"
 

@@ -444,7 +444,7 @@ def test_our_page_shows_the_consent_that_the_psp_cannot(asking: Api, asked: Card
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_no_preview_agrees(asking: Api, asked: CardSession, method: str) -> None:
+def test_a_link_preview_does_not_consent(asking: Api, asked: CardSession, method: str) -> None:
     digest = AGREED.findall(opened(asking, asked).text)[0]
     query = f"{link_query(asked)}&agreed={digest}"
 
@@ -603,7 +603,7 @@ def test_a_page_looks_as_its_center_wants(api: Api) -> None:
         *("style/colors/1d4f91", "style/colors/1d4f91;.css", "style/../page.css", "style/x.css"),
     ],
 )
-def test_no_other_picture_or_style_is_served(api: Api, path: str) -> None:
+def test_other_static_files_are_not_served(api: Api, path: str) -> None:
     assert api.client.simulate_get(f"/hosted-payments/{path}").status_code == 404
 
 
@@ -658,7 +658,7 @@ class TestLanguage:
             assert result.headers["content-language"] == "de"
             assert "vary" not in result.headers
 
-    def test_what_the_browser_accepts_decides_the_page_of_the_psp(self, api: Api) -> None:
+    def test_the_psp_page_has_the_language_that_the_browser_accepts(self, api: Api) -> None:
         session = api.installation.add_card(locale="auto")
 
         address = browse(api, link_query(session), "fr, de;q=0.9").headers["location"]

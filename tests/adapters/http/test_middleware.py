@@ -122,7 +122,7 @@ def test_a_request_keeps_the_id_that_a_client_has_chosen(api: Api, sent: str) ->
 
 
 @pytest.mark.parametrize("sent", REPLACED)
-def test_what_is_no_id_or_must_not_be_logged_is_replaced(api: Api, sent: str) -> None:
+def test_a_request_id_that_is_malformed_or_private_is_replaced(api: Api, sent: str) -> None:
     with capture_logs([merge_contextvars]) as lines:
         given = api.send("GET", ACCOUNTS, headers={"X-Request-ID": sent}).headers[ID]
 

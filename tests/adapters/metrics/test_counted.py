@@ -179,7 +179,7 @@ def test_attempts_to_deliver_events_are_counted_by_the_response(measured: Measur
     }
 
 
-def test_what_cannot_be_counted_stops_nothing() -> None:
+def test_a_failure_to_count_does_not_stop_the_work() -> None:
     class Faulty(Counts):
         def __init__(self) -> None:
             super().__init__(CollectorRegistry())

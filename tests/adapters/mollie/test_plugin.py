@@ -103,7 +103,7 @@ def test_mollie_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> 
 @pytest.mark.parametrize(
     ("status", "said"), [(401, "does not accept the API key"), (503, "no usable response (503)")]
 )
-def test_what_mollie_refuses_is_told_apart(shop: Shop, status: int, said: str) -> None:
+def test_the_check_distinguishes_what_mollie_refuses(shop: Shop, status: int, said: str) -> None:
     shop.mollie.server.have(respond_with(json_response(an_error(status), status)))
 
     for about in ("keys", "cards"):
@@ -112,7 +112,7 @@ def test_what_mollie_refuses_is_told_apart(shop: Shop, status: int, said: str) -
         assert said in text
 
 
-def test_no_response_is_a_problem(shop: Shop) -> None:
+def test_the_check_reports_a_missing_response_as_a_problem(shop: Shop) -> None:
     shop.mollie.server.have(stand_in.drop_call)
 
     assert "no usable response (RemoteDisconnected)" in found_by(shop, "keys")[1]

@@ -78,7 +78,7 @@ class TestAfterAnHour:
         assert len(shop.main.payments) == 5
 
     @pytest.mark.usefixtures("made")
-    def test_no_list_hides_a_guest_who_must_be_forgotten(self, shop: Shop) -> None:
+    def test_a_refused_list_of_customers_is_an_outage(self, shop: Shop) -> None:
         shop.mollie.server.have(respond_with(json_response({}, 400)), "GET /v2/customers")
 
         with pytest.raises(ProviderUnavailable):
@@ -118,7 +118,9 @@ class TestAfterAnHour:
         assert page.reference != made
         assert page.guest_reference not in shop.main.gone
 
-    def test_what_is_older_than_the_attempt_is_not_searched(self, shop: Shop, made: str) -> None:
+    def test_the_search_stops_at_payments_older_than_the_attempt(
+        self, shop: Shop, made: str
+    ) -> None:
         shop.mollie.limit = 1
         begun_at = shop.clock.now()
         for number in (33, 34):
@@ -150,7 +152,7 @@ def test_a_card_tells_whether_the_guest_was_authenticated(
     [{"scopes": ["customer-present"]}, {"scopes": None}, {"method": "paypal", "details": {}}],
     ids=str,
 )
-def test_a_mandate_that_needs_the_guest_or_has_no_card_is_none(
+def test_a_mandate_that_needs_the_guest_or_has_no_card_is_not_read_as_a_card(
     shop: Shop, changes: Mapping[str, object]
 ) -> None:
     page = shop.paid_page()

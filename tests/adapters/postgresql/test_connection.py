@@ -86,7 +86,7 @@ USES: dict[str, Callable[[PostgresqlStorage], object]] = {
 
 
 class TestSettings:
-    def test_what_keeps_records_safe_is_in_force(
+    def test_the_settings_that_keep_records_safe_are_in_force(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         for each in ("default_transaction_isolation = serializable", "TimeZone = 'Asia/Tokyo'"):
@@ -196,7 +196,7 @@ class TestPool:
 
 class TestOutage:
     # Shows F15.
-    def test_no_unit_meets_a_connection_that_was_cut_off_before(self, url: str) -> None:
+    def test_a_connection_that_was_cut_off_is_replaced_before_the_next_unit(self, url: str) -> None:
         with closing(PostgresqlStorage(url, connections=4)) as storage:
             for use in USES.values():
                 open_connections(storage, 4)

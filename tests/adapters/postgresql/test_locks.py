@@ -101,7 +101,7 @@ def test_a_row_that_another_unit_has_locked_is_passed_over(
         assert elsewhere_in(filled, take) is None
 
 
-def test_what_another_unit_has_read_is_not_taken(filled: PostgresqlStorage) -> None:
+def test_a_job_that_another_unit_has_read_is_not_claimed(filled: PostgresqlStorage) -> None:
     with filled.write() as unit:
         unit.sessions.get(TOKEN_ID)
         unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, TOKEN)

@@ -16,7 +16,7 @@ def test_a_country_has_other_codes(country: str, alpha_3: str, numeric: str) -> 
     assert (ALPHA_3[country], NUMERIC[country]) == (alpha_3, numeric)
 
 
-def test_every_country_of_the_api_has_codes_of_its_own() -> None:
+def test_every_country_of_the_api_has_unique_codes() -> None:
     assert ALPHA_3.keys() == NUMERIC.keys() == COUNTRY_CODES
     assert len(set(ALPHA_3.values())) == len(set(NUMERIC.values())) == 250
     assert all(re.fullmatch(r"[A-Z]{3}", code) for code in ALPHA_3.values())

@@ -95,7 +95,7 @@ class TestDeadline:
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             assert no_response(url, HURRIED, "POST", bytes(2**26)).error == "TimeoutError"
 
-    def test_is_one_for_all_requests_of_a_client(
+    def test_the_deadline_covers_all_requests_of_a_client(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seconds = [0.0]
@@ -122,14 +122,16 @@ class TestDeadline:
 
         assert pauses == []
 
-    def test_is_by_default_where_a_failure_counts_as_a_time_out(self) -> None:
+    def test_the_default_deadline_lets_a_failure_count_as_a_time_out(self) -> None:
         assert 4 < RetryPolicy().total_seconds < 5
         assert RetryPolicy().connect_seconds <= 2
 
 
 class TestTries:
     @pytest.mark.parametrize("act", [break_off, responding(503), responding(409)])
-    def test_what_may_pass_is_sent_again_unchanged(self, psp: ListeningServer, act: Act) -> None:
+    def test_a_request_that_met_a_passing_fault_is_sent_again_unchanged(
+        self, psp: ListeningServer, act: Act
+    ) -> None:
         psp.acts = [act, act, responding(200)]
         with HttpClient(psp.url, retry_policy=CALM) as client:
             response = client.send("POST", "/pages", headers={"Idempotency-Key": "1"}, body=b"{}")
@@ -160,14 +162,14 @@ class TestTries:
 
 
 class TestConnection:
-    def test_is_one_for_all_requests(self, psp: ListeningServer) -> None:
+    def test_all_requests_share_one_connection(self, psp: ListeningServer) -> None:
         with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
             client.send("GET", "/")
 
         assert psp.connections == 1
 
-    def test_is_replaced_when_the_psp_has_closed_it(self, psp: ListeningServer) -> None:
+    def test_a_connection_that_the_psp_has_closed_is_replaced(self, psp: ListeningServer) -> None:
         psp.acts = [respond_and_hang_up, responding(200, b"here")]
         with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
@@ -198,7 +200,7 @@ class TestConnection:
 
 
 class TestResponse:
-    def test_has_at_most_one_mebibyte(self, psp: ListeningServer) -> None:
+    def test_a_response_has_at_most_one_mebibyte(self, psp: ListeningServer) -> None:
         psp.acts = [responding(200, b"x" * size) for size in range(2**20, 2**20 + 2)]
         with HttpClient(psp.url, retry_policy=ONCE) as client:
             assert len(client.send("GET", "/").body) == MAX_RESPONSE_BYTES
@@ -370,7 +372,7 @@ class TestJsonApi:
     @pytest.mark.parametrize(
         "body", [b"", b'{"id": 1}', b'{"id": "zoe@guests.example', b"[" * 99999]
     )
-    def test_what_cannot_be_understood_is_an_outage_that_does_not_repeat_it(
+    def test_an_unreadable_response_is_an_outage_that_does_not_quote_it(
         self, psp: ListeningServer, body: bytes
     ) -> None:
         psp.acts = [responding(200, body)]

@@ -17,7 +17,7 @@ def read(**changes: str) -> None:
 @pytest.mark.parametrize(
     "value", ["a\nkey", "a key\r", "a\x00key", "\x7f", "k\u00e9y", "key\udcff"]
 )
-def test_what_a_header_cannot_hold_is_refused_when_it_is_read(value: str) -> None:
+def test_a_secret_that_a_header_cannot_hold_is_refused_when_it_is_read(value: str) -> None:
     read()
     with pytest.raises(PspSettingsError) as refused:
         read(API_KEY=value)

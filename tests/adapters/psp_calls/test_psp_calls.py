@@ -247,7 +247,7 @@ class TestOutages:
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
 
-    def test_what_the_psp_may_not_know_yet_is_none(self) -> None:
+    def test_an_object_that_the_psp_may_not_know_yet_is_no_outage(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             fail(outages, NotFound(details=FailureDetails(status=404)), operation="outcome")
@@ -289,7 +289,7 @@ class TestOutages:
 
         assert results == ["unavailable"]
 
-    def test_no_detail_overwrites_a_field_of_every_line(self) -> None:
+    def test_details_of_an_outage_do_not_overwrite_common_log_fields(self) -> None:
         of_every_line = {"event", "level", "timestamp", "exc_info", "fault", "where"}
         of_every_line |= {*PspAccount._fields, "operation"}
         assert of_every_line.isdisjoint(field.name for field in fields(FailureDetails))

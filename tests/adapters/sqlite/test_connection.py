@@ -115,7 +115,7 @@ def test_leaving_the_rollback_journal_waits_for_another_process_that_writes(tmp_
         assert db.journal_mode == "wal"
 
 
-def test_each_thread_has_a_reader_of_its_own(path: Path) -> None:
+def test_each_thread_has_its_own_reader(path: Path) -> None:
     # With a busy timeout, because connections that open at once lock the file for a moment.
     with closing(SqliteStorage(path)) as storage:
         readers = at_once(4, lambda _: [connection_of(storage), connection_of(storage)])
@@ -206,7 +206,7 @@ def test_a_writer_beyond_the_queue_is_refused_sooner(
         elsewhere(lambda: write(0))
 
 
-def test_what_was_deleted_stays_in_the_log_while_somebody_reads_it(
+def test_deleted_rows_stay_in_the_wal_while_a_reader_is_open(
     path: Path, storage: SqliteStorage
 ) -> None:
     def change(name: str) -> None:

@@ -37,7 +37,9 @@ class TestADatabaseOfTheRelease010:
         with closing(Database(path)) as db:
             yield db
 
-    def test_has_the_schema_of_a_new_one(self, db: Database, path: Path, tmp_path: Path) -> None:
+    def test_a_database_of_release_0_1_0_gets_the_schema_of_a_new_one(
+        self, db: Database, path: Path, tmp_path: Path
+    ) -> None:
         names = ["m005_release_0_2", "m006_operators", "m007_release_0_3"]
         assert pending(tmp_path / "cardonfile.db") == names
         assert migrate(tmp_path / "cardonfile.db") == names
@@ -45,7 +47,9 @@ class TestADatabaseOfTheRelease010:
             assert sorted(db.schema.splitlines()) == sorted(new.schema.splitlines())
 
     # Shows I9.
-    def test_has_the_oldest_active_card_as_the_default(self, db: Database, tmp_path: Path) -> None:
+    def test_a_guest_of_release_0_1_0_gets_the_oldest_active_card_as_the_default(
+        self, db: Database, tmp_path: Path
+    ) -> None:
         accounts = (
             an_account(9, removed_at=NOW),
             an_account(8, expiry_month=2, expiry_year=2028),
@@ -73,7 +77,7 @@ class TestADatabaseOfTheRelease010:
             "2028-01-30T00:00:00.000000+00:00",
         ]
 
-    def test_has_opened_the_links_of_sessions_with_an_attempt(
+    def test_links_of_release_0_1_0_with_an_attempt_count_as_opened(
         self, db: Database, tmp_path: Path
     ) -> None:
         for number, attempt in ((1, "NULL"), (2, "'{}'")):

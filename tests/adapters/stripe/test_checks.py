@@ -116,7 +116,7 @@ def test_stripe_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> 
     ],
 )
 @pytest.mark.parametrize(("call", "about"), [("GET /v1/account", "keys"), (LISTING, "webhooks")])
-def test_what_stripe_refuses_is_told_apart(
+def test_the_check_distinguishes_what_stripe_refuses(
     shop: Shop,
     call: str,
     about: str,

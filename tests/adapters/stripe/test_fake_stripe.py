@@ -99,7 +99,7 @@ def test_the_sdk_describes_the_version_that_is_requested() -> None:
     assert stripe.api_version == API_VERSION
 
 
-def test_what_it_sends_is_validated(
+def test_responses_of_the_fake_are_validated(
     sdk: stripe.StripeClient, customer: str, server: FakeStripeServer
 ) -> None:
     before = validated.copy()
@@ -126,7 +126,7 @@ def test_what_it_sends_is_validated(
         ({"deleted": True}, "response has ['address', 'created', "),
     ],
 )
-def test_what_is_not_as_described_fails_its_test(
+def test_a_response_that_differs_from_the_description_fails_its_test(
     server: FakeStripeServer, change: dict[str, Any], fault: str
 ) -> None:
     customer = server.stripe.create_customer(server.stripe.main, {})

@@ -105,7 +105,7 @@ def test_a_stored_card_is_collected_whatever_the_status_of_the_page(status: str)
         {"id": "pm_1", "type": "us_bank_account", "created": CREATED, "customer": "cus_1"},
     ],
 )
-def test_what_is_no_card_is_not_collected_as_one(method: dict[str, Any]) -> None:
+def test_a_payment_method_that_is_no_card_is_not_collected(method: dict[str, Any]) -> None:
     assert outcome_for(
         "complete", an_intent("succeeded", payment_method=method)
     ) == NoCardCollected(

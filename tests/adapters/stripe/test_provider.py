@@ -226,7 +226,7 @@ class TestCustomer:
         customer = shop.customer()
         assert (customer["name"], customer["email"]) == (REQUEST.guest_name, REQUEST.guest_email)
 
-    def test_is_made_under_the_key_of_an_earlier_release_for_a_request_of_that_release(
+    def test_a_customer_for_a_request_of_an_earlier_release_has_the_key_of_that_release(
         self, shop: Shop
     ) -> None:
         shop.start(center_id=None)
@@ -293,7 +293,7 @@ def evidence(content: str, received_at: datetime) -> Evidence:
 
 class TestOutcome:
     @pytest.mark.parametrize("pay", [with_link, with_a_bank_account])
-    def test_what_is_no_card_is_discarded(
+    def test_a_payment_method_that_is_no_card_is_discarded(
         self, shop: Shop, pay: Callable[[Shop, HostedPage], None]
     ) -> None:
         page = shop.start()

@@ -91,7 +91,7 @@ def test_the_details_of_a_refusal_are_what_stripes_support_needs(
 
 
 # Shows S18.
-def test_no_repr_shows_a_key(provider: StripeProvider) -> None:
+def test_repr_hides_keys(provider: StripeProvider) -> None:
     shown = repr(KEYS) + str(KEYS) + repr(provider) + repr(vars(provider))
 
     assert TEST_KEY not in shown

@@ -61,7 +61,7 @@ def lengthen_account(unit: WriteUnit) -> str:
 
 
 @pytest.mark.parametrize("lengthen", [lengthen_contact, lengthen_account])
-def test_no_change_to_a_center_is_lost_to_another_at_once(
+def test_concurrent_changes_to_a_center_are_all_kept(
     storage: Storage, lengthen: Callable[[WriteUnit], str]
 ) -> None:
     def change(_: int) -> None:

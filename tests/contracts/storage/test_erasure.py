@@ -297,7 +297,7 @@ def test_the_references_of_one_guest_are_removed(storage: Storage) -> None:
         assert unit.guest_references.get(kept) == "reference"
 
 
-def test_what_was_deleted_may_be_overwritten_at_any_time(storage: Storage) -> None:
+def test_the_space_of_deleted_rows_may_be_overwritten_at_any_time(storage: Storage) -> None:
     store(storage, ERASURE)
     assert storage.overwrite_deleted()
     assert storage.overwrite_deleted()

@@ -83,7 +83,7 @@ def test_guests_are_found_by_their_address_in_any_case(storage: Storage) -> None
     assert (whole.total, second.total) == (2, 2)
 
 
-def test_no_character_of_an_address_stands_for_others(storage: Storage) -> None:
+def test_a_wildcard_in_an_email_address_matches_itself_alone(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.add(a_guest(email="ada@example.com"))
     with storage.read() as reading:

@@ -125,7 +125,7 @@ def test_an_account_of_which_nobody_has_said_anything_has_a_standing(storage: St
         assert reading.merchant_standings.all() == (closed,)
 
 
-def test_what_is_left_at_a_merchant_account_is_found(storage: Storage) -> None:
+def test_open_work_at_a_merchant_account_is_found(storage: Storage) -> None:
     account, here = an_account(), an_account().psp_account
     other = PspAccount(PROVIDER, MerchantAccount("other"))
     sessions: Sequence[dict[str, Any]] = (  # fields of CardSession

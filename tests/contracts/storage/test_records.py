@@ -252,7 +252,7 @@ Look = Callable[[WriteUnit], Any]
     ],
     ids=["session", "account", "discard", "endpoint", "delivery"],
 )
-def test_no_change_of_a_record_is_lost(
+def test_concurrent_changes_to_a_record_are_all_kept(
     storage: Storage, record: object, field: str, looks: Sequence[Look]
 ) -> None:
     with committed(storage) as unit:

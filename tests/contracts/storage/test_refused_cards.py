@@ -68,7 +68,7 @@ def test_a_guest_is_counted_at_all_centers_too(storage: Storage) -> None:
 
 
 # Shows S23.
-def test_no_unit_misses_what_another_adds_for_the_guest(storage: Storage) -> None:
+def test_concurrent_units_stay_within_the_limit_of_a_guest(storage: Storage) -> None:
     limits = [CardLimit(Counted.SESSIONS, CountedPer.GUEST, 3)]
 
     def add_below_the_limit(number: int) -> bool:

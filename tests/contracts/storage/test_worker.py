@@ -87,7 +87,7 @@ def test_a_worker_in_a_state_of_another_release_hides_no_other(
     assert [line["event"] for line in lines] == ["record_unreadable"]
 
 
-def test_no_other_worker_is_forgotten_with_one(storage: Storage) -> None:
+def test_forgetting_a_worker_keeps_the_others(storage: Storage) -> None:
     leave_heartbeats(storage, a_worker(1), a_worker(2))
     for _ in range(2):
         with committed(storage) as unit:

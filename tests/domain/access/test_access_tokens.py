@@ -84,7 +84,7 @@ class TestIssue:
             ("centers", [CENTER_ID, "harbor"], "a UUID such as"),
         ],
     )
-    def test_no_token_is_issued_for_what_cannot_be_used(
+    def test_a_token_that_could_not_be_used_is_not_issued(
         self, installation: Installation, field: str, value: object, expected: str
     ) -> None:
         with pytest.raises(InvalidField) as refused:
@@ -94,7 +94,7 @@ class TestIssue:
         assert refused.value.expected.startswith(expected)
         assert not installation.access_tokens()
 
-    def test_no_token_is_issued_for_a_center_that_does_not_exist(
+    def test_a_token_for_a_center_that_does_not_exist_is_not_issued(
         self, installation: Installation
     ) -> None:
         with pytest.raises(
@@ -143,7 +143,7 @@ class TestRevoke:
         assert installation.container.revoke_token()(token) == revoked
 
     @pytest.mark.parametrize("prefix", ["", "c", "cof_"])
-    def test_what_every_token_begins_with_names_none(
+    def test_the_common_prefix_of_tokens_revokes_no_token(
         self, installation: Installation, prefix: str
     ) -> None:
         issue(installation)
@@ -153,7 +153,7 @@ class TestRevoke:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_what_names_no_token_revokes_none(self, installation: Installation) -> None:
+    def test_an_unknown_prefix_revokes_no_token(self, installation: Installation) -> None:
         issue(installation)
         # A shell's argument that is no UTF-8 becomes a lone surrogate.
         for unknown in ("cof_unknown", "\udcff"):
@@ -162,7 +162,7 @@ class TestRevoke:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_of_tokens_with_one_prefix_only_a_whole_one_is_revoked(
+    def test_a_shared_prefix_revokes_no_token_but_a_whole_token_does(
         self, installation: Installation
     ) -> None:
         for secret in ("same-text-1", "same-text-2"):

@@ -142,5 +142,5 @@ def test_a_card_whose_notice_waits_is_read_at_once_but_no_more_often_from_a_sile
     assert put_off == replace(account, expiry_notice_at=NOW + HOUR, due_at=due_at)
 
 
-def test_no_notice_is_due_before_the_first() -> None:
+def test_an_expiry_notice_is_not_due_before_its_first_day() -> None:
     assert an_account(expiry_year=2031).days_of_expiry_notice(NOW) is None

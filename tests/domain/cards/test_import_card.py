@@ -65,9 +65,7 @@ def test_a_psp_whose_clock_is_ahead_does_not_set_when_it_was_read(
 
 
 @pytest.mark.parametrize("text", [None, "You may charge my card."])
-def test_what_the_guest_agreed_to_stays_with_the_card(
-    installation: Installation, text: str | None
-) -> None:
+def test_an_imported_card_keeps_its_consent(installation: Installation, text: str | None) -> None:
     language = "en" if text else None
     brought(installation, installation.card_at_psp(), consent_text=text, consent_language=language)
 
@@ -157,18 +155,20 @@ def test_a_guest_at_the_psp_without_a_card_on_file_is_not_given_to_another(
 
 
 class TestACardThatIsNotStored:
-    def test_is_gone(self, installation: Installation) -> None:
+    def test_a_card_that_is_gone_is_not_imported(self, installation: Installation) -> None:
         card = installation.card_at_psp()
         installation.psp.discard(MERCHANT, card.guest_reference, card.token)
 
         assert brought(installation, card) is Fate.GONE
 
     @pytest.mark.parametrize("field", ["guest_reference", "token"])
-    def test_is_unknown(self, installation: Installation, field: str) -> None:
+    def test_a_card_that_the_psp_does_not_know_is_not_imported(
+        self, installation: Installation, field: str
+    ) -> None:
         assert brought(installation, installation.card_at_psp(), **{field: "x"}) is Fate.UNKNOWN
 
     # Shows I7.
-    def test_was_removed_here(self, installation: Installation) -> None:
+    def test_a_card_that_was_removed_here_is_not_imported(self, installation: Installation) -> None:
         card = installation.card_at_psp()
         brought(installation, card)
         installation.remove_card(*installation.accounts())
@@ -178,20 +178,22 @@ class TestACardThatIsNotStored:
         assert brought(installation, card) is Fate.REMOVED
         assert installation.tokens_at_psp() == set()
 
-    def test_is_a_second_one_where_the_center_keeps_one(self, installation: Installation) -> None:
+    def test_a_second_card_is_not_imported_where_the_center_keeps_one(
+        self, installation: Installation
+    ) -> None:
         installation.configure(cards_per_guest=CardsPerGuest.ONE)
 
         assert brought(installation, installation.card_at_psp()) is Fate.STORED
         assert brought(installation, installation.card_at_psp(OTHER_GOOD_CARD)) is Fate.ONE_CARD
 
-    def test_is_of_a_guest_who_is_not_on_file(self, installation: Installation) -> None:
+    def test_a_card_of_an_unknown_guest_is_not_imported(self, installation: Installation) -> None:
         card = installation.card_at_psp()
 
         assert brought(installation, card, guest_id=OTHER_GUEST_ID) is Fate.NO_GUEST
 
     # Shows I12.
     @pytest.mark.parametrize("meanwhile", [False, True])
-    def test_is_of_a_guest_who_was_erased(
+    def test_a_card_of_an_erased_guest_is_not_imported(
         self, installation: Installation, meanwhile: bool
     ) -> None:
         card = installation.card_at_psp()
@@ -207,7 +209,9 @@ class TestACardThatIsNotStored:
         assert not installation.accounts()
 
     # Shows I2.
-    def test_was_added_while_it_was_read(self, installation: Installation) -> None:
+    def test_a_card_that_was_added_while_it_was_read_is_not_imported_twice(
+        self, installation: Installation
+    ) -> None:
         card = installation.card_at_psp()
         installation.provider.meanwhile["read_card"] = lambda: brought(installation, card)
 

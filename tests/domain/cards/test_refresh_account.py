@@ -46,7 +46,7 @@ def told(installation: Installation) -> list[tuple[str, str | None]]:
 
 class TestAReissuedCard:
     # Shows I13.
-    def test_is_shown_as_it_is_now_with_the_same_token(
+    def test_a_reissued_card_shows_its_new_details_with_the_same_token(
         self, installation: Installation, account: Account
     ) -> None:
         installation.bank_updates(account, OTHER_GOOD_CARD, expiry=(3, 2036))
@@ -64,7 +64,7 @@ class TestAReissuedCard:
 
 
 class TestAnUnchangedCard:
-    def test_is_read_a_day_after_it_was_stored_then_once_in_thirty_days(
+    def test_an_unchanged_card_is_read_after_a_day_then_every_thirty_days(
         self, installation: Installation, account: Account
     ) -> None:
         assert read_after(installation, READ_FIRST_AFTER - MIN_BACKOFF) == 0
@@ -73,7 +73,7 @@ class TestAnUnchangedCard:
         assert read_after(installation, timedelta(days=4)) == 1
         assert told(installation) == []
 
-    def test_is_not_read_where_the_psp_cannot(
+    def test_a_card_is_not_read_where_the_psp_cannot_read_cards(
         self, installation: Installation, account: Account
     ) -> None:
         refresh = installation.container.refresh_account()
@@ -117,7 +117,9 @@ class TestACardThatItsPspDoesNotKnow:
                 installation.put_account(replace(each, due_at=installation.clock.now()))
             installation.read_cards()
 
-    def test_is_gone_after_a_week(self, installation: Installation, account: Account) -> None:
+    def test_a_card_that_its_psp_does_not_know_is_gone_after_a_week(
+        self, installation: Installation, account: Account
+    ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
 
         self.read_for_days(installation, 7, account)
@@ -206,7 +208,9 @@ class TestACardThatItsPspDoesNotKnow:
 
 
 class TestACardThatIsGone:
-    def test_is_removed(self, installation: Installation, account: Account) -> None:
+    def test_a_card_that_is_gone_at_its_psp_is_removed(
+        self, installation: Installation, account: Account
+    ) -> None:
         installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
 
         with capture_logs() as lines:
@@ -234,7 +238,7 @@ class TestACardThatIsGone:
 
 # Shows I2, I7, I9.
 @pytest.mark.parametrize("is_later", [False, True])
-def test_of_two_accounts_that_become_one_card_the_later_consent_stays(
+def test_two_accounts_that_become_one_card_keep_the_later_consent(
     installation: Installation, account: Account, is_later: bool
 ) -> None:
     installation.clock.advance(timedelta(minutes=1))
@@ -258,7 +262,7 @@ def test_of_two_accounts_that_become_one_card_the_later_consent_stays(
 
 class TestAPspThatDoesNotRespond:
     @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
-    def test_is_asked_again_with_growing_waits(
+    def test_a_psp_that_does_not_respond_is_asked_again_with_growing_waits(
         self, installation: Installation, account: Account, trouble: Trouble
     ) -> None:
         installation.provider.have(trouble, "read_card")
@@ -461,7 +465,7 @@ class TestAWebhook:
             ("4000000000000069", ("account.removed", "gone_at_psp")),
         ],
     )
-    def test_of_a_card_that_its_bank_has_changed_has_it_read_at_once(
+    def test_a_webhook_about_a_changed_card_makes_it_due_for_reading(
         self, installation: Installation, number: str, event: tuple[str, str | None]
     ) -> None:
         installation.has_endpoint()
@@ -490,7 +494,7 @@ class TestAWebhook:
 
         assert read_after(installation) == 2
 
-    def test_of_a_card_that_was_removed_changes_nothing(
+    def test_a_webhook_about_a_removed_card_changes_nothing(
         self, installation: Installation, account: Account
     ) -> None:
         installation.remove_card(account)

@@ -90,7 +90,7 @@ def test_a_logo_that_is_no_picture_of_the_right_size_is_refused(content: bytes) 
         read(logo=content)
 
 
-def test_what_is_not_named_stays() -> None:
+def test_settings_that_are_not_named_stay() -> None:
     both = read(contact="tel:+49301234567", color="#1d4f91")
 
     assert both.changed({"color": None}) == read(contact="tel:+49301234567")

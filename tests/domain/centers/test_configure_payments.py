@@ -58,7 +58,9 @@ FULL = replace(
 )
 
 
-def test_what_is_not_named_at_first_has_its_default(installation: Installation) -> None:
+def test_options_that_are_not_named_at_first_have_their_defaults(
+    installation: Installation,
+) -> None:
     use_case = configure_payments(installation)
     use_case(CENTER_ID, None)
 
@@ -100,7 +102,7 @@ def test_a_center_that_takes_no_cards_needs_a_psp(installation: Installation) ->
     assert configured(installation) is None
 
 
-def test_what_is_left_must_fit_what_is_named(installation: Installation) -> None:
+def test_remaining_options_must_fit_the_named_ones(installation: Installation) -> None:
     installation.configure(**asdict(FULL))
 
     with pytest.raises(InvalidField, match="link_minutes must be from 180"):

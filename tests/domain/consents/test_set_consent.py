@@ -49,7 +49,7 @@ def test_a_language_is_switched_on_with_the_shipped_text(
     ]
 
 
-def test_an_own_text_has_a_version_of_its_own(
+def test_each_text_of_a_center_has_its_own_version(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     set_consent(CENTER_ID, "de")

@@ -178,7 +178,9 @@ class TestWhatIsTold:
 
 class TestDelivery:
     # Shows I10, F42.
-    def test_is_tried_ten_times_in_three_days_under_one_id(self, installation: Receiving) -> None:
+    def test_a_delivery_is_tried_ten_times_in_three_days_under_one_id(
+        self, installation: Receiving
+    ) -> None:
         receiver = installation.receiver
         receiver.status = 500
         installation.stored_card()
@@ -200,7 +202,7 @@ class TestDelivery:
         assert installation.deliveries(failed=True) == ()
 
     # Shows I10, F45.
-    def test_of_a_process_that_died_is_taken_over_after_its_lease(
+    def test_a_delivery_of_a_dead_process_is_taken_over_after_its_lease(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -230,7 +232,7 @@ class TestDelivery:
 
         assert installation.receiver.times == {taken.event_id: 2}
 
-    def test_of_many_that_failed_at_once_are_not_tried_at_once(self) -> None:
+    def test_deliveries_that_failed_together_are_retried_at_different_times(self) -> None:
         tries = [an_event_delivery(number).refused("500", NOW).due_at for number in range(20)]
         assert tries[1] == an_event_delivery(1).refused("500", NOW).due_at
         waits = [(due_at - NOW) / WAITS[0] for due_at in tries if due_at]
@@ -341,7 +343,7 @@ class TestReplay:
         assert installation.container.replay_event()(installation.event().event_id) == 1
         assert len(installation.deliveries()) == 1
 
-    def test_has_ten_attempts_of_its_own(self) -> None:
+    def test_a_replay_has_ten_attempts(self) -> None:
         failed = an_event_delivery(attempts=9).refused("500", NOW)
 
         assert failed.status is DeliveryStatus.FAILED
@@ -409,7 +411,9 @@ class TestUpdate:
 
 
 class TestTestEvent:
-    def test_is_sent_once_to_an_endpoint_of_any_type(self, installation: Receiving) -> None:
+    def test_a_test_event_is_sent_once_to_an_endpoint_of_any_type(
+        self, installation: Receiving
+    ) -> None:
         receiver, send = installation.receiver, installation.container.send_test_event()
         for receiver.status in (204, 500):
             assert send(installation.endpoint.endpoint_id) == receiver.status
@@ -435,7 +439,7 @@ class TestSecrets:
         assert [each.secrets for each in installation.event_endpoints()] == [rolled]
 
     # Shows S25.
-    def test_are_in_no_text_of_an_endpoint(self, installation: Receiving) -> None:
+    def test_the_text_of_an_endpoint_hides_its_secrets(self, installation: Receiving) -> None:
         endpoint = installation.endpoint
         assert endpoint.secrets.current not in f"{endpoint} {endpoint.secrets}"
 
@@ -460,7 +464,7 @@ class TestExpiry:
         ]
         return [each.reason for each in reversed(of_expiry)]
 
-    def test_is_told_once_at_thirty_days_once_at_seven(
+    def test_an_expiry_is_announced_at_thirty_days_then_at_seven(
         self, installation: Receiving, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 8, 30, 23, 59, tzinfo=UTC)) == []
@@ -471,7 +475,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 9, 23, tzinfo=UTC)) == both
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == both
 
-    def test_is_told_late_if_no_worker_ran_but_not_after_the_last_day(
+    def test_an_expiry_is_announced_late_but_not_after_the_last_day(
         self, installation: Receiving, account: Account
     ) -> None:
         late = ["expires_in_7_days"]
@@ -479,7 +483,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == late
 
     # Shows F46.
-    def test_is_told_however_many_accounts_before_it_cannot_be_read(
+    def test_unreadable_accounts_do_not_stop_an_expiry_notice(
         self, installation: Receiving, account: Account
     ) -> None:
         due = {"expiry_notice_at": account.created_at}
@@ -492,7 +496,7 @@ class TestExpiry:
         month = ["expires_in_30_days"]
         assert self.noticed(installation, datetime(2031, 9, 3, tzinfo=UTC)) == month
 
-    def test_is_told_of_some_cards_at_a_time_so_that_other_events_do_not_wait(
+    def test_expiries_are_announced_in_batches_so_that_other_events_do_not_wait(
         self, installation: Receiving, account: Account, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(notice_expiry, "MAX_UNITS", 1)
@@ -509,7 +513,7 @@ class TestExpiry:
             assert not reading.accounts.is_expiry_notice_due(installation.clock.now())
         assert not notice()
 
-    def test_of_a_card_that_was_read_in_the_days_before_does_not_wait(
+    def test_the_expiry_of_a_recently_read_card_is_announced_at_once(
         self, installation: Receiving, account: Account
     ) -> None:
         day = datetime(2031, 8, 31, tzinfo=UTC)
@@ -520,13 +524,13 @@ class TestExpiry:
         )
         assert self.noticed(installation, day) == ["expires_in_30_days"]
 
-    def test_of_an_expired_card_is_not_told(
+    def test_the_expiry_of_an_expired_card_is_not_announced(
         self, installation: Receiving, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == []
 
     @pytest.mark.parametrize("as_older_releases_did", [None, {}, {"due_at": None}])
-    def test_of_a_removed_card_is_not_told(
+    def test_the_expiry_of_a_removed_card_is_not_announced(
         self,
         installation: Receiving,
         account: Account,
@@ -539,7 +543,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 9, 29, tzinfo=UTC)) == []
         assert installation.account(account.account_id).due_at is None
 
-    def test_of_a_card_that_must_be_read_first_holds_up_no_other(
+    def test_a_card_that_must_be_read_first_does_not_hold_up_other_expiries(
         self, installation: Receiving, account: Account, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(notice_expiry, "MAX_UNITS", 1)
@@ -554,7 +558,7 @@ class TestExpiry:
         told = installation.event(EventType.ACCOUNT_EXPIRING)
         assert told.account_id == other.account_id
 
-    def test_of_a_card_stored_within_the_last_month_is_told_once(
+    def test_the_expiry_of_a_card_stored_within_the_last_month_is_announced_once(
         self, installation: Receiving
     ) -> None:
         installation.clock.advance(datetime(2031, 9, 10, tzinfo=UTC) - installation.clock.now())
@@ -575,7 +579,7 @@ class TestEndpoints:
             *("https://2130706433/", "https://0x7f.1/"),
         ],
     )
-    def test_must_be_a_plain_https_address(self, tmp_path: Path, url: str) -> None:
+    def test_an_endpoint_must_be_a_plain_https_address(self, tmp_path: Path, url: str) -> None:
         public = Installation(
             tmp_path, base_url="https://cards.example", CARDONFILE_ALLOW_FAKE_PSP="1"
         )
@@ -585,7 +589,9 @@ class TestEndpoints:
         assert public.event_endpoints() == ()
         public.close()
 
-    def test_are_added_again_after_their_removal_only(self, installation: Receiving) -> None:
+    def test_an_endpoint_may_be_added_again_only_after_its_removal(
+        self, installation: Receiving
+    ) -> None:
         endpoint = installation.endpoint
         with pytest.raises(InvalidField):
             added(installation, endpoint.url)
@@ -593,7 +599,9 @@ class TestEndpoints:
         again = added(installation, endpoint.url)
         assert [*installation.event_endpoints()] == [again]
 
-    def test_may_take_types_of_a_newer_release(self, installation: Receiving) -> None:
+    def test_an_endpoint_may_take_event_types_of_a_newer_release(
+        self, installation: Receiving
+    ) -> None:
         change_by_hand(
             installation.storage,
             "UPDATE event_endpoints SET types = replace(types, 'session.failed', 'account.sold')",
@@ -621,13 +629,13 @@ class TestEndpoints:
         assert waiting.status is DeliveryStatus.PENDING
         assert waiting.last_result == ENDPOINT_IS_UNREADABLE
 
-    def test_are_fifty_at_most(self, installation: Receiving) -> None:
+    def test_at_most_50_endpoints_can_be_added(self, installation: Receiving) -> None:
         for number in range(MAX_ENDPOINTS - 1):
             added(installation, f"https://shop.example/{number}")
         with pytest.raises(TooManyEndpoints):
             added(installation, "https://shop.example/one-more")
 
-    def test_of_a_center_that_is_not_on_file_are_refused(self, installation: Receiving) -> None:
+    def test_an_endpoint_of_an_unknown_center_is_refused(self, installation: Receiving) -> None:
         with pytest.raises(CenterNotFound):
             added(installation, "https://shop.example", centers=[OTHER_CENTER_ID])
 

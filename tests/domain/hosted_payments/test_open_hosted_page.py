@@ -354,13 +354,13 @@ class TestGuestAtThePsp:
         assert page is not None
         return page.guest_reference
 
-    def test_is_the_same_for_each_page_of_a_guest_at_a_center(
+    def test_a_guest_has_one_reference_for_all_pages_at_a_center(
         self, installation: Installation
     ) -> None:
         assert self.guest_of(installation) == self.guest_of(installation)
 
     # Shows S28.
-    def test_is_another_one_at_another_center_with_the_same_merchant_account(
+    def test_a_guest_has_another_reference_at_another_center_with_the_same_merchant_account(
         self, installation: Installation
     ) -> None:
         installation.has_other_center()
@@ -369,7 +369,7 @@ class TestGuestAtThePsp:
         assert self.guest_of(installation) != elsewhere
 
     # Shows S28.
-    def test_is_another_one_for_callers_who_may_not_read_the_guest(
+    def test_a_guest_has_another_reference_for_callers_who_may_not_read_the_guest(
         self, installation: Installation
     ) -> None:
         adds = installation.a_caller(Permission.GUESTS_ADD)
@@ -382,7 +382,7 @@ class TestGuestAtThePsp:
 
         assert len(references) == 3
 
-    def test_is_another_one_than_an_earlier_release_has_kept(
+    def test_a_guest_has_another_reference_than_the_one_of_an_earlier_release(
         self, installation: Installation
     ) -> None:
         before = installation.stored_card().guest_reference

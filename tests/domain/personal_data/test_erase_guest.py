@@ -118,7 +118,7 @@ def test_an_open_session_ends_with_its_page(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_no_session_is_added_meanwhile(installation: Installation) -> None:
+def test_a_session_cannot_be_added_during_an_erasure(installation: Installation) -> None:
     installation.before_next_write(installation.erase_guest)
     with pytest.raises(GuestNotFound):
         installation.add_card()
@@ -126,7 +126,9 @@ def test_no_session_is_added_meanwhile(installation: Installation) -> None:
         assert unit.sessions.of_guest(GUEST_ID) == ()
 
 
-def test_what_another_process_stores_meanwhile_goes_too(installation: Installation) -> None:
+def test_an_erasure_removes_what_another_process_stores_meanwhile(
+    installation: Installation,
+) -> None:
     session = installation.add_card(billing_info=BILLING)
     installation.loses("card_sessions")
     installation.erase_guest()
@@ -178,7 +180,7 @@ def expired_session_with_card(installation: Installation) -> CardSession:
     return expired
 
 
-def test_what_a_psp_has_told_is_kept_until_it_is_asked(installation: Installation) -> None:
+def test_evidence_is_kept_until_its_psp_has_been_asked(installation: Installation) -> None:
     expired_session_with_card(installation)
     installation.receive_webhook()
     installation.erase_guest()
@@ -326,7 +328,7 @@ def test_a_reference_that_turns_up_while_the_psp_forgets_is_forgotten_too(
     assert {*forgotten} == {account.guest_reference, late}
 
 
-def test_what_a_psp_tells_at_the_last_moment_does_not_stay(installation: Installation) -> None:
+def test_evidence_that_arrives_at_the_last_moment_is_erased(installation: Installation) -> None:
     session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
 
     def settle_meanwhile() -> bool:

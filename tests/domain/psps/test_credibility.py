@@ -77,7 +77,7 @@ def test_a_list_that_leads_nowhere_is_not_credible(after: str | None) -> None:
     assert not is_credible_list(CardList([], after or ""), after)
 
 
-def test_what_a_sound_psp_tells_is_credible() -> None:
+def test_outcomes_of_a_sound_psp_are_credible() -> None:
     assert is_credible_page(PAGE)
     for outcome in (COLLECTED, replace(COLLECTED, charge_reference="tr_1"), PageClosed()):
         assert is_credible(outcome, PAGE)
@@ -152,7 +152,7 @@ def test_a_refusal_code_is_a_word(code: str | None) -> None:
         *("4242424242424242", "no:4242-4242-4242-4242"),
     ],
 )
-def test_an_outcome_counts_without_a_refusal_code_that_is_none(code: Any) -> None:
+def test_an_outcome_counts_without_its_malformed_refusal_code(code: Any) -> None:
     assert without_false_code(replace(COLLECTED, refused_cards=2, refusal_code=code)) == replace(
         COLLECTED, refused_cards=2
     )

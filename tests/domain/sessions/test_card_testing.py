@@ -157,7 +157,7 @@ def test_a_repeated_request_is_neither_counted_nor_refused(limited: Limited) -> 
         installation.add_card(idempotency_key="another")
 
 
-def test_what_is_wrong_with_a_request_is_said_before_the_limit(limited: Limited) -> None:
+def test_an_invalid_request_is_reported_before_the_limit(limited: Limited) -> None:
     installation = limited("caller=1/off")
     installation.add_card()
     with pytest.raises(GuestNotFound):
@@ -308,7 +308,7 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: L
 
 
 # Shows S23.
-def test_a_center_may_have_limits_of_its_own(limited: Limited) -> None:
+def test_a_center_may_have_its_own_limits(limited: Limited) -> None:
     installation = limited("guest=1/1,guest-everywhere=off/off,caller=off/off,center=off/off")
     installation.configure(card_testing_limits="guest=2/2")
     first, second = (installation.opened_session() for _ in range(2))

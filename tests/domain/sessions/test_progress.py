@@ -86,7 +86,7 @@ def test_a_page_that_could_not_be_made_was_opened(installation: Installation) ->
 
 
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
-def test_what_another_process_stores_at_the_same_time_is_not_undone(
+def test_a_concurrent_change_of_a_session_is_not_undone(
     installation: Installation, leave: object
 ) -> None:
     session = installation.session_with_card()

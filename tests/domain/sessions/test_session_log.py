@@ -113,7 +113,9 @@ def test_a_session_that_ends_without_a_card(installation: Installation, lines: l
     }
 
 
-def test_what_has_no_effect_is_not_told_again(installation: Installation, lines: list[Any]) -> None:
+def test_a_step_without_effect_is_not_logged_again(
+    installation: Installation, lines: list[Any]
+) -> None:
     installation.before_next_write(lambda: installation.add_card(idempotency_key="key"))
     session = installation.add_card(idempotency_key="key")
     for _ in range(2):
@@ -129,7 +131,7 @@ def test_what_has_no_effect_is_not_told_again(installation: Installation, lines:
     assert told(lines) == [*LIFE, *STORED]
 
 
-def test_what_is_not_committed_is_not_told(tmp_path: Path, lines: list[Any]) -> None:
+def test_a_step_that_is_not_committed_is_not_logged(tmp_path: Path, lines: list[Any]) -> None:
     with (
         closing(Installation(tmp_path, busy_timeout_seconds=0)) as installation,
         closing(connect(installation.database, busy_timeout_seconds=0)) as other,

@@ -140,7 +140,7 @@ def test_a_cancellation_is_stored_though_the_session_cannot_be_settled_now(
 
 
 @pytest.mark.parametrize("is_psp_silent", [False, True])
-def test_no_guest_is_sent_to_a_page_that_comes_after_the_cancellation(
+def test_a_guest_is_not_sent_to_a_page_made_after_the_cancellation(
     installation: Installation, is_psp_silent: bool
 ) -> None:
     session = installation.add_card()
@@ -242,7 +242,7 @@ class TestOfACaller:
         assert installation.session(kept.token_id) == kept
         assert cancel_all_of(installation) == 0
 
-    def test_each_is_cancelled_in_a_unit_of_its_own(
+    def test_each_session_of_a_caller_is_cancelled_in_its_own_unit(
         self, installation: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sessions = [installation.add_card() for _ in range(3)]

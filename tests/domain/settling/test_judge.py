@@ -132,7 +132,9 @@ class TestStoring:
         assert verdict.consent == replace(CONSENT, account_id=NEW_ID)
 
     @pytest.mark.parametrize("has_default", [False, True])
-    def test_the_default_is_new_where_there_is_none(self, has_default: bool) -> None:
+    def test_a_new_card_becomes_the_default_where_there_is_no_default(
+        self, has_default: bool
+    ) -> None:
         account = judged(accounts=[replace(OTHER_CARD, is_default=has_default)]).added
 
         assert account is not None
@@ -206,7 +208,9 @@ class TestRefusing:
             ("has_configuration", PaymentConfigurationNotDone()),
         ],
     )
-    def test_no_card_is_stored_for_what_is_gone(self, gone: str, refusal: Refusal) -> None:
+    def test_a_card_is_not_stored_for_a_guest_or_center_that_is_gone(
+        self, gone: str, refusal: Refusal
+    ) -> None:
         stored = on_file(**{gone: False})
         verdict = judge_card(OPENED, COLLECTED, stored, account_id=NEW_ID, now=LATER)
 
@@ -290,9 +294,7 @@ class TestWithoutACardOfTheCurrentPage:
     @pytest.mark.parametrize(
         "current", [ON_NEXT_PAGE, replace(SETTLED, attempt=ON_NEXT_PAGE.attempt)]
     )
-    def test_what_an_earlier_page_collected_is_discarded(
-        self, outcome: Outcome, current: Any
-    ) -> None:
+    def test_a_card_of_an_earlier_page_is_discarded(self, outcome: Outcome, current: Any) -> None:
         assert judge(OPENED, current, outcome, LATER) == Verdict(session=current, unkept=TOKEN)
 
     @pytest.mark.parametrize("outcome", [COLLECTED, NO_CARD, PageClosed(), Pending(), None])
@@ -303,7 +305,7 @@ class TestWithoutACardOfTheCurrentPage:
     def test_an_earlier_attempt_does_not_change_the_next(self, outcome: Outcome | None) -> None:
         assert judge(OPENED, ON_NEXT_PAGE, outcome, LATER) is None
 
-    def test_what_is_no_card_ends_its_page(self) -> None:
+    def test_a_payment_method_that_is_no_card_ends_its_page(self) -> None:
         expected = Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
 
         assert judge(OPENED, OPENED, NO_CARD, LATER) == expected

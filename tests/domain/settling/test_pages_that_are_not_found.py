@@ -64,7 +64,7 @@ def test_a_session_that_was_cancelled_ends_once_a_second_look_confirms_it(
     assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
 
 
-def test_what_the_psp_says_between_two_looks_begins_the_wait_anew(
+def test_a_response_between_two_looks_restarts_the_wait(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

@@ -126,7 +126,7 @@ def test_the_same_card_twice_ends_the_second_session(installation: Installation)
         (("payment_configurations", "centers"), InvalidCenterId()),
     ],
 )
-def test_what_is_gone_meanwhile_gets_no_card(
+def test_a_guest_or_center_that_is_gone_meanwhile_gets_no_card(
     installation: Installation, gone: tuple[str, ...], refusal: Refusal
 ) -> None:
     session = installation.session_with_card()
@@ -302,7 +302,7 @@ def test_a_card_typed_while_its_page_is_being_closed_is_stored(installation: Ins
 
 
 # Shows I3.
-def test_no_settlement_undoes_what_another_did_at_once(installation: Installation) -> None:
+def test_concurrent_settlements_do_not_undo_each_other(installation: Installation) -> None:
     session = installation.session_with_card()
     installation.provider.meanwhile["outcome"] = lambda: installation.settle(session.token_id)
 
@@ -424,7 +424,7 @@ def collects_no_card(installation: Installation, session: CardSession) -> CardTo
 
 
 # Shows I7.
-def test_what_is_no_card_is_discarded(installation: Installation) -> None:
+def test_a_payment_method_that_is_no_card_is_discarded(installation: Installation) -> None:
     session = installation.opened_session()
     token = collects_no_card(installation, session)
     assert token in installation.tokens_at_psp()

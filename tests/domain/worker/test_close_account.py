@@ -216,7 +216,7 @@ def test_a_webhook_of_an_unknown_psp_is_refused_unless_its_account_is_closed(
         installation.receive_webhook(webhook)
 
 
-def test_what_a_request_stores_at_the_same_time_ends_when_a_worker_takes_it(
+def test_a_concurrent_session_at_a_closed_account_ends_when_a_worker_takes_it(
     installation: Installation,
 ) -> None:
     session = installation.add_card()

@@ -80,7 +80,7 @@ class TestConfigurePayments:
             "  card_testing_limits: center=3000/600 → none",
         ]
 
-    def test_none_takes_it_away_however_often(self, with_center: CommandLine) -> None:
+    def test_the_value_none_removes_an_option_however_often(self, with_center: CommandLine) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
 
         printed = []
@@ -285,7 +285,9 @@ class TestCenter:
 
 
 class TestCenterSet:
-    def test_what_is_not_named_stays(self, with_center: CommandLine, tmp_path: Path) -> None:
+    def test_center_set_keeps_settings_that_are_not_named(
+        self, with_center: CommandLine, tmp_path: Path
+    ) -> None:
         logo = tmp_path / "logo.png"
         logo.write_bytes(a_png())
         command = ("center", "set", CENTER_ID)

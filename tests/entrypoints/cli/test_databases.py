@@ -67,7 +67,7 @@ class TestDatabase:
         )
         assert unmigrated.database.read_bytes().startswith(b"This is a letter")
 
-    def test_of_a_damaged_one_a_backup_is_restored(self, cardonfile: CommandLine) -> None:
+    def test_a_backup_replaces_a_damaged_database(self, cardonfile: CommandLine) -> None:
         cardonfile.storage.close()
         with cardonfile.database.open("r+b") as file:
             file.seek(100)

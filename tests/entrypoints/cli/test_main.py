@@ -50,7 +50,7 @@ class TestHelp:
 
 
 # Shows S29.
-def test_no_package_is_imported_before_it_is_needed() -> None:
+def test_optional_packages_are_imported_only_when_needed() -> None:
     program = (
         "import sys, entrypoints.cli.main; print(*sys.modules); from entrypoints import serve, wsgi; "
         "from entrypoints.container import build; from entrypoints.settings import Settings; "
@@ -216,7 +216,7 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_a_sentence_with_nothing_done(
+def test_an_impossible_command_is_refused_in_a_sentence_without_effect(
     with_center: CommandLine, command: str, sentence: str
 ) -> None:
     assert sentence in with_center.refuses(*shlex.split(command))
@@ -236,7 +236,7 @@ class TestNamesThatNoSettingHas:
 
         assert complaint == self.SENTENCE
 
-    def test_are_warned_of_once_by_any_other_command(self, cardonfile: CommandLine) -> None:
+    def test_other_commands_warn_once_about_unknown_settings(self, cardonfile: CommandLine) -> None:
         for command in (("migrate",), ("token", "list")):
             result = cardonfile.run(*command, **self.TYPED)
 
@@ -250,7 +250,7 @@ class TestLiveKeys:
     }
 
     @pytest.mark.parametrize("command", ["serve", "demo"])
-    def test_are_refused_on_this_machine_alone(
+    def test_live_keys_are_refused_on_a_loopback_address(
         self, cardonfile: CommandLine, taken_port: str, command: str
     ) -> None:
         complaint = cardonfile.refuses(command, "--port", taken_port, **self.KEYS)
@@ -259,5 +259,7 @@ class TestLiveKeys:
         assert "live key" in complaint
         assert "opensesame" not in complaint
 
-    def test_are_fine_for_a_command_that_answers_no_guest(self, cardonfile: CommandLine) -> None:
+    def test_live_keys_are_accepted_by_a_command_that_serves_no_guest(
+        self, cardonfile: CommandLine
+    ) -> None:
         assert cardonfile.succeeds("token", "list", **self.KEYS)

@@ -134,7 +134,7 @@ def test_a_database_that_hangs_is_not_waited_for(
     assert "s3cret" not in said
 
 
-def test_a_wrong_setting_is_an_error_of_its_own(cardonfile: CommandLine) -> None:
+def test_a_wrong_setting_is_refused_by_its_name(cardonfile: CommandLine) -> None:
     assert "CARDONFILE_LOG_FORMAT" in cardonfile.refuses("status", CARDONFILE_LOG_FORMAT="xml")
 
 
@@ -149,14 +149,14 @@ class TestDoctor:
         assert header == ["RESULT", "ABOUT", "FINDING"]
         assert ["problem", "public", "address"] in [line[:3] for line in lines]
 
-    def test_what_is_logged_meanwhile_is_not_in_its_output(self, cardonfile: CommandLine) -> None:
+    def test_the_output_of_doctor_contains_no_log_lines(self, cardonfile: CommandLine) -> None:
         away = "redis://127.0.0.1:1"
         result = cardonfile.run("doctor", "--json", CARDONFILE_RATE_LIMIT_STORAGE=away)
 
         assert json.loads(result.stdout)
         assert "rate_limit_storage_away" in result.stderr
 
-    def test_what_cannot_be_told_is_no_problem(
+    def test_doctor_reports_what_it_cannot_check_as_unknown(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         found = [ok("disk", "there is room"), unknown("clock", "nobody tells the time")]

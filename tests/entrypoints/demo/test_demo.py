@@ -67,7 +67,7 @@ def test_a_visitor_may_add_more_cards_than_the_limits_of_a_service_allow() -> No
     assert Settings.read(_environment(8000)).card_testing_limits == ()
 
 
-def test_the_demo_of_another_port_has_records_of_its_own() -> None:
+def test_a_demo_on_another_port_has_its_own_records() -> None:
     first, second = (Settings.read(_environment(port)).database for port in (8000, 9000))
     assert first != second
 
@@ -91,7 +91,7 @@ def test_a_public_base_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         run_demo(0)
 
 
-def test_no_service_outlives_a_demo_that_is_killed(tmp_path: Path) -> None:
+def test_the_services_of_a_killed_demo_end(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port, with_signal=signal.SIGKILL) as demo:
         assert demo.call("")["accounts"] == []

@@ -228,7 +228,7 @@ def test_a_form_of_another_site_changes_nothing(shop: ShopUnderTest, origin: str
     assert shop.switched == []
 
 
-def test_no_secret_leaves_the_server(
+def test_the_shop_keeps_its_secrets_on_the_server(
     shop: ShopUnderTest, installation: Installation, token: str
 ) -> None:
     session = a_session(shop, installation)

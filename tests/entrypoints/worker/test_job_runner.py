@@ -100,7 +100,7 @@ def test_a_merchant_account_that_hangs_delays_no_other(installation: Installatio
         wait_until(lambda: all(settled(installation, stuck)))
 
 
-def test_no_more_is_taken_than_there_are_threads(installation: Installation) -> None:
+def test_the_runner_claims_at_most_one_job_per_thread(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("harbor"))
     sessions = [

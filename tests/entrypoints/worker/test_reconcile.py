@@ -72,7 +72,7 @@ def test_an_endpoint_that_takes_no_event_is_tried_once(installation: Installatio
         assert len(away.received) == 2
 
 
-def test_what_became_of_the_work_is_in_the_log(installation: Installation) -> None:
+def test_the_result_of_the_work_is_in_the_log(installation: Installation) -> None:
     with EventReceiver() as taking, EventReceiver() as away:
         away.status = 503
         add_endpoints(installation, taking, away)

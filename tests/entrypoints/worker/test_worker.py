@@ -276,7 +276,7 @@ class Broken:
         raise ValueError("a secret")
 
 
-def test_what_a_psp_runs_beside_it_may_fail(installation: Installation) -> None:
+def test_background_work_of_a_psp_may_fail(installation: Installation) -> None:
     settings = installation.settings
     broken = replace(settings.psps[FAKE].plugin, background=lambda _, __: Broken())
     psps = {FAKE: replace(settings.psps[FAKE], plugin=broken)}
