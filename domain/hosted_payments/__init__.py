@@ -1,1 +1,1 @@
-"""What the guest's browser meets: the link, the way to the hosted page, and the way back."""
+"""Everything that the guest's browser meets: the link, the hosted page, and the way back."""

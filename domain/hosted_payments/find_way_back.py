@@ -1,4 +1,4 @@
-"""Find what a page of ours tells a guest: where the guest came from, and whose page is next."""
+"""Find where the guest came from and whose page is next, for cardonfile's own pages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from domain.storage import Storage
 class WayBack:
     """Where a guest came from, and where the link leads.
 
-    `redirect_uri` is the stored one; `cancel_uri` leads there too, and has it noted that the guest
-    left. The center has no name and no settings once it is gone. `psp_name` and `psp_host` are
-    those of the PSP's page; None if the PSP does not tell its name. `language` is that of the page.
-    If it is `negotiated`, the browser decides it. `consent` is what the guest must agree to on our
-    page before the PSP's page; None if there is no need. `guest_name` and `guest_email` are for that
-    page; "" and None if it must not show them.
+    `redirect_uri` is the stored address. `cancel_uri` leads there too, and notes that the guest
+    left. A center that is gone has no name and no settings. `psp_name` and `psp_host` are the name
+    and host of the PSP's page; None if the PSP does not state them. `language` is the language of
+    the page; if `negotiated`, the browser decides it. `consent` is the text to agree to before the
+    PSP's page; None if no consent is needed. `guest_name` and `guest_email` are for that page; ""
+    and None if the page must not show them.
     """
 
     redirect_uri: str
@@ -45,7 +45,7 @@ class WayBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWayBack:
-    """Use case: find the way back for a page that a guest is shown.
+    """Use case: find the way back, for a page that is shown to a guest.
 
     Changes nothing. Raises ServiceUnavailable.
     """
@@ -64,9 +64,9 @@ class FindWayBack:
         browser: str | None = None,
         accepted: Sequence[str] = (),
     ) -> WayBack | None:
-        """Return the way back of a session, or None when no session has this link.
+        """Return the way back of a session, or None if no session has this link.
 
-        It takes what OpenHostedPage takes.
+        The arguments are those of OpenHostedPage.
         """
         try:
             session = session_of_link(self.storage, key=key, token_id=token_id)

@@ -1,6 +1,6 @@
-"""A guest's browser comes back from the PSP's page, and is redirected to the stored redirect_uri.
+"""Redirect a guest's browser that leaves the PSP's page to the stored redirect_uri.
 
-That happens whatever became of the card.
+The browser is redirected whatever the outcome is.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ MAX_EVIDENCE_LENGTH: Final = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnFromHostedPage:
-    """Use case: the guest has finished the page; settle the session if that is possible at once.
+    """Use case: the guest has finished the page; settle the session at once if possible.
 
-    The return is noted first. The query parameters that the PSP's adapter needs are stored as
-    evidence, and no others. If the session cannot be settled now, or a browser has had the PSP asked
-    about it less than 2 seconds ago, the reconciler settles it. Raises LinkUnknown.
+    The return is stored first. The query parameters that the PSP's adapter needs are stored as
+    evidence; other parameters are ignored. The reconciler settles the session if that is not
+    possible now, or if a browser caused a question to the PSP about it less than 2 seconds ago.
+    Raises LinkUnknown.
     """
 
     storage: Storage
@@ -44,7 +45,7 @@ class ReturnFromHostedPage:
         session = session_of_return(self.storage, token_id)
         if not session.is_settled:
             evidence = self._evidence(session, parameters)
-            # The guest can do nothing about an outage, so the browser is redirected in any case.
+            # The guest can do nothing about an outage, so the browser is redirected even then.
             with suppress(ServiceUnavailable):
                 if self._note(session, evidence):
                     self.settle(session.token_id)
@@ -83,7 +84,7 @@ class ReturnFromHostedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelHostedPage:
-    """Use case: the guest leaves the page without a card; it is noted, and the link still works.
+    """Use case: note that the guest left the page without a card. The link still works.
 
     Raises LinkUnknown.
     """
@@ -92,7 +93,7 @@ class CancelHostedPage:
     clock: Clock
 
     def __call__(self, *, token_id: str) -> str:
-        """Note it, if that is possible now. Return the stored redirect_uri."""
+        """Store the guest's leaving if possible. Return the stored redirect_uri."""
         session, now = session_of_return(self.storage, token_id), self.clock.now()
         with suppress(ServiceUnavailable):
             store_change(

@@ -24,8 +24,8 @@ class HostedLinks:
     def hosted_payment_uri(self, session: CardSession) -> str:
         """Return the address to which a client redirects the guest (interface, `openHostedPage`).
 
-        Its `token_id` and `redirect_uri` are for clients to see; the key alone opens the same page.
-        A session of an earlier release has no key, and its token opens the page.
+        The address shows `token_id` and `redirect_uri` to clients; the key alone opens the page. A
+        session of an earlier release has no key, and its token opens the page.
         """
         query = {"token_id": session.token_id, "key": session.link_key}
         sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
@@ -41,7 +41,10 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments?key={quote(key, safe='')}"
 
     def logo_uri(self, center_id: CenterId, logo: Logo | None) -> str | None:
-        """Return the address of a center's logo, which changes with the picture; None for none."""
+        """Return the address of a center's logo, which changes with the picture
+
+        None without a logo.
+        """
         if logo is None:
             return None
         return f"{self.base_url}/hosted-payments/logos/{center_id}/{logo.file_name}"
@@ -51,7 +54,7 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments/return?token_id={token_id}"
 
     def cancel_uri(self, token_id: TokenId) -> str:
-        """Return the address of the page's link back without a card."""
+        """Return the address to which the page's link back leads a guest without a card."""
         return f"{self.base_url}/hosted-payments/cancel?token_id={token_id}"
 
 
@@ -60,7 +63,7 @@ UPGRADES_TAKE: Final = timedelta(hours=1)
 
 
 class LinkUnknown(Exception):
-    """No session has this key or token, or its guest or center is gone."""
+    """No session has this key or token, or the session's guest or center is gone."""
 
 
 class LinkExpired(Exception):
@@ -80,15 +83,15 @@ class LinkPaused(Exception):
 
 
 class ClickNeeded(Exception):
-    """Only the guest's click opens the link.
+    """Only a click by the guest opens the link.
 
-    It is older than 24 hours, or the guest must agree first, because the PSP's page shows no consent,
-    or so many cards were refused at the center that programs may be trying them.
+    The link is older than 24 hours; or the guest must agree first, because the PSP's page shows no
+    consent; or so many cards were refused at the center that programs may be testing cards.
     """
 
 
 class FormNeeded(Exception):
-    """The PSP's page is opened by a form, not by a redirect: the browser must send its fields there."""
+    """A form opens the PSP's page, not a redirect: the browser must send the form's fields."""
 
     def __init__(self, page: HostedPage) -> None:
         self.page = page
@@ -96,12 +99,12 @@ class FormNeeded(Exception):
 
 
 def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") -> CardSession:
-    """Return the session whose link has this key. Raises LinkUnknown when there is none.
+    """Return the session whose link has this key. Raises LinkUnknown if no session has it.
 
-    Without a key, the token opens the link of a session that an earlier release has started, or that
-    was started while an earlier release ran beside this one.
-    Both may have any text around them. Programs that find links in a text, and people who copy
-    them, take the punctuation of every language for a part of the link.
+    Without a key, the token opens the link of a session that an earlier release started, or that
+    was started while an earlier release ran beside this one. Key and token may have any text around
+    them: people who copy links, and programs that find links in a text, often take punctuation
+    along.
     """
     if not key:
         session = session_of_return(storage, token_id)
@@ -114,10 +117,10 @@ def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") ->
 
 
 def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
-    """Return whether an earlier release may have told the link of a session without its key.
+    """Return whether an earlier release may have returned the session's link without its key.
 
-    It does so beside this release, during an upgrade, if a client repeats add-card or reads the
-    session. Then it has started sessions, too.
+    That happens during an upgrade, if a client repeats add-card or reads the session through a
+    process of the earlier release. Such a process has started sessions too.
     """
     with storage.read() as unit:
         return unit.sessions.is_any_without_key(
@@ -126,9 +129,11 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
 
 
 def session_of_return(storage: Storage, token_id: str) -> CardSession:
-    """Return the session that a PSP's page leads back to. Raises LinkUnknown when there is none.
+    """Return the session to which a PSP's page leads back.
 
-    The PSP has the token only. It opens no page, and leads to the shop.
+    Raises LinkUnknown if there is no session.
+
+    The PSP knows the token alone. The token opens no page, and leads only to the shop.
     """
     known_id = find_uuid(token_id)
     with storage.read() as unit:

@@ -36,20 +36,20 @@ from domain.storage import Storage, WriteUnit
 
 
 class PageUnderWay(ProviderUnavailable):
-    """Another request asks the PSP for the page, or has asked less than 2 seconds ago."""
+    """Another request is asking the PSP for the page, or asked less than 2 seconds ago."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHostedPage:
-    """Use case: return the address that a link leads to.
+    """Use case: return the address to which a link leads.
 
     The first opening starts an attempt; from then on the session lives at least as long as its
-    page. A link that is opened again leads to the same page, or to a new one if that page is over.
-    The link of a settled session leads to the stored redirect_uri.
-    Raises FormNeeded when the page is there and a redirect does not open it; LinkUnknown,
-    LinkCancelled, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable when the PSP creates no
-    page, or PageUnderWay; the next opening tries again. Of `limits`, those
-    on refused cards count here too: sessions started in advance get no page once one is reached.
+    page. A link that is opened again leads to the same page, or to a new page if the first is over.
+    The link of a settled session leads to the stored redirect_uri. Raises FormNeeded if only a form
+    opens the page; LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused;
+    ProviderUnavailable if the PSP creates no page; or PageUnderWay. The next opening tries again.
+    The `limits` on refused cards apply here too: once such a limit is reached, sessions that were
+    started in advance get no page.
     """
 
     storage: Storage
@@ -74,10 +74,11 @@ class OpenHostedPage:
     ) -> str:
         """Ensure that there is a page; return the address to redirect the browser to.
 
-        `key` is that of the link; without a key, `token_id` opens a link of an earlier release.
-        `by_click` says that the guest has confirmed it, `agreed` is the digest of the consent that the
-        guest has agreed to on our page, in this `browser`; None means that the browser has no secret.
-        `accepted` has the languages that the browser accepts, the best first. When ClickNeeded is raised, there is no attempt for it, and no page was made.
+        `key` is the link's key; without it, `token_id` opens a link of an earlier release.
+        `by_click` says that the guest confirmed the opening. `agreed` is the digest of the consent
+        to which the guest agreed on cardonfile's page in this `browser`; a `browser` of None has no
+        secret. `accepted` are the languages that the browser accepts, the best first. If
+        ClickNeeded is raised, no page was made and no attempt was stored.
         """
         session = session_of_link(self.storage, key=key, token_id=token_id)
         now = self.clock.now()
@@ -85,13 +86,13 @@ class OpenHostedPage:
             raise ClickNeeded
         if self._begin_question(session, now):
             self.settle(session.token_id)
-        # An erasure may take the address away meanwhile.
+        # An erasure may remove the address at the same time.
         redirect_uri = session.redirect_uri
         session = self._with_page(self._with_attempt(session, by_click, agreed, browser, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
-        """Note that the PSP is asked about the page; return False if there is nothing to ask now."""
+        """Note a question about the page; return False if no question is needed or allowed."""
         return (
             session.attempt is not None
             and session.attempt.has_live_page
@@ -100,7 +101,7 @@ class OpenHostedPage:
         )
 
     def _with_page(self, session: CardSession) -> CardSession:
-        """Return the session with the page of its attempt, unless the PSP refused to create it."""
+        """Return the session with its attempt's page, unless the PSP refused to create the page."""
         if session.is_settled or not session.current_attempt.is_unanswered:
             return session
         try:
@@ -110,7 +111,7 @@ class OpenHostedPage:
             raise
 
     def _page_of(self, session: CardSession) -> str:
-        """Return the address of the page, if it can still be used."""
+        """Return the address of the page if the page is still usable."""
         now, attempt = self.clock.now(), session.current_attempt
         _require_open(session, now)
         if attempt.page is None or attempt.over:
@@ -129,13 +130,13 @@ class OpenHostedPage:
         browser: str | None,
         accepted: Sequence[str],
     ) -> CardSession:
-        """Return the session with an attempt that is not over, stored before the PSP is called.
+        """Return the session with an unfinished attempt, stored before the PSP is called.
 
-        Where our page asks for consent, the guest's agreement is stored with it. Each browser has to
-        agree: the latest agreement counts.
-        If the PSP has not answered about the attempt, the question is noted, and `_with_page` asks
-        it. Raises PageUnderWay while another request asks. A session that another process has
-        settled meanwhile is returned unchanged.
+        If cardonfile's own page asks for consent, the guest's agreement is stored with the attempt.
+        Each browser has to agree, and the latest agreement counts. If the PSP has not answered
+        about the attempt, the question is noted, and `_with_page` asks it. Raises PageUnderWay
+        while another request is asking. A session that another process settled in the meantime is
+        returned unchanged.
         """
 
         def note(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
@@ -147,7 +148,7 @@ class OpenHostedPage:
             if session.attempt is None or session.attempt.over:
                 request = self._next_request(unit, session, now, by_click, accepted)
                 if session.has_page:
-                    # A webhook may tell of a card on it after all.
+                    # A webhook may still report a card on this page.
                     unit.earlier_pages.keep(EarlierPage.of(session))
                 opened = session.with_attempt(request)
             elif session.attempt.is_unanswered:

@@ -1,4 +1,4 @@
-"""Change a session by a request of the guest's browser."""
+"""Change a session because of a request from the guest's browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.storage import Storage, WriteUnit
 def store_change(
     storage: Storage, seen: CardSession, change: Callable[[CardSession], CardSession | None]
 ) -> bool:
-    """Change the stored session, and return True; or False if `change` returns None."""
+    """Change the stored session and return True. If `change` returns None, return False."""
 
     def store(unit: WriteUnit) -> bool:
         session = unit.sessions.get(seen.token_id) or seen

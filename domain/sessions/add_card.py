@@ -38,7 +38,7 @@ _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class StartedSession(NamedTuple):
-    """A session, and whether an earlier request under the same key has started it."""
+    """A session, and whether an earlier request with the same key started it."""
 
     session: CardSession
     is_replayed: bool
@@ -46,17 +46,16 @@ class StartedSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCard:
-    """Use case: store a new session for the addition of a card, and return it.
+    """Use case: store a new session that adds a card, and return it.
 
-    The PSP is not called: the page is created when the guest's browser opens the link. A repeated
-    request of the same caller under the same idempotency key within 24 hours returns the same
-    session.
-    Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
-    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, locale, reference),
-    IdempotencyKeyInvalid or IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound,
-    PaymentConfigurationNotDone, CenterKeepsOneCard, BillingInfoRequired or
-    IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
-    against card testing.
+    The use case does not call the PSP: the page is created when the guest's browser opens the link.
+    If the same caller repeats a request with the same idempotency key within 24 hours, the same
+    session is returned. Raises, in this order: UserNotAuthorized, InvalidCenterId,
+    RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField
+    (link_minutes, locale, reference), IdempotencyKeyInvalid or IdempotencyKeyReused,
+    GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone, CenterKeepsOneCard,
+    BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A refused request stores
+    nothing. `limits` protect against card testing.
     """
 
     needs = MAY_ADD_CARDS
@@ -73,7 +72,7 @@ class AddCard:
         center_id = parse_center_id(request.center_id)
         caller.require_center(center_id)
         now = self.clock.now()
-        # Otherwise the clock may only seem to be a day later.
+        # If the clock jumped, a day may not have passed.
         is_steady = self.clock.is_steady()
         keys_since = now - IDEMPOTENCY_KEYS_LAST if is_steady else _ANY_TIME
         with self.storage.read() as unit:
@@ -101,7 +100,7 @@ class AddCard:
         configuration: PaymentConfiguration | None,
         now: datetime,
     ) -> CardSession:
-        """Return a session for the request, if the guest may have a card there."""
+        """Return a session for the request. Raises a refusal if the guest may not add a card there."""
         if not wanted.guest_id:
             raise GuestIdNotUsable
         if unit.guests.get(wanted.guest_id) is None:
@@ -131,7 +130,7 @@ class AddCard:
     ) -> StartedSession:
         def store(unit: WriteUnit) -> CardSession:
             if key:
-                # Another request may have used the same key since it was looked up.
+                # Another request may have used the key since it was first looked up.
                 holder = unit.idempotency_keys.claim(
                     session.caller, key, session.token_id, now=session.created_at, since=keys_since
                 )
@@ -139,8 +138,9 @@ class AddCard:
                     return _replayed(unit.sessions.get(holder), session)
             if unit.erasures.get(session.guest_id) is not None:
                 raise GuestNotFound
-            # Other requests may have come since. A guest's few sessions are counted again, so that
-            # the limit is exact; of a caller or center, each request at once may be the last.
+            # Other requests may have arrived since the limits were checked. A guest has few
+            # sessions, so they are counted again, and that limit is exact. The limits of a caller
+            # and a center may be exceeded by the number of concurrent requests.
             limits = session.configuration.card_limits(self.limits)
             of_guest = [limit for limit in limits if limit.is_on_a_guest]
             require_below_limits(unit, of_guest, session, session.created_at)

@@ -1,4 +1,4 @@
-"""Address verification (AVS): what is checked of a billing address before there is a card."""
+"""Address verification (AVS): the checks of a billing address before there is a card."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from domain.errors import BillingInfoRequired, IncorrectBillingAddress
 
 
 def require_billing_address(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> None:
-    """Check that a billing address has what AVS needs.
+    """Check that a billing address has the fields that AVS needs.
 
-    Raises BillingInfoRequired with the missing field, or IncorrectBillingAddress when the postal
-    code does not have its country's format. The bank decides whether the code exists.
+    Raises BillingInfoRequired with the missing field, or IncorrectBillingAddress if the postal code
+    does not have its country's format. Only the bank can say whether the postal code exists.
     """
     if billing_info is None:
         raise BillingInfoRequired
@@ -30,10 +30,10 @@ def require_billing_address(billing_info: BillingInfo | None, postal_codes: Post
 
 
 def in_own_form(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> BillingInfo | None:
-    """Return a billing address with its postal code as its country writes it, for the PSP.
+    """Return the billing address with its postal code in its country's usual form, for the PSP.
 
-    A postal code that does not have its country's format, or whose country is unknown, stays as the
-    client sent it.
+    A postal code without its country's format, or of an unknown country, is returned as the client
+    sent it.
     """
     if billing_info is None or billing_info.zipcode is None or billing_info.country_code is None:
         return billing_info
@@ -49,9 +49,9 @@ class PostalCodes(Protocol):
         ...
 
     def own_form(self, country_code: str, zipcode: str) -> str | None:
-        """Return a postal code as its country writes it, or None if it does not have the format.
+        """Return a postal code in its country's usual form, or None if it has another format.
 
-        The postal code need not exist. It may be in capitals or not, with blanks, dashes and the
-        prefix of its country (`D-10115`) or without them.
+        The postal code need not exist. It may have lower-case letters, blanks, dashes and the
+        prefix of its country (`D-10115`).
         """
         ...

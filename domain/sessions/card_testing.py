@@ -19,20 +19,21 @@ MANY_REFUSED_CARDS: Final = 20
 SESSIONS_PER_REFUSED_CARD: Final = 4
 
 TIMES_FOR_EVERYBODY: Final = 5
-"""How many times a center's limit must be reached before guests without a refused card are refused."""
+"""A guest without a refused card is refused only once a center's limit is reached this many times.
+"""
 _HAS_REFUSALS: Final = CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 1)
 
 
 def require_below_limits(
     unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
 ) -> bool:
-    """Raise CardLimitReached if the guest, the caller or the center has reached one of the limits.
+    """Raise CardLimitReached if the guest, the caller or the center has reached a limit.
 
-    Else return whether the guest must click before a page is made. A few accounts at a shop can reach
-    the limit of a center. So until five times that limit is reached, a guest of whom no card was
-    refused in 24 hours is not refused for it. Programs that only follow links do not click.
+    Otherwise, return whether the guest must click before a page is made. A few accounts at a shop
+    can reach the limit of a center. Up to five times that limit, a guest without a refused card in
+    the last 24 hours only has to click, because programs that follow links do not click.
 
-    Nothing is changed. The time to wait lasts until none of the limits is reached any more.
+    Changes nothing. The time to wait ends when no limit is reached.
     """
     since = now - WINDOW
     reached = dict(unit.refused_cards.reached(limits, session, since=since)) if limits else {}
@@ -47,7 +48,7 @@ def require_below_limits(
             del reached[limit]
     if reached:
         limit, full_since = max(reached.items(), key=lambda each: each[1])
-        # Another machine's clock may be a little ahead.
+        # The clock of another machine may be slightly ahead.
         wait = min(full_since, now) + WINDOW - now
         whose = {CountedPer.CALLER: session.caller, CountedPer.CENTER: session.center_id}
         raise CardLimitReached(
@@ -59,16 +60,16 @@ def require_below_limits(
 
 
 def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
-    """Return those of the limits that count refused cards."""
+    """Return the limits that count refused cards."""
     return [limit for limit in limits if limit.counted is Counted.REFUSED_CARDS]
 
 
 def must_close_page(
     unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
 ) -> bool:
-    """Return whether so many cards of the guest were refused that an open page is closed.
+    """Return whether the guest has had so many refused cards that an open page must be closed.
 
-    The limits of callers and centers close none: a guest who is typing has nothing to do with them.
+    The limits of callers and centers close no page: a guest who is typing did not cause them.
     """
     refused_cards = on_refused_cards(session.configuration.card_limits(limits))
     of_guests = [limit for limit in refused_cards if limit.is_on_a_guest]
@@ -80,8 +81,8 @@ def must_close_page(
 class FindCardTesting:
     """Use case: find the centers where unusually many cards were refused in the last 24 hours.
 
-    That is at least 20 cards, and more than one for every four sessions. May be called any number
-    of times; it changes nothing. Raises ServiceUnavailable.
+    Such a center had at least 20 refused cards, and more than one for every four sessions. Changes
+    nothing, and may be called any number of times. Raises ServiceUnavailable.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""Pages of a session that others have followed, and on which the PSP may have collected a card."""
+"""Former pages of a session, on which the PSP may still have collected a card."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from domain.sessions.session import CardSession
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierPage:
-    """A page that was over without a card when another followed it.
+    """A page that was over without a card when the session's next page was made.
 
-    The request of its `attempt` is without personal data. `number` is that of the attempt. `told_at`
-    is when a webhook has told of the page, until it is known what became of it.
+    The request of its `attempt` holds no personal data. `number` is the number of the attempt.
+    `told_at` is the time of a webhook about the page; it is None again once the outcome is known.
     """
 
     token_id: TokenId
@@ -31,7 +31,10 @@ class EarlierPage:
 
     @classmethod
     def of(cls, session: CardSession) -> EarlierPage:
-        """Return the current page of a session, which has one, before another follows it."""
+        """Return the session's current page, before another page replaces it.
+
+        The session must have a page.
+        """
         attempt = session.current_attempt.without_personal_data()
         return cls(
             token_id=session.token_id,
@@ -43,11 +46,11 @@ class EarlierPage:
         )
 
     def told(self, now: datetime) -> EarlierPage:
-        """Note that a webhook tells of the page."""
+        """Note that a webhook reported something about the page."""
         return replace(self, told_at=now)
 
     def answered(self, reported: Reported, now: datetime) -> EarlierPage:
-        """Note what the PSP has reported. If that is not the end, the PSP is asked again."""
+        """Note the PSP's answer. Unless it is final, the PSP is asked again."""
         match reported:
             case None:
                 return self
@@ -60,10 +63,10 @@ class EarlierPage:
 
 
 class EarlierPages(Protocol):
-    """Earlier pages of sessions. Whoever changes one has locked its session."""
+    """The earlier pages of sessions. A caller that changes a page holds the lock on its session."""
 
     def keep(self, page: EarlierPage) -> None:
-        """Store a page, or replace it."""
+        """Store a page, or replace the stored one."""
         ...
 
     def of(self, token_id: TokenId) -> Sequence[EarlierPage]:

@@ -1,4 +1,4 @@
-"""How a card-addition session ends: its states, and what leads from one to the next."""
+"""How a card-addition session ends: its states, and the transitions between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REFUSALS_WITHOUT_TYPE: Final = (
     IncorrectBillingAddress,
     PaymentMethodAlreadyExists,
 )
-"""What sessions could fail with before types were stored. No refusal is added to these."""
+"""The refusals from before refusals had types. This list does not grow."""
 
 
 class SessionStatus(StrEnum):
@@ -51,10 +51,10 @@ NEXT_STATUS: Final[Mapping[tuple[SessionStatus, Ending], SessionStatus]] = {
     (SessionStatus.OPEN, Ending.CARD_STORED): SessionStatus.COMPLETED,
     (SessionStatus.OPEN, Ending.CARD_REFUSED): SessionStatus.FAILED,
     (SessionStatus.OPEN, Ending.NO_CARD): SessionStatus.EXPIRED,
-    # The PSP may turn out to have the card after all.
+    # The PSP may report a card late.
     (SessionStatus.EXPIRED, Ending.CARD_STORED): SessionStatus.COMPLETED,
 }
-"""Which state may follow which, and what by. Anything else leaves the state as it is."""
+"""The possible transitions, and what causes each. Any other event leaves the state unchanged."""
 
 _SETTLED: Final = frozenset(SessionStatus) - {status for status, _ in NEXT_STATUS}
 
@@ -63,8 +63,8 @@ _SETTLED: Final = frozenset(SessionStatus) - {status for status, _ in NEXT_STATU
 class Failure:
     """Why a session failed: the code, message and type of the refusal.
 
-    A session that failed before types were stored has none in its row: it is found by code and
-    message. Raises ValueError if no session can have failed with these.
+    The row of a session that failed before types were stored has no type. The type is then found by
+    code and message. Raises ValueError if no session can have failed with these values.
     """
 
     code: int
@@ -83,11 +83,12 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class EndingSession(WorkAtPsp):
-    """How a session ends, or has ended.
+    """How a session ends, or ended.
 
-    `expires_at` is the end of the link, or of its page if that is later. `existing_account_id` is the
-    account that holds the same card, if it failed because of that. `cancelled_at` is set once the
-    session is cancelled, `cancelled_by` unless that was because of an erasure, or by an earlier release.
+    `expires_at` is the end of the link, or the end of its page if that is later.
+    `existing_account_id` is the account that already holds the card, if the session failed for that
+    reason. `cancelled_at` is set once the session is cancelled. `cancelled_by` is then set too,
+    unless an erasure or an earlier release cancelled the session.
     """
 
     expires_at: datetime
@@ -101,17 +102,17 @@ class EndingSession(WorkAtPsp):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing can change any more: the card is stored or refused."""
+        """Whether the session is final: its card is stored or refused."""
         return self.status in _SETTLED
 
     @property
     def is_over(self) -> bool:
-        """Whether the session has ended: the PSP is not asked about it any more."""
+        """Whether the session has ended, and the PSP is no longer asked about it."""
         return self.status is not SessionStatus.OPEN
 
     @property
     def reason_of_end(self) -> str | None:
-        """Why it ended without a card: the type of the refusal, `cancelled` or `not_finished`."""
+        """Why the session ended without a card: the refusal's type, `cancelled` or `not_finished`."""
         if self.failure is not None:
             return self.failure.type
         if self.status is SessionStatus.EXPIRED:
@@ -132,7 +133,10 @@ class EndingSession(WorkAtPsp):
         return self._ended(Ending.CARD_STORED, now, replace(self, account_id=account_id))
 
     def failed(self, refusal: Refusal, now: datetime, *, existing: AccountId | None = None) -> Self:
-        """End the session: our rules refuse the card. `existing` is the account that holds the same."""
+        """End the session because a rule refuses the card.
+
+        `existing` is the account that already holds it.
+        """
         failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
         failed = replace(self, failure=failure, existing_account_id=existing)
         return self._ended(Ending.CARD_REFUSED, now, failed)
@@ -142,7 +146,10 @@ class EndingSession(WorkAtPsp):
         return self._ended(Ending.NO_CARD, now, self)
 
     def _ended(self, ending: Ending, now: datetime, ended: Self) -> Self:
-        """Go to the next state, as `ended`, if there is one; stop polling in any case."""
+        """Move to the next state with the values of `ended`, if allowed.
+
+        Stop polling in either case.
+        """
         status = NEXT_STATUS.get((self.status, ending))
         after = replace(ended, status=status, ended_at=now) if status else self
         return after.postponed(None)

@@ -25,10 +25,10 @@ def session_of_guest(
 
 
 def may_have_link(caller: Caller, session: CardSession) -> bool:
-    """Return whether a caller may have the link of a session, or cancel it.
+    """Return whether a caller may see the link of a session, or cancel the session.
 
-    The link shows the guest what the caller that started the session has sent, such as an address.
-    So another caller must be allowed to read the guest.
+    The link shows the guest what its caller sent, such as an address. Another caller therefore
+    needs the permission to read the guest.
     """
     is_its_own = session.caller == caller.name
     return caller.may(MAY_ADD_CARDS) and (is_its_own or caller.may(MAY_VIEW_GUESTS))

@@ -1,4 +1,4 @@
-"""The hosted page of a card-addition session, and when the PSP is asked what became of it."""
+"""The hosted page of a card-addition session, and the times at which the PSP is asked about it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minu
 POLL_EVERY: Final = timedelta(minutes=10)
 
 ASK_AGAIN_AFTER: Final = timedelta(seconds=2)
-"""How long after the PSP's answer a browser may have it asked about the session again."""
+"""How long after the PSP's answer a browser may cause the next question about the session."""
 
 ANSWERED_WITHIN: Final = timedelta(seconds=5)
-"""How long a question may be under way. After that its process counts as dead."""
+"""The longest time that a question may take. After it, the asking process counts as dead."""
 
 
 class Progress(StrEnum):
-    """What the guest did last; `CANCELLED` also when the page ended without a card or the client cancelled."""
+    """The guest's last step
+
+    `CANCELLED` also if the page ended without a card or the client cancelled.
+    """
 
     CREATED = "created"
     OPENED = "opened"
@@ -33,13 +36,13 @@ class Progress(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PolledSession(EndingSession):
-    """A session and its latest page, about which the PSP is asked until it ends.
+    """A session and its latest page, about which the PSP is asked until the page ends.
 
-    `due_at` is the next poll, a retry, the expiry of the session, or the end of a lease; None means
-    not before a webhook comes. `ask_again_at` is when a browser may have the PSP asked next; None
-    means now. `opened_at` is when the link first led to an attempt, and `returned_at` when the guest
-    first came back from a page, with a card or without; None also for what an earlier release has
-    noted.
+    `due_at` is the time of the next poll or retry, the session's expiry, or the end of a lease;
+    None means that only a webhook makes the session due. `ask_again_at` is the earliest time at
+    which a browser may cause the next question; None means now. `opened_at` is when the link first
+    led to an attempt. `returned_at` is when the guest first came back from a page, with a card or
+    without. Both are None if an earlier release did not note them.
     """
 
     progress: Progress = Progress.CREATED
@@ -62,53 +65,56 @@ class PolledSession(EndingSession):
 
     def has_page_of(self, earlier: Self) -> bool:
         """Return whether `earlier`, a former state of the session, has the same page."""
-        # Not the whole requests: an earlier release drops the fields that it does not know.
+        # Not the whole requests, because an earlier release drops the fields that it does not know.
         key = earlier.current_attempt.request.idempotency_key
         return self.current_attempt.request.idempotency_key == key
 
     def has_attempt_of(self, earlier: Self) -> bool:
-        """Return whether the attempt is what it was in `earlier`, but for what the PSP has said since."""
+        """Return whether the attempt is the one of `earlier`, apart from the PSP's answers since."""
         ours, theirs = (
             each.attempt and replace(each.attempt, unknown_since=None) for each in (self, earlier)
         )
         return ours == theirs
 
     def is_page_past_end(self, now: datetime) -> bool:
-        """Return whether it is too late to use the page. The link may outlive it."""
+        """Return whether the page is past its end. The link may live longer."""
         page = self.attempt.page if self.attempt else None
         return self.is_past_end(now) or (page is not None and now >= page.ends_at)
 
     @property
     def may_be_asked_about(self) -> bool:
-        """Whether the PSP may still tell something of it: an expired session has a page for that."""
+        """Whether the PSP may still report something.
+
+        An expired session has a page for that reason.
+        """
         return not self.is_settled and (not self.is_over or self.has_page)
 
     @property
     def may_go_back(self) -> bool:
-        """Whether a card of an earlier page may be stored: there is none yet, nor a page in use."""
+        """Whether an earlier page's card may be stored: there is no other card, and no open page."""
         attempt = self.attempt
         return not self.is_settled and (attempt is None or attempt.over)
 
     def with_attempt(self, request: HostedPageRequest) -> Self:
         """Note an attempt, before the PSP is asked for its page."""
         attempt, now = PageAttempt(request=request), request.begun_at
-        # An earlier release has kept no time but that of its latest attempt.
+        # An earlier release kept only the time of its latest attempt.
         opened_at = self.opened_at or (self.attempt or attempt).request.begun_at
         opened = replace(self, attempt=attempt, progress=Progress.OPENED, opened_at=opened_at)
         return replace(opened, ask_again_at=now + ANSWERED_WITHIN).still_pending(now)
 
     def has_agreed(self, browser: str | None) -> bool:
-        """Return whether the guest has agreed to the consent of the latest attempt in this browser."""
+        """Return whether the guest agreed in this browser to the latest attempt's consent."""
         return bool(self.attempt and not self.attempt.over and self.attempt.has_agreed(browser))
 
     def agreed(self, browser: str, now: datetime) -> Self:
-        """Note that the guest has agreed to the consent of the latest attempt in this browser."""
+        """Note that the guest agreed in this browser to the latest attempt's consent."""
         return replace(self, attempt=self.current_attempt.agreed(browser, now))
 
     def with_page(self, page: HostedPage, now: datetime) -> Self:
-        """Note the page that the PSP made. The session lives as long as its page, or longer.
+        """Note the page that the PSP made. The session then lives at least as long as the page.
 
-        A session past its end does not become longer: its guest has already been told.
+        A session past its end is not prolonged: its guest has already been told.
         """
         attempt = replace(self.current_attempt, page=page)
         is_past_end = self.is_past_end(now)
@@ -118,19 +124,21 @@ class PolledSession(EndingSession):
         return polled.due_now(now) if is_past_end else polled
 
     def still_pending(self, now: datetime) -> Self:
-        """Note that the guest is not done. The PSP is asked again on schedule."""
+        """Note that the guest has not finished. The PSP is asked again on schedule."""
         attempt, end = replace(self.current_attempt, unknown_since=None), self.expires_at
-        # A page may be pending after its end while the link lives on, and before it though the
-        # session was cancelled, if the PSP cannot close it.
+        # A page may still be pending after its end while the link lives, or after a cancellation if
+        # the PSP cannot close the page.
         if attempt.page is not None and attempt.page.ends_at > now:
             end = attempt.page.ends_at
         pending = replace(self, attempt=attempt)
         return pending.postponed(min(next_poll_at(attempt.request.begun_at, now), end))
 
     def page_unknown(self, now: datetime) -> Self:
-        """Note that the PSP does not know the page. Once that is confirmed, it is over without a card.
+        """Note that the PSP does not know the page.
 
-        Until then the PSP is asked again on schedule, also past the end of the session.
+        Once confirmed, the page is over without a card.
+
+        Until then the PSP is asked again on schedule, even past the end of the session.
         """
         attempt = self.current_attempt
         if is_confirmed(attempt.unknown_since, now):
@@ -143,7 +151,8 @@ class PolledSession(EndingSession):
     def without_card(self, now: datetime) -> Self:
         """Note that there is no page, or that the page is over without a card.
 
-        Past its end the session expires; before, its link may start another attempt.
+        Before the end of the session, its link may start another attempt. After it, the session
+        expires.
         """
         attempt = self.attempt and replace(self.attempt, over=True)
         over = replace(self, attempt=attempt)
@@ -152,9 +161,9 @@ class PolledSession(EndingSession):
         return over.with_progress(self.progress, now).postponed(self.expires_at)
 
     def cancelled(self, now: datetime, *, by: Actor | None = None) -> Self:
-        """Note that the client, or an operator, has cancelled the session, which ends at once.
+        """Note that the client or an operator cancelled the session, which ends at once.
 
-        It is settled next. A session that is not open, or is cancelled already, is returned
+        The session is settled next. A session that is not open, or already cancelled, is returned
         unchanged.
         """
         if self.status is not SessionStatus.OPEN or self.cancelled_at is not None:
@@ -169,11 +178,11 @@ class PolledSession(EndingSession):
         )
 
     def with_progress(self, progress: Progress, now: datetime) -> Self:
-        """Note what the guest did, and when the guest first came back.
+        """Note the guest's last step, and the time of the first return.
 
-        A guest who returns from a page that is over without a card has none, as one who cancelled.
-        Returns the session unchanged if it is settled or cancelled, or had no attempt: from that only
-        our page that asks for consent can be left.
+        A guest who returns from a page that is over without a card counts as one who cancelled.
+        Returns the session unchanged if it is settled or cancelled, or had no attempt: without an
+        attempt, the guest can only have left cardonfile's own consent page.
         """
         nowhere = self.attempt is None and progress is not Progress.CANCELLED
         if nowhere or self.is_settled or self.cancelled_at is not None:
@@ -184,11 +193,11 @@ class PolledSession(EndingSession):
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def asked(self, now: datetime) -> Self | None:
-        """Note a question to the PSP that a browser causes; None if it may not be asked now.
+        """Note a question to the PSP caused by a browser; return None if it is not allowed now.
 
-        One question is under way at a time, and none within 2 seconds of an answer: a link that is
-        opened in a loop must not take the places of other guests. A time that a wrong clock has
-        left in the future does not count. There is no question about a settled session.
+        Only one question runs at a time, and the next waits for 2 seconds after an answer, so that
+        a link opened in a loop does not use up the capacity for other guests. A time in the future,
+        left by a wrong clock, is ignored. A settled session allows no question.
         """
         if self._is_early(now) or self.is_settled:
             return None
@@ -199,45 +208,46 @@ class PolledSession(EndingSession):
         return self.ask_again_at is not None and now < self.ask_again_at <= longest
 
     def answered(self, now: datetime) -> Self:
-        """Note that a question is over, whether or not the PSP responded."""
+        """Note that a question has ended, whether or not the PSP responded."""
         return replace(self, ask_again_at=self.ask_again_at and now + ASK_AGAIN_AFTER)
 
     def asked_later(self) -> Self:
-        """Make the session due when a browser might ask again, because one could not.
+        """Make the session due at the time when a browser may ask again.
 
-        The worker asks then, and browsers after it.
+        The worker then asks in place of the browser that was turned away.
         """
         later = self.ask_again_at
         if later is None or self.is_settled:
             return self
         if self.due_at is not None and self.due_at + ANSWERED_WITHIN == later:
-            # An earlier call has done it.
+            # An earlier call did this already.
             return self
-        # Also when it is due already: the question under way would set the time of the next poll.
+        # Even if the session is already due, because the running question will set the time of the
+        # next poll.
         return replace(self, due_at=later, ask_again_at=later + ANSWERED_WITHIN)
 
     def due_now(self, now: datetime) -> Self:
-        """Make the session due at once, because a webhook came."""
+        """Make the session due at once, because a webhook arrived."""
         return replace(self, due_at=now)
 
     def nudged(self, now: datetime) -> Self:
-        """Make the session due as soon as a browser could have the PSP asked about it.
+        """Make the session due as soon as a browser may cause a question about it.
 
-        Whoever nudges may be anybody, so this must not cost more questions than a browser.
+        Anybody can cause this, so it must not cause more questions than a browser may.
         """
         asked = self.asked(now)
         return asked.due_now(now) if asked else self.asked_later()
 
     def nudged_about_earlier_page(self, now: datetime) -> Self:
-        """Do the same because of an earlier page, also if the session is settled."""
+        """Do the same for an earlier page, even if the session is settled."""
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)
         return replace(self, due_at=min(filter(None, (self.due_at, self.ask_again_at))))
 
     def waiting_for_earlier_page(self, now: datetime, *, since: Self) -> Self:
-        """Make it due soon, because the PSP has not said yet what became of an earlier page.
+        """Make the session due soon, because the outcome of an earlier page is still unknown.
 
-        A settled session is due for no other reason, unless a webhook came after `since`.
+        A settled session is due for no other reason, unless a webhook arrived after `since`.
         """
         later = now + POLL_EVERY
         is_lease = self.is_settled and self.due_at == since.due_at
@@ -246,9 +256,9 @@ class PolledSession(EndingSession):
         )
 
     def keeping_due_at(self, current: Self, *, since: Self) -> Self:
-        """Keep the `due_at` of a webhook or a return that came between `since` and `current`.
+        """Keep the `due_at` that a webhook or a return set between `since` and `current`.
 
-        A settled session is not polled any more, so it is returned unchanged.
+        A settled session is returned unchanged, because it is not polled.
         """
         if self.is_settled or current.due_at in (None, since.due_at):
             return self
@@ -256,13 +266,13 @@ class PolledSession(EndingSession):
 
 
 def next_poll_at(opened_at: datetime, now: datetime) -> datetime:
-    """Return when the PSP is asked next about a page that was opened at `opened_at`.
+    """Return the next time to ask the PSP about a page that was opened at `opened_at`.
 
-    That is 30 seconds, 2 minutes and 10 minutes after the opening, then every 10 minutes.
+    The times are 30 seconds, 2 minutes and 10 minutes after the opening, then every 10 minutes.
     """
     for wait in POLL_AFTER:
         if opened_at + wait > now:
-            # No later than this if the clock was ahead at the opening.
+            # At most this late, in case the clock was ahead when the page was opened.
             return min(opened_at + wait, now + POLL_EVERY)
     rounds = (now - opened_at - POLL_AFTER[-1]) // POLL_EVERY + 1
     return opened_at + POLL_AFTER[-1] + POLL_EVERY * rounds

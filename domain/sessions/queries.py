@@ -1,4 +1,4 @@
-"""What callers may read of card-addition sessions."""
+"""The use cases that read card-addition sessions for callers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domain.storage import Storage
 
 
 class FoundSession(NamedTuple):
-    """A session, and whether its link works and the caller may have it."""
+    """A session, and whether its link works and may be shown to the caller."""
 
     session: CardSession
     shows_link: bool
@@ -27,10 +27,10 @@ class FoundSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSession:
-    """Use case: return a card-addition session of a guest.
+    """Use case: return a guest's card-addition session.
 
-    Raises UserNotAuthorized, or SessionNotFound when the guest has no such session in a center
-    that the caller may see.
+    Raises UserNotAuthorized, or SessionNotFound if the guest has no such session at a center that
+    the caller may see.
     """
 
     needs = MAY_VIEW_CARDS
@@ -50,9 +50,10 @@ class ReadSession:
 class ListSessions:
     """Use case: return a page of a guest's sessions, newest first.
 
-    It names sessions that other callers have started, so it is for callers that may add cards. Only sessions of centers that the caller may see are returned and counted. `statuses` and
-    `references` are the values of the query, unparsed; none means all. Raises UserNotAuthorized,
-    InvalidField, GuestIdNotUsable or GuestNotFound, in this order.
+    The list includes sessions that other callers started, so the caller must be allowed to add
+    cards. It returns and counts only sessions at centers that the caller may see. `statuses` and
+    `references` are the unparsed values of the query; an empty list means no filter. Raises
+    UserNotAuthorized, InvalidField, GuestIdNotUsable or GuestNotFound, in this order.
     """
 
     needs = MAY_ADD_CARDS

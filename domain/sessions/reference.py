@@ -1,4 +1,4 @@
-"""The client's own reference of a session, such as the number of an order."""
+"""The client's own reference of a session, such as an order number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXPECTED_REFERENCE: Final = f"null, or {EXPECTED_TEXT}"
 def parse_reference(value: object, expected: str = EXPECTED_REFERENCE) -> str | None:
     """Return a reference unchanged, or None for null. Raises InvalidField.
 
-    It need not be unique. Card numbers are refused. `expected` is what a refusal says.
+    The reference need not be unique, but must not hold a card number. A refusal says `expected`.
     """
     if value is None:
         return None

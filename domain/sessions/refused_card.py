@@ -1,4 +1,4 @@
-"""Cards that were refused, which are counted for 24 hours against card testing."""
+"""Refused cards, which are counted for 24 hours against card testing."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from domain.sessions.session import CardSession
 WINDOW: Final = timedelta(hours=24)
 """How long a session or a refused card counts."""
 COUNTED_FOR: Final = WINDOW + timedelta(hours=1)
-"""The same, with what a clock that is a little ahead has dated in the future. The rest is no more
-than a wrong clock has left, and must not lock out a guest for as long as it was wrong."""
+"""WINDOW, plus a margin for clocks that are slightly ahead. Entries further in the future come from
+a wrong clock. They are not counted, so that they do not lock out a guest.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedCard:
     """A card that was refused in a session.
 
-    `attempt` is the attempt whose page it was tried on. `number` counts the cards that the page
-    refused, from 1; it is 0 for the card that the page collected and our rules refused. So the same
-    refusal, reported again, is the same record. `refused_at` is when we learned of it. `code` is the
-    PSP's word for why; None if it did not tell, or if we learned of several cards at once and this
-    was not the last.
+    `attempt` is the attempt whose page refused the card. `number` counts the refused cards of the
+    page from 1; it is 0 for the card that the page collected and cardonfile's rules refused. So a
+    refusal that is reported twice is one record. `refused_at` is when the service learned of the
+    refusal. `code` is the PSP's reason; None if the PSP gave no reason, or if the service learned
+    of several cards at once and this was not the last.
     """
 
     token_id: TokenId
@@ -41,7 +42,7 @@ class RefusedCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardsAtCenter:
-    """How many sessions and refused cards a center had in the last 24 hours."""
+    """The number of sessions and refused cards at a center in the last 24 hours."""
 
     center_id: CenterId
     sessions: int
@@ -49,14 +50,14 @@ class CardsAtCenter:
 
 
 class RefusedCards(Protocol):
-    """Cards that were refused, and the limits on them and on sessions."""
+    """The refused cards, and the limits on refused cards and sessions."""
 
     def add(self, cards: Iterable[RefusedCard]) -> int:
-        """Store refused cards, and return how many were new. The others stay as they are."""
+        """Store refused cards, and return how many were new. Stored cards stay unchanged."""
         ...
 
     def of(self, token_id: TokenId) -> Sequence[RefusedCard]:
-        """Return the cards that were refused in a session, by attempt and number."""
+        """Return the refused cards of a session, by attempt and number."""
         ...
 
     def of_guest(self, guest_id: GuestId) -> Sequence[RefusedCard]:
@@ -66,19 +67,19 @@ class RefusedCards(Protocol):
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
-        """Return the limits that are reached, each with the time from which on it is full.
+        """Return each reached limit, with the time since which it has been reached.
 
-        A limit of n is reached when the session's guest, caller or center has n sessions or refused
-        cards within COUNTED_FOR after `since`, whether the session itself is stored or not; it is
-        full from the n-th latest on. Costs as much as reading n entries of an index for each limit,
-        and for a guest at a center all entries of the guest. A write unit locks the guest: other
-        units wait here until it ends, so that none misses what another adds for the same guest.
+        A limit of n is reached if the guest, caller or center of the session has n sessions or
+        refused cards within COUNTED_FOR after `since`, whether or not the session itself is stored.
+        The time is that of the n-th latest. The cost is that of reading n entries of an index for
+        each limit, and all entries of the guest for a guest at a center. A write unit locks the
+        guest: other units wait until it ends, so they see what it adds for the guest.
         """
         ...
 
     def at_centers(self, *, since: datetime, at_least: int) -> Sequence[CardsAtCenter]:
         """Return the centers with at least that many refused cards after `since`.
 
-        Counts the latest 10,000 refused cards only.
+        Only the latest 10,000 refused cards are counted.
         """
         ...

@@ -1,4 +1,4 @@
-"""What a client asks for with add-card, as it was sent and as it was parsed."""
+"""An add-card request, as sent and as parsed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from domain.source import DEFAULT_SOURCE, Source, parse_source
 class RequestedSession:
     """The content of an add-card request, which its session keeps.
 
-    `guest_id` is empty if the client sent no UUID; no session has such a guest. `link_minutes` is how
-    long the client asked the link to live, `locale` the language that it asked for, or `auto`,
-    `reference` the client's own name for the session.
+    `guest_id` is empty if the client sent no UUID; no stored session has such a guest.
+    `link_minutes` is the requested lifetime of the link, `locale` the requested language or `auto`,
+    and `reference` the client's own name for the session.
     """
 
     guest_id: GuestId
@@ -38,13 +38,13 @@ class RequestedSession:
 
     @property
     def requested(self) -> dict[str, Any]:  # of any type
-        """The content by field, also of a session: requests with the same content are the same."""
+        """The fields of the content. Requests with equal fields are the same request."""
         return {field.name: getattr(self, field.name) for field in fields(RequestedSession)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCardRequest:
-    """What a client sent, unparsed. AddCard checks its parts in a fixed order."""
+    """The unparsed values that a client sent. AddCard checks them in a fixed order."""
 
     guest_id: str
     center_id: object
@@ -59,15 +59,15 @@ class AddCardRequest:
     def parsed(
         self, center_id: CenterId, configuration: PaymentConfiguration | None
     ) -> RequestedSession:
-        """Parse the parts after the center, in the order of the fields of the result.
+        """Parse the values after the center, in the order of the result's fields.
 
         Raises RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid, and
-        InvalidField for the rest.
+        InvalidField for the others.
         """
         allowed = configuration.redirect_origins if configuration else ()
         longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES
         return RequestedSession(
-            # Refused later, if it is none.
+            # If it is no UUID, it is refused later.
             guest_id=GuestId(plain_uuid(self.guest_id) or ""),
             center_id=center_id,
             redirect_uri=parse_redirect_uri(self.redirect_uri, allowed=allowed),

@@ -1,4 +1,4 @@
-"""What became of card-addition sessions, in a word for operators."""
+"""The results of card-addition sessions, one word each, for operators."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 OVERDUE_AFTER: Final = timedelta(minutes=1)
-"""How long after its time a session has not been processed because no worker keeps up."""
+"""A session that is due for longer than this shows that the workers cannot keep up."""
 
 
 class SessionResult(StrEnum):
-    """What became of a session.
+    """The result of a session.
 
-    A completed one has `RENEWED` a card that was on file before, or `STORED` one. `DECLINED`,
-    `ABANDONED` and `NEVER_OPENED` expired: after the PSP had refused a card, on a page, or without
-    one. Open ones are `WAITING_FOR_PSP` if it does not respond, and `OVERDUE` if a worker should have
-    processed them by now.
+    `RENEWED` and `STORED` are completed sessions: the card was already on file, or is new.
+    `DECLINED`, `ABANDONED` and `NEVER_OPENED` are expired sessions: the PSP refused a card, the
+    guest left the page, or the link was not opened. `WAITING_FOR_PSP` and `OVERDUE` are open
+    sessions: the PSP does not respond, or a worker is late.
     """
 
     STORED = "stored"
@@ -31,17 +31,16 @@ class SessionResult(StrEnum):
 
 
 class CountedBy(StrEnum):
-    """What sessions are counted by."""
+    """The ways to group counted sessions."""
 
     CENTER = "center"
     MERCHANT = "merchant"
 
 
 class CountedResult(NamedTuple):
-    """How many sessions of a group have a result.
+    """How many sessions of a group had a result.
 
-    `reason` is the type of the rule's refusal, or its message where an earlier release stored no
-    type.
+    `reason` is the type of the refusal, or its message if an earlier release stored no type.
     """
 
     group: str

@@ -1,4 +1,4 @@
-"""What operators read of the life of a session, step by step."""
+"""The steps in the life of a session, which operators read in the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.sessions.session import CardSession
 
 
 class Step(StrEnum):
-    """The steps. Each is also the event of its line in the log."""
+    """The steps. Each is also the name of a log event."""
 
     CREATED = "session_created"
     OPENED = "session_opened"
@@ -26,11 +26,11 @@ class Step(StrEnum):
 
 
 class SessionStep(NamedTuple):
-    """A step that a session has taken, and the session after it.
+    """A step of a session, and the session after it.
 
-    The reason is the type of the refusal of a card that was REFUSED, the PSP's code of one that was
-    DECLINED, and why a session EXPIRED; None if there is none, or it is not known. `collected_at` is
-    when, by the PSP's clock, a card that is STORED or RENEWED was collected.
+    The reason of REFUSED is the type of the refusal, that of DECLINED the PSP's code, and that of
+    EXPIRED why the session expired; None if there is no reason, or it is unknown. `collected_at` is
+    when a STORED or RENEWED card was collected, by the PSP's clock.
     """
 
     step: Step
@@ -40,15 +40,15 @@ class SessionStep(NamedTuple):
 
 
 class SessionLog(Protocol):
-    """Tells operators of steps. Use cases call it once the commit that made them has succeeded."""
+    """Logs steps for operators. Use cases call it after the commit that stored the steps."""
 
     def __call__(self, *steps: SessionStep) -> None:
-        """Log steps, in their order. Never raises."""
+        """Log steps in their order. Never raises."""
         ...
 
 
 def steps_between(before: CardSession, after: CardSession) -> list[SessionStep]:
-    """Return the steps from one stored state of a session to the next, except those of cards kept."""
+    """Return the steps between two stored states of a session, except those about stored cards."""
     steps = []
     if after.opened_at is not None and before.opened_at is None:
         steps.append(SessionStep(Step.OPENED, after))

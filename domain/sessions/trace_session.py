@@ -1,4 +1,4 @@
-"""Trace a card-addition session for an operator: what happened in it, and when."""
+"""Trace a card-addition session for an operator: the events in it, and their times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class TraceEntry(NamedTuple):
-    """Something that happened in the life of a session. `details` say more; None is left out."""
+    """An event in the life of a session. `details` say more; None values are left out."""
 
     at: datetime
     step: str
@@ -24,7 +24,10 @@ class TraceEntry(NamedTuple):
 
 
 def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
-    """Return the session whose token begins like this. Raises InvalidField unless there is one."""
+    """Return the session whose token begins with `prefix`.
+
+    Raises InvalidField unless exactly one does.
+    """
     first, last = (plain_uuid(prefix + end[len(prefix) :]) for end in (_FIRST, _LAST))
     if first is None or last is None or len(prefix) < SHOWN_OF_TOKENS:
         expected = f"the token of a session, or at least its first {SHOWN_OF_TOKENS} characters"
@@ -37,9 +40,9 @@ def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
 
 
 def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
-    """Return what happened to a session so far, in the order of time."""
+    """Return the events of a session so far, in the order of time."""
     request = session.attempt.request if session.attempt else None
-    # An earlier release has kept no time but that of the latest attempt.
+    # An earlier release kept only the time of the latest attempt.
     opened_at = session.opened_at or (request.begun_at if request else None)
     end = {"reason": session.reason_of_end, "account": session.account_id}
     steps: Sequence[tuple[datetime | None, str, Mapping[str, object]]] = [

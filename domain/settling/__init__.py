@@ -1,1 +1,1 @@
-"""From the PSP's answer to a stored card: ask, judge, store."""
+"""From the PSP's answer to a stored card: ask, judge and store."""

@@ -20,13 +20,14 @@ from domain.storage import RecordUnreadable, Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelSession:
-    """Use case: end an open session of a guest now, and close its page at the PSP.
+    """Use case: end a guest's open session now, and close its page at the PSP.
 
-    A card that the PSP collected before is stored; one collected later is discarded. Both times are
-    compared as they are, so the PSP's clock and ours must agree. If the session cannot be settled
-    now, the reconciler settles it. A session that has ended, or was cancelled before, does not
-    change. Raises SessionNotFound when the guest has no such session in a center that the caller may
-    see, or UserNotAuthorized, also when another caller started it and this one may not read the guest.
+    A card that the PSP collected before the cancellation is stored; a card collected later is
+    discarded. The PSP's time and the service's time are compared directly, so their clocks must
+    agree. If the session cannot be settled now, the reconciler settles it. A session that has ended
+    or was cancelled before is not changed. Raises SessionNotFound if the guest has no such session
+    at a center that the caller may see. Raises UserNotAuthorized without the permission, or if
+    another caller started the session and this caller may not read the guest.
     """
 
     needs = MAY_ADD_CARDS
@@ -36,7 +37,7 @@ class CancelSession:
     clock: Clock
 
     def __call__(self, caller: Caller, *, guest_id: str, token_id: str) -> CardSession:
-        """Cancel the session, and return it as it is then."""
+        """Cancel the session, and return it in its new state."""
         caller.require(self.needs)
         now = self.clock.now()
 
@@ -52,7 +53,7 @@ class CancelSession:
 
         session = self.storage.transact(cancel)
         if not session.is_over:
-            # The cancellation is stored, whether or not this succeeds.
+            # The cancellation is already stored, whether or not this succeeds.
             with suppress(ServiceUnavailable):
                 return self.settle(session.token_id) or session
         return session
@@ -60,11 +61,11 @@ class CancelSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelSessionsOfCaller:
-    """Use case: cancel every session of a caller that is open now; for operators.
+    """Use case: cancel every open session of a caller; for operators.
 
-    The reconciler settles them: it closes their pages at the PSP, and stores a card that the PSP
-    collected before. After ServiceUnavailable some may be cancelled; call it again for the others.
-    Raises InvalidField for a caller who has none, and to whom no token was ever issued.
+    The reconciler then settles the sessions: it closes their pages at the PSP, and stores cards
+    that were collected before. After ServiceUnavailable some sessions may be cancelled; call again
+    for the rest. Raises InvalidField for a caller that has no open session and never had a token.
     """
 
     storage: Storage
@@ -72,11 +73,11 @@ class CancelSessionsOfCaller:
     note_act: NoteAct
 
     def __call__(self, caller: str) -> int:
-        """Cancel them, and return how many they were."""
+        """Cancel the sessions, and return their number."""
         now = self.clock.now()
         with self.storage.read() as unit:
             found = unit.sessions.open_of(CallerName(caller))
-            # Those of an identity provider have no token here.
+            # Callers of an identity provider have no token here.
             if not found and caller not in {
                 token.caller.name for token in unit.access_tokens.all()
             }:
@@ -84,7 +85,7 @@ class CancelSessionsOfCaller:
                 raise InvalidField("caller", expected)
 
         def cancel(unit: WriteUnit, token_id: TokenId, is_first: bool) -> bool:
-            # One that cannot be decoded is in the log, and no link of it can be opened here.
+            # A session that cannot be decoded is in the log, and its link cannot be opened here.
             with suppress(RecordUnreadable):
                 session = unit.sessions.get(token_id)
                 cancelled = session and session.cancelled(now, by=self.note_act.operator)
@@ -96,7 +97,7 @@ class CancelSessionsOfCaller:
                     return True
             return False
 
-        # Each in a unit of its own, so that others wait only for a moment.
+        # Each session in its own unit, so that others wait only briefly.
         count = 0
         for token_id in found:
             count += self.storage.transact(partial(cancel, token_id=token_id, is_first=not count))

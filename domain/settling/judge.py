@@ -1,6 +1,6 @@
-"""Judge what a PSP reported of a session; nothing is read or written here.
+"""Judge what a PSP reported of a session. Nothing is read or written here.
 
-The verdict says what becomes of the session, of the guest's account and of the collected token.
+The verdict decides the fate of the session, the guest's account and the collected token.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnFile:
-    """What is stored when a card is judged.
+    """The stored records that a judgement about a card needs.
 
-    `accounts` are the guest's active ones at the center, `discard` is the one of the collected
-    token; both were read under lock. The guest, the center or its payment configuration may be gone
-    since add-card.
+    `accounts` are the guest's active accounts at the center, and `discard` is the discard of the
+    collected token; both were read under lock. The guest, the center or its payment configuration
+    may have been deleted since add-card.
     """
 
     accounts: Sequence[Account]
@@ -59,13 +59,13 @@ class OnFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is stored after an outcome.
+    """What to store after an outcome.
 
-    `session` replaces the current one. `added` is a new account, `renewed` replaces the account
-    with its id; `consent` is what the guest agreed to for either. `doubted` is the account of a card
-    that was typed again: it is read at once, as the PSP may have lost it. `unkept` is the token to
-    discard: the collected one, or the one that the renewed account held until now. `withdrawn` is the
-    discard of a token that is kept after all.
+    `session` replaces the current session. `added` is a new account, and `renewed` replaces the
+    account with its id; `consent` is the guest's agreement for that account. `doubted` is the
+    account of a card that was typed again: it is read at once, because the PSP may have lost it.
+    `unkept` is the token to discard: the collected token, or the former token of the renewed
+    account. `withdrawn` is the discard of a token that is kept after all.
     """
 
     session: CardSession
@@ -78,7 +78,7 @@ class Verdict:
 
     @property
     def account_events(self) -> Iterator[tuple[EventType, Account]]:
-        """What clients are told of accounts. The end of the session is told by its status."""
+        """The events about accounts to send to clients. The session's status decides its own event."""
         if self.added is not None:
             yield EventType.ACCOUNT_STORED, self.added
         if self.renewed is not None:
@@ -88,21 +88,21 @@ class Verdict:
 def judge(
     asked: CardSession, current: CardSession, outcome: Reported, now: datetime
 ) -> Verdict | None:
-    """Judge an outcome that is not for `judge_card`; None means that nothing changes.
+    """Judge an outcome that `judge_card` does not cover; None means that nothing changes.
 
-    `asked` is the session that the PSP was asked about, `current` is what has become of it since.
-    The first case that fits counts.
+    `asked` is the session about which the PSP was asked, and `current` is its present state. The
+    first matching case counts.
     """
     match outcome:
         case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
-            # The session stays open for the page that the guest has now.
+            # The session stays open for the guest's current page.
             return Verdict(session=current, unkept=_token(current, outcome))
         case _ if current.is_settled:
             return None
         case NoCardCollected(missing=str()) if not is_confirmed(
             current.current_attempt.unknown_since, now
         ):
-            # The PSP may tell more of the card a moment later.
+            # The PSP may report more about the card a moment later.
             return Verdict(session=current.page_unknown(now))
         case NoCardCollected(missing=str()):
             return Verdict(
@@ -111,7 +111,7 @@ def judge(
         case NoCardCollected():
             return Verdict(session=current.without_card(now), unkept=_token(current, outcome))
         case _ if not current.has_attempt_of(asked):
-            # Another attempt has replaced the one of this outcome.
+            # Another attempt replaced the attempt of this outcome.
             return None
         case None:
             return Verdict(session=current.psp_unavailable(now))
@@ -126,10 +126,10 @@ def judge(
 def judge_token(
     session: CardSession, collected: CardCollected, discard: Discard | None, now: datetime
 ) -> Verdict | None:
-    """Judge the token of a card that was collected; None means that the card may be stored.
+    """Judge the token of a collected card; None means that the card may be stored.
 
-    A card is not stored and its page is over if its token was discarded already, or if it was
-    collected after the client had cancelled. While its token is being discarded, the session waits.
+    A card is not stored, and its page is over, if its token was discarded before, or if the card
+    was collected after the client cancelled. While its token is being discarded, the session waits.
     """
     is_cancelled = (
         session.cancelled_at is not None and collected.collected_at > session.cancelled_at
@@ -152,9 +152,9 @@ def judge_card(
     account_id: AccountId,
     now: datetime,
 ) -> Verdict:
-    """Judge the card that was collected on the current page of a session that is not settled.
+    """Judge a card that was collected on the current page of a session that is not settled.
 
-    `judge_token` comes first. The card becomes the account `account_id`, renews the account of the
+    Call `judge_token` first. The card becomes the account `account_id`, renews the account of the
     same card, or is refused.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
@@ -240,7 +240,7 @@ def _refusal(
     if configuration.avs and collected.avs is AvsResult.MISMATCH:
         return IncorrectBillingAddress()
     if same is not None:
-        # A stale result does not undo a renewal.
+        # An outdated result does not undo a renewal.
         is_stale = collected.collected_at < same.consented_at
         is_on_file = is_stale or same.expires_with(collected.card)
         return PaymentMethodAlreadyExists() if is_on_file else None

@@ -1,4 +1,4 @@
-"""Note that a session has ended without a card, for the endpoints that take such events."""
+"""Note that a session ended without a card, for endpoints that subscribe to such events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def note_end_of_session(
     *,
     now: datetime,
 ) -> None:
-    """Note that a session has ended without a card, if it has just done so. The caller commits."""
+    """Note that a session just ended without a card, if it did. The caller commits."""
     event_type = _EVENTS.get(after.status)
     if event_type is None or after.status is before.status:
         return

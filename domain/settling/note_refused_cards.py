@@ -1,4 +1,4 @@
-"""Note the cards that a page has refused, and make the guest's other pages due."""
+"""Note a page's refused cards, and make the guest's other pages due."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from domain.sessions.session import CardSession
 from domain.storage import Storage, WriteUnit
 
 MAX_REFUSED_ON_PAGE: Final = 100
-"""How many refused cards of one page are noted, whatever the PSP reports."""
+"""The most refused cards of one page that are noted, whatever the PSP reports."""
 
 
 def note_refused_cards(
@@ -26,11 +26,11 @@ def note_refused_cards(
     *,
     now: datetime,
 ) -> int:
-    """Note the cards that the page of `asked` has refused, and the one that made it fail.
+    """Note the cards that the page of `asked` refused, and the card that made the session fail.
 
-    `changed` is the session after the outcome was applied, and stored. Of the cards that the PSP
-    reports, the last one has the refusal code. May be called again: each card is noted once. Return
-    how many cards of the page are new. The caller commits, and then calls `ask_about_open_pages`.
+    `changed` is the stored session after the outcome was applied. The refusal code belongs to the
+    last of the reported cards. May be called again: each card is noted once. Return the number of
+    new cards. The caller commits, and then calls `ask_about_open_pages`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     refused = [(asked, number) for number in range(1, by_page + 1)]
@@ -56,17 +56,18 @@ def note_refused_cards(
 def ask_about_open_pages(
     storage: Storage, limits: Sequence[CardLimit], session: CardSession, now: datetime
 ) -> None:
-    """Make the guest's other open pages due after a page of `session` has refused a card.
+    """Make the guest's other open pages due after a page of `session` refused a card.
 
-    Cards that the other pages have refused meanwhile count too. Once too many cards were refused, the
-    page of `session` is due as well, and settling closes all of them. May be called again. If the
-    process dies before, each page is asked about at its next poll.
+    Cards that the other pages refused in the meantime then count too. Once too many cards were
+    refused, the page of `session` is due as well, and settling closes all the pages. May be called
+    again. If the process dies before this call, each page is asked about at its next poll.
     """
     with storage.read() as unit:
         is_limit_reached = must_close_page(unit, limits, session, now)
 
     def make_due(unit: WriteUnit) -> None:
-        # Alone in its unit: two that held a session each and waited for the other's would deadlock.
+        # Alone in its unit: two units that each held a session and waited for the other's would
+        # deadlock.
         except_for = None if is_limit_reached else session.token_id
         unit.sessions.make_pages_due(session.guest_id, now, except_for=except_for)
         unit.commit()

@@ -24,10 +24,10 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObtainPage:
-    """Step of opening and of settling: create the page of a session's current attempt.
+    """A step of opening and of settling: create the page of a session's current attempt.
 
-    After a failure it may be called again. It then makes the same call with the same idempotency
-    key, so the PSP creates one page. Raises ProviderUnavailable.
+    May be called again after a failure: it repeats the call with the same idempotency key, so the
+    PSP creates one page. Raises ProviderUnavailable.
     """
 
     storage: Storage
@@ -39,7 +39,7 @@ class ObtainPage:
     def __call__(self, session: CardSession) -> CardSession:
         """Call the PSP, store the result, and return the updated session.
 
-        Its attempt has a page, or is over because the PSP refused it for good.
+        Its attempt then has a page, or is over because the PSP refused it permanently.
         """
         provider = self.providers[session.configuration.provider]
         request = session.current_attempt.request
@@ -59,7 +59,7 @@ class ObtainPage:
         def keep(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             session, now = unit.sessions.get(asked.token_id) or asked, self.clock.now()
             if session.is_settled or session.attempt != asked.attempt:
-                # Another process has stored the page, or settled the session.
+                # Another process stored the page, or settled the session.
                 return session, ()
             if page is None:
                 changed = session.without_card(now)
@@ -67,7 +67,7 @@ class ObtainPage:
             else:
                 changed = session.with_page(page, now)
             request = asked.current_attempt.request
-            # An earlier release has asked for a guest whom all centers share.
+            # An earlier release asked for a guest that all centers share.
             if reference is not None and request.center_id is not None:
                 unit.guest_references.keep(session.psp_guest(request), reference)
             unit.sessions.update(changed)

@@ -1,6 +1,6 @@
-"""A PSP sends a webhook: store it as evidence, and make its sessions, or cards on file, due.
+"""Receive a PSP's webhook: store it as evidence, and make its sessions and cards on file due.
 
-One that is not signed is no evidence, and makes sessions due no more often than a browser does.
+An unsigned webhook is no evidence. It makes sessions due no more often than a browser may.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
-    Cards on file that it names are due to be read. The same webhook may come any number of times.
-    Events of unknown sessions and cards, and of the page of a settled session, change nothing, and none
-    of a merchant account that is closed does. Raises WebhookRejected, and ProviderUnavailable when the
-    PSP is not configured or has no keys for the account.
+    The cards on file that the webhook names become due for reading. The same webhook may arrive any
+    number of times. Nothing changes for unknown sessions and cards, the page of a settled session,
+    or a merchant account that is closed. Raises WebhookRejected, or ProviderUnavailable if the PSP
+    is not configured or has no keys for the account.
     """
 
     storage: Storage
@@ -34,7 +34,7 @@ class ReceiveWebhook:
     clock: Clock
 
     def __call__(self, provider: ProviderName, delivery: WebhookDelivery) -> None:
-        """Verify and store; makes no call to the PSP."""
+        """Verify and store the webhook. Makes no call to the PSP."""
         notices = [
             notice
             for notice in self._read(provider, delivery)
@@ -80,12 +80,13 @@ class ReceiveWebhook:
             raise WebhookRejected("the sessions belong to another merchant account")
 
     def _read(self, provider: ProviderName, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        """Verify a webhook, and return its notices of merchant accounts that are not closed."""
-        # Verified before anything is read: a signature must not grow old meanwhile.
+        """Verify a webhook; return its notices about merchant accounts that are not closed."""
+        # Verified before anything is read, so that the signature does not become too old meanwhile.
         try:
             notices = self.providers[provider].read_webhook(delivery)
         except (WebhookRejected, ProviderUnavailable):
-            # Its keys may be gone, and a PSP repeats what is not accepted.
+            # The keys of a closed account may be gone, and a PSP repeats a webhook that is not
+            # accepted.
             account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
             if PspAccount(provider, account) not in self._closed():
                 raise
@@ -98,9 +99,11 @@ class ReceiveWebhook:
             return unit.merchant_standings.closed()
 
     def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
-        """Return whether a session is nudged. Whoever guesses gets no turn to write, and no answer.
+        """Return whether to make a session due.
 
-        Nor does whoever repeats it before the PSP may be asked again.
+        A sender who guesses causes no write, and gets no answer.
+
+        The same holds for a sender who repeats a webhook before the PSP may be asked again.
         """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)
@@ -127,7 +130,7 @@ def _session_of(
 def _earlier_pages(
     unit: UnitOfWork, session: CardSession | None, notice: WebhookNotice
 ) -> Sequence[EarlierPage]:
-    """Return the earlier pages that a notice may be about: all, if it names the session alone."""
+    """Return the earlier pages that a notice may be about: all, if it names only the session."""
     if session is None:
         return ()
     return [

@@ -1,8 +1,7 @@
-"""Settle a session: ask the PSP what became of its page, and apply the outcome once.
+"""Settle a session: ask the PSP for the outcome of its page, and apply the outcome once.
 
-An opened link, the browser's return, a client that cancels, and the reconciler, which takes the
-sessions of webhooks too, all end here. The first one to come stores the card; the others find it
-stored.
+An opened link, the browser's return, a cancellation and the reconciler (also after webhooks) all
+end here. The first of them stores the card; the others find it stored.
 """
 
 from __future__ import annotations
@@ -46,18 +45,18 @@ from domain.settling.obtain_page import ObtainPage
 from domain.storage import Storage, WriteUnit, take_due
 
 _COLLECTED: Final = (CardCollected, NoCardCollected)
-"""The outcomes with a token that the PSP can charge. It is stored or discarded."""
+"""The outcomes with a token that the PSP can charge. The token is stored or discarded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleSession:
     """Use case: ask the PSP about a session, and store its card or end the session.
 
-    May be called any number of times, by several processes at once: the outcome is applied to the
-    session as it is when it is read again under lock. While the PSP does not respond, the session
-    is due again later. Once too many cards of the guest were refused, by `limits`, the page is
-    closed and the session stays open. A session whose merchant account is closed ends, and its PSP is
-    not asked. Raises ServiceUnavailable.
+    May be called any number of times, by several processes at once: the session is read again under
+    lock before the outcome is applied. While the PSP does not respond, the session becomes due
+    again later. Once the guest has too many refused cards, by `limits`, the page is closed and the
+    session stays open. A session at a closed merchant account ends without a question to its PSP.
+    Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -70,10 +69,12 @@ class SettleSession:
     log: SessionLog
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> DueSession | None:
-        """Take a session that is due; None when none is. Merchant accounts take turns.
+        """Lease a session that is due; return None if no session is due.
 
-        The session is leased for a minute. Sessions of the merchant accounts in `except_at` are
-        left out. When none is due, nothing is written.
+        Merchant accounts take turns.
+
+        The lease lasts one minute. Sessions of the merchant accounts in `except_at` are left out.
+        If no session is due, nothing is written.
         """
         now = self.clock.now()
         return take_due(
@@ -83,7 +84,10 @@ class SettleSession:
         )
 
     def __call__(self, token_id: TokenId) -> CardSession | None:
-        """Ask the PSP and apply the outcome. Return the updated session, or None if there is none."""
+        """Ask the PSP and apply the outcome.
+
+        Return the updated session, or None if it does not exist.
+        """
         with self.storage.read() as unit:
             session = unit.sessions.get(token_id)
             if session is None:
@@ -103,10 +107,10 @@ class SettleSession:
         return settled
 
     def _settle_earlier(self, session: CardSession, page: EarlierPage) -> CardSession:
-        """Ask the PSP about a page that another has followed, because a webhook has told of it.
+        """Ask the PSP about an earlier page, because a webhook reported something about it.
 
-        Its card is stored, if no card is and the guest has no other page now. Otherwise its token is
-        discarded.
+        Its card is stored if the session has no card and the guest has no other page now. Otherwise
+        its token is discarded.
         """
         asked, outcome = self._reported(replace(session, attempt=page.attempt))
         now = self.clock.now()
@@ -114,7 +118,8 @@ class SettleSession:
         def apply(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             current = unit.sessions.get(session.token_id) or session
             if page in unit.earlier_pages.of(session.token_id):
-                # Otherwise another webhook has come meanwhile, and the PSP is asked again.
+                # If this differs, another webhook arrived in the meantime, and the PSP is asked
+                # again.
                 unit.earlier_pages.keep(page.answered(outcome, now))
             if isinstance(outcome, CardCollected) and current.may_go_back:
                 unit.earlier_pages.remove(session.token_id, page.number)
@@ -128,13 +133,13 @@ class SettleSession:
         return settled
 
     def _follow(self, asked: CardSession, steps: Sequence[SessionStep], now: datetime) -> None:
-        """Do what follows the commit: log the steps, and look at the guest's other pages."""
+        """Do what follows the commit: log the steps, and make the guest's other pages due."""
         self.log(*steps)
         if any(each.step in (Step.DECLINED, Step.REFUSED) for each in steps):
             ask_about_open_pages(self.storage, self.limits, asked, now)
 
     def _reported(self, session: CardSession) -> tuple[CardSession, Reported]:
-        """Ask the PSP about the session, for its page if need be; return what was asked about."""
+        """Ask the PSP about the session, after creating its page if needed; return both."""
         try:
             if session.attempt is not None and session.attempt.is_unanswered:
                 session = self.obtain_page(session)
@@ -145,7 +150,7 @@ class SettleSession:
             return session, None
 
     def _end_unasked(self, session: CardSession) -> CardSession:
-        """End a session whose merchant account is closed, as if its client had cancelled it."""
+        """End a session at a closed merchant account, as if its client had cancelled it."""
         now = self.clock.now()
 
         def end(unit: WriteUnit) -> tuple[CardSession, CardSession]:
@@ -171,13 +176,15 @@ class SettleSession:
         outcome = provider.outcome(attempt.request, attempt.page, self._evidence(session))
         if isinstance(outcome, _COLLECTED) or not self._must_close(session):
             return outcome
-        # Closed before the last question, so that no card can be collected after it.
+        # Close the page before the last question, so that no card can be collected after the
+        # question.
         provider.close(attempt.request, attempt.page)
         last = provider.outcome(attempt.request, attempt.page, self._evidence(session))
         if isinstance(last, _COLLECTED):
             return last
-        # A PSP may know of a card late, or cannot close a page. A link that lives on gets no other
-        # page until it says that there is none, because nobody would ask about this page any more.
+        # A PSP may report a card late, or may be unable to close a page. While the link lives, no
+        # other page is made until the PSP says that this page has no card, because nobody would ask
+        # about this page again.
         now = self.clock.now()
         takes_cards = now < attempt.page.ends_at and not isinstance(last, PageClosed)
         if takes_cards or (isinstance(last, Pending) and not session.is_past_end(now)):
@@ -201,9 +208,9 @@ class SettleSession:
     def _apply(
         self, unit: WriteUnit, asked: CardSession, outcome: Reported, now: datetime
     ) -> tuple[CardSession, Sequence[SessionStep]]:
-        """Judge the outcome by what is stored now, and store the verdict.
+        """Judge the outcome by the records stored now, and store the verdict.
 
-        Return the session, and the steps that it has taken.
+        Return the session and its steps.
         """
         current = unit.sessions.get(asked.token_id) or asked
         if (
@@ -226,7 +233,7 @@ class SettleSession:
         changed = _due_for_earlier_pages(unit, changed, now, since=asked)
         unit.sessions.update(changed)
         if current.is_over:
-            # If its guest was erased, what the PSP has told goes too.
+            # If the guest was erased, the PSP's evidence is deleted too.
             unit.erasures.reopen(current.guest_id, now)
         token_id = current.token_id
         for event_type, account in verdict.account_events:
@@ -250,10 +257,10 @@ class SettleSession:
     def _judge_card(
         self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
     ) -> Verdict:
-        """Lock and read what decides on a card: guest before token, as in every unit with both."""
+        """Lock and read what decides about a card: the guest before the token, as everywhere."""
         accounts = unit.accounts.active_at(session.guest_id, session.center_id)
         discard = unit.discards.get(*session.configuration.psp_account, collected.token)
-        # First, so that a token which must not be kept is discarded whatever the rest may be.
+        # This check is first, so that a token that must not be kept is discarded in any case.
         verdict = judge_token(session, collected, discard, now)
         if verdict is not None:
             return verdict
@@ -271,7 +278,7 @@ class SettleSession:
 def _due_for_earlier_pages(
     unit: WriteUnit, session: CardSession, now: datetime, *, since: CardSession
 ) -> CardSession:
-    """Return the session as it is due while the PSP has not said what became of an earlier page."""
+    """Return the session, due at the right time while an earlier page's outcome is unknown."""
     if any(page.told_at is not None for page in unit.earlier_pages.of(session.token_id)):
         return session.waiting_for_earlier_page(now, since=since)
     return session.postponed(None) if session.is_settled else session
@@ -285,10 +292,10 @@ def _steps(
     declined: int,
     is_discarded: bool,
 ) -> Sequence[SessionStep]:
-    """Return what has become of the session and of its cards, in the order of a reader."""
+    """Return the steps of the session and of its cards, in reading order."""
     steps = [SessionStep(Step.DECLINED, changed) for _ in range(declined)]
     if steps and outcome is not None:
-        # The PSP tells why it has declined the last one.
+        # The PSP gives a reason for the last refused card only.
         steps[-1] = SessionStep(Step.DECLINED, changed, outcome.refusal_code)
     collected_at = outcome.collected_at if isinstance(outcome, CardCollected) else None
     ended: list[SessionStep] = []
