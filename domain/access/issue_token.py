@@ -20,7 +20,7 @@ from domain.storage import Storage, WriteUnit
 
 MAX_CALLER_LENGTH: Final = 100
 PROVIDED_CALLER_PREFIX: Final = "jwt:"
-"""Begins the names of callers that an identity provider names, and of no others."""
+"""The prefix of callers that an identity provider names. Other callers do not have it."""
 MIN_LIFETIME: Final = timedelta(minutes=1)
 MAX_LIFETIME: Final = timedelta(days=3650)
 
@@ -29,9 +29,9 @@ MAX_LIFETIME: Final = timedelta(days=3650)
 class IssueToken:
     """Use case: issue an access token to a caller, and return it.
 
-    It cannot be returned again: only its hash is kept. Each call issues another token. `centers`
-    holds the ids of the centers that the caller may act for, or is None for all centers. Raises
-    InvalidField for a caller, a lifetime or a center id that cannot be used, or CenterNotFound.
+    The token cannot be returned again, because only its hash is stored. Each call issues another
+    token. `centers` holds the ids of the centers for which the caller may act; None means all
+    centers. Raises InvalidField for an invalid caller, lifetime or center id, or CenterNotFound.
     """
 
     storage: Storage

@@ -13,14 +13,14 @@ from domain.storage import Storage, WriteUnit
 
 
 class TokenNotFound(LookupError):
-    """No token begins like this."""
+    """No token begins with this text."""
 
     def __init__(self) -> None:
         super().__init__("no token begins like this")
 
 
 class TokenAmbiguous(LookupError):
-    """Several tokens may begin like this."""
+    """Several tokens may begin with this text."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -31,11 +31,12 @@ class TokenAmbiguous(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokeToken:
-    """Use case: refuse a token from the next request on, and return what is kept of it.
+    """Use case: refuse a token from the next request on, and return its stored record.
 
-    `prefix` is the beginning of the token or the whole token. Of a longer beginning only the first
-    12 characters can be compared. A token that was revoked before keeps its time. Raises
-    InvalidField when every token begins like this, else TokenNotFound or TokenAmbiguous.
+    `prefix` is the beginning of the token, or the whole token. Only the first 12 characters of a
+    longer beginning can be compared. A token that was revoked before keeps the time of its
+    revocation. Raises InvalidField for a text with which every token begins, otherwise
+    TokenNotFound or TokenAmbiguous.
     """
 
     storage: Storage

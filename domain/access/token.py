@@ -1,4 +1,4 @@
-"""Access tokens: random text that is shown once, and kept only as a hash."""
+"""Access tokens: random text that is shown once, and stored only as a hash."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Final, Protocol
 from domain.permissions import Caller
 
 MARK: Final = "cof_"
-"""Every token begins with it, so that people and secret scanners recognize one."""
+"""The beginning of every token, by which people and secret scanners recognize tokens."""
 PREFIX_LENGTH: Final = 12
-"""How much of a token is kept in the clear; at least 128 random bits remain unknown."""
+"""How many characters of a token are stored in the clear; at least 128 random bits stay unknown."""
 
 EXPIRES_SOON: Final = timedelta(days=14)
-"""Operators are told of a token that expires in this time."""
+"""Operators are warned of a token that expires within this time."""
 
 _FORM = re.compile(rf"{MARK}[A-Za-z0-9_-]{{22,100}}")
 
 
 class TokenState(StrEnum):
-    """Whether a token lets its caller in, and why not. An UNKNOWN one was not issued here."""
+    """Whether a token is accepted, and why not. An UNKNOWN token was not issued here."""
 
     ACTIVE = "active"
     UNKNOWN = "unknown"
@@ -36,9 +36,9 @@ class TokenState(StrEnum):
 class AccessToken:
     """An issued access token.
 
-    `token_hash` is the SHA-256 of the token in hexadecimal; `prefix` is its beginning, by which
-    people name it. The token itself is shown once, when it is issued, and kept nowhere. `used_at` is
-    the hour of its last use that was noted; an hour may be missing.
+    `token_hash` is the SHA-256 of the token in hexadecimal. `prefix` is its beginning, by which
+    people name the token. The token itself is shown once and not stored. `used_at` is the hour of
+    the last noted use; single hours may be missing.
     """
 
     token_hash: str
@@ -53,7 +53,7 @@ class AccessToken:
     def issue(
         cls, caller: Caller, *, secret: str, now: datetime, lifetime: timedelta
     ) -> tuple[str, AccessToken]:
-        """Return a new token, made of random text, and what is kept of it."""
+        """Return a new token made from random text, and the record to store."""
         token = MARK + secret
         kept = cls(
             token_hash=hash_of(token),
@@ -65,7 +65,7 @@ class AccessToken:
         return token, kept
 
     def may_begin_with(self, text: str) -> bool:
-        """Return whether `text` agrees with the prefix. What follows the prefix is not known."""
+        """Return whether `text` may be the token or its beginning. Only the prefix can be compared."""
         return self.prefix.startswith(text[: len(self.prefix)])
 
     def is_token(self, text: str) -> bool:
@@ -79,18 +79,18 @@ class AccessToken:
         return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
 
     def hour_to_note(self, now: datetime) -> datetime | None:
-        """Return the hour of a use at this time, or None when that or a later one is noted."""
+        """Return the hour to store for a use at this time, or None if no later hour is needed."""
         hour = now.replace(minute=0, second=0, microsecond=0)
         return hour if self.used_at is None or self.used_at < hour else None
 
 
 def prefix_of(text: str) -> str | None:
-    """Return the prefix of what has the form of a token; None for anything else."""
+    """Return the prefix of a text in the form of a token; None for other text."""
     return text[:PREFIX_LENGTH] if _FORM.fullmatch(text) else None
 
 
 def hash_of(token: str) -> str:
-    """Return the hash under which a token is kept."""
+    """Return the hash under which a token is stored."""
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -110,11 +110,11 @@ class AccessTokens(Protocol):
         ...
 
     def expiring(self, now: datetime, *, until: datetime) -> Sequence[AccessToken]:
-        """Return the active tokens that expire by then and can be decoded, soonest first."""
+        """Return the readable active tokens that expire by then, soonest first."""
         ...
 
     def revoke(self, token_hash: str, at: datetime) -> None:
-        """Store that a token is revoked, unless it is already."""
+        """Store that a token is revoked, unless it already is."""
         ...
 
     def note_use(self, token_hash: str, at: datetime) -> None:
@@ -126,10 +126,10 @@ class Identity(Protocol):
     """Finds the caller behind an access token."""
 
     def authenticate(self, token: str) -> Caller | str:
-        """Return the caller of a token; or why it lets nobody in, in words for the log.
+        """Return the caller of a token, or the reason of the refusal, in words for the log.
 
-        The words hold nothing of the token. Where uses of tokens are noted, that is at most once an
-        hour; whether it succeeds, or takes long, shows nowhere. Raises ServiceUnavailable while it
-        cannot be said whose token it is.
+        The words hold no part of the token. A use of a token is noted at most once an hour, without
+        waiting, and a failure to note it has no effect. Raises ServiceUnavailable while the token's
+        owner cannot be determined.
         """
         ...

@@ -1,1 +1,1 @@
-"""The audit trail: who did what when, about what."""
+"""The audit trail: who did what, when, and to what."""

@@ -12,10 +12,10 @@ from domain.identifiers import CallerName
 from domain.pagination import ALL
 
 Actor = NewType("Actor", str)
-"""Who acts: `caller:` and the name of a caller of the API, or `user:` and a user of the machine."""
+"""The actor: `caller:` with the name of an API caller, or `user:` with a user of the machine."""
 
 Details: TypeAlias = Mapping[str, str | int]
-"""What else there is to say of an act, in words and numbers. No secret, nothing personal."""
+"""Further details of an act, in words and numbers, without secrets or personal data."""
 
 
 class Action(StrEnum):
@@ -49,10 +49,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Something that was done.
+    """An act.
 
-    `about` is what it was done to, as other commands name it: an id, the prefix of a token, the
-    name of a caller; or what is made or shown, such as `backup`.
+    `about` is its object, as other commands name it: an id, the prefix of a token, the name of a
+    caller. If something is made or shown, `about` names that, such as `backup`.
     """
 
     entry_id: str
@@ -64,19 +64,19 @@ class AuditEntry:
 
 
 def actor_of(caller: CallerName) -> Actor:
-    """Return a caller of the API as an actor."""
+    """Return an API caller as an actor."""
     return Actor(f"caller:{caller}")
 
 
 class AuditTrail(Protocol):
-    """Everything that was noted. Nothing in it is changed, and old entries are deleted."""
+    """The noted acts. They do not change, and old entries are deleted."""
 
     def add(self, entry: AuditEntry) -> None:
         """Store an entry."""
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a bounded number of entries from before that time; return how many."""
+        """Delete a limited number of entries from before a time; return the number."""
         ...
 
     def latest(
@@ -89,6 +89,7 @@ class AuditTrail(Protocol):
     ) -> Sequence[AuditEntry]:
         """Return the entries that can be decoded, newest first.
 
-        Only those from `since` on, about one thing, and by an actor, or a caller or user of this name.
+        The arguments limit them to entries since a time, about one object, or by an actor; `by` may
+        also be the name of a caller or a user alone.
         """
         ...

@@ -12,7 +12,7 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteAct:
-    """Step: note an act in the unit of work that does it, so that neither is stored alone.
+    """Step: note an act in its own unit of work, so that both are stored or neither.
 
     `operator` is the user of the machine who runs this process.
     """
@@ -30,7 +30,7 @@ class NoteAct:
         *,
         caller: Caller | None = None,
     ) -> None:
-        """Add an entry. Without a caller, the operator acts."""
+        """Add an entry. Without a caller, the operator is the actor."""
         unit.audit_trail.add(
             AuditEntry(
                 entry_id=self.ids.uuid(),
@@ -45,10 +45,11 @@ class NoteAct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteOperatorsAct:
-    """Use case: note an act of the operator that stores nothing else.
+    """Use case: note an operator's act that stores nothing else.
 
-    Before names or addresses of guests are shown, and once a backup is checked. `about` is the id of
-    what is shown, or the command. Each call adds an entry. Raises ServiceUnavailable.
+    It is called before names or addresses of guests are shown, and after a backup was checked.
+    `about` is the id of what is shown, or the command. Each call adds an entry. Raises
+    ServiceUnavailable.
     """
 
     storage: Storage

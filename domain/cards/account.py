@@ -1,4 +1,4 @@
-"""Cards on file, and the rule for what counts as the same card."""
+"""Cards on file, and the rule that says when two cards are the same."""
 
 from __future__ import annotations
 
@@ -26,50 +26,54 @@ from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
 from domain.source import Source
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
-"""What a bank changes while a session is being settled is read then."""
+"""A first reading catches changes that the bank made while the session was being settled."""
 READ_EVERY: Final = timedelta(days=27), timedelta(days=30)
 READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
-"""When a card is read at its PSP: between these times, spread evenly."""
+"""The range of times before an expiry notice at which a card is read at its PSP, spread evenly."""
 READ_LEASE: Final = timedelta(hours=1)
-"""Long, so that the budget is not spent on accounts that cannot be decoded."""
+"""The lease is long, so that accounts that cannot be decoded do not use up the budget."""
 LOOK_AGAIN_AFTER: Final = timedelta(days=3, hours=12)
 LOOKS: Final = 3
-"""A card that its PSP refuses to tell of counts as gone after so many looks, with such times between."""
+"""A card counts as gone after this number of refused readings, with at least these times between.
+"""
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
     "unanswered_since": None,
     "expiry_notice_at": None,
     "is_default": False,
 }
-"""What the fields of a removed account hold beside `removed_at`. Any: each has its own type."""
+"""The values of a removed account's fields, apart from `removed_at`. Any: each field has its own
+type.
+"""
 NAMED_AT_PSP: Final[dict[str, Any]] = {
     "guest_reference": "",
     "token": "",
     "fingerprint": "",
     "charge_reference": None,
 }
-"""Fields that name the guest or the card at the PSP, and what an erasure leaves there."""
+"""The fields that name the guest or the card at the PSP, with their values after an erasure."""
 READINGS_PER_MINUTE: Final = 60
-"""The budget of a merchant account. Its PSP allows more, and the rest is for guests."""
+"""The budget of a merchant account. The PSP allows more calls; the rest is for guests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account(Card, WorkAtPsp):
     """A card on file, of one guest at one center.
 
-    At most one active account exists per guest, center, merchant account and fingerprint, and at
-    most one per session (`token_id`, which is of none if the card was imported). It is active until
-    `removed_at` is set. `consent_version` names the text that the guest agreed to before the card
-    was typed, at `consented_at`, by the PSP's clock. `expiry_notice_at` is when its client is told
-    next that the card expires soon. `charge_reference` and `authenticated` are as in
-    `CardCollected`.
+    There is at most one active account per guest, center, merchant account and fingerprint, and at
+    most one per session. `token_id` is the session; for an imported card no session has this id.
+    The account is active until `removed_at` is set. `consent_version` names the text to which the
+    guest agreed before the card was typed, at `consented_at` by the PSP's clock. `expiry_notice_at`
+    is the time of the next event about the card's expiry. `charge_reference` and `authenticated`
+    are as in `CardCollected`.
 
-    `due_at` is when it is read next at its PSP, `asked_at` when it was taken for that last, and
-    `read_at` the time, by the PSP's clock, of what is stored; None means `consented_at`. `refusals` counts the looks since `refused_since`, each at least
-    LOOK_AGAIN_AFTER after the one before, at which the PSP did not know the card.
+    `due_at` is the time of the next reading at the PSP. `asked_at` is when the account was last
+    leased for a reading. `read_at` is the time of the stored state by the PSP's clock; None means
+    `consented_at`. `refusals` counts the readings since `refused_since` at which the PSP did not
+    know the card; each counts only if it is at least LOOK_AGAIN_AFTER later than the one before.
 
-    A guest with active accounts at a center has one default among them: the first account is, until
-    another is chosen. When the default is removed, the newest account left there becomes it.
+    A guest with active accounts at a center has one default among them: the first account, until
+    another is chosen. If the default is removed, the newest remaining account becomes the default.
     """
 
     account_id: AccountId
@@ -102,7 +106,7 @@ class Account(Card, WorkAtPsp):
         return self.psp_account == at and self.fingerprint == card.fingerprint
 
     def renewed(self, collected: CardCollected, *, consent_version: str, now: datetime) -> Account:
-        """Return this account with the same card's new expiry date and token."""
+        """Return this account with the new expiry date and token of the same card."""
         card = collected.card
         return replace(
             self,
@@ -120,24 +124,24 @@ class Account(Card, WorkAtPsp):
         )
 
     def removed(self, now: datetime) -> Account:
-        """Return this account as removed: no longer listed, charged, read or a default."""
+        """Return this account as removed: it is not listed, charged, read or the default."""
         return replace(self, removed_at=now, **REMOVED)
 
     @property
     def is_true_at(self) -> datetime:
-        """When the card was at its PSP as it is stored, by the PSP's clock."""
+        """The time by the PSP's clock at which the stored state of the card was true."""
         return self.read_at or self.consented_at
 
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
-        """Return this account with the card as it is at the PSP."""
+        """Return this account with the card's state at the PSP."""
         if card.fingerprint == card.token and (card.card_logo, card.last_four) == (
             self.card_logo,
             self.last_four,
         ):
-            # The PSP does not tell the fingerprint, now.
+            # The PSP does not report the fingerprint this time.
             card = replace(card, fingerprint=self.fingerprint)
         is_same = self.expires_with(card)
-        # A clock that is ahead must not keep later readings from being applied.
+        # A PSP clock that is ahead must not prevent later readings from being applied.
         read = replace(
             self,
             **asdict(card),
@@ -151,11 +155,11 @@ class Account(Card, WorkAtPsp):
         return read.waiting(now)
 
     def refused(self, now: datetime) -> Account:
-        """Note that the PSP refuses to tell of the card, as if it did not respond.
+        """Note that the PSP does not know the card. The account waits as after a missing response.
 
-        It counts as another look only if the one before is long enough ago.
+        The refusal counts as another one only if the last counted refusal is long enough ago.
         """
-        # A clock that was ahead may have set the time.
+        # A clock that was ahead may have set this time.
         since = min(self.refused_since or now, now)
         looks = min(self.refusals, LOOKS - 1)
         is_look = now >= since + LOOK_AGAIN_AFTER * looks
@@ -167,12 +171,13 @@ class Account(Card, WorkAtPsp):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the PSP has refused to tell of the card on three looks over a week."""
+        """Whether the PSP did not know the card at three readings over a week."""
         return self.refusals >= LOOKS
 
     def waiting(self, now: datetime) -> Account:
-        """Return this account, to be read in 30 days at the latest, and before its next notice."""
-        # The jitter follows from the account, so that the same history always repeats itself.
+        """Return this account, due for reading within 30 days and before its next notice."""
+        # The jitter is computed from the account, so that the same history always gives the same
+        # times.
         part = Random(f"{self.account_id}/{now}").random()  # noqa: S311 - it need not be secret
         least, most = READ_EVERY
         due_at = now + least + (most - least) * part
@@ -183,25 +188,25 @@ class Account(Card, WorkAtPsp):
         return replace(self, due_at=due_at)
 
     def notice_put_off(self, until: datetime, now: datetime) -> Account:
-        """Return this account, to be read before its client is told that it expires soon."""
+        """Return this account, due for reading before its expiry notice."""
         due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
         return replace(self, expiry_notice_at=until, due_at=due_at)
 
     def told_of_expiry(self, now: datetime) -> Account:
-        """Return this account once its client was told, to be read before the next notice."""
+        """Return this account after its expiry notice, due for reading before the next notice."""
         told = replace(self, expiry_notice_at=self.next_expiry_notice(now))
         times = (self.due_at, told.waiting(now).due_at) if self.due_at else ()
         return replace(told, due_at=min(filter(None, times), default=None))
 
     def read_too_early(self, read_at: datetime, now: datetime) -> Account:
-        """Note that a reading is not later than what is stored. It is read again once one can be."""
+        """Note that a reading is not newer than the stored state. The card is read again later."""
         wait = min(max(self.is_true_at - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
         return replace(self, due_at=now + wait)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountFilter:
-    """Which cards on file are looked for, of all guests and centers. None leaves a field open.
+    """The cards on file to look for, of all guests and centers. None means no condition.
 
     A card expires on the last day of its month.
     """
@@ -221,9 +226,9 @@ def has_default(accounts: Iterable[Account]) -> bool:
 
 
 def heir_among(others: Sequence[Account]) -> Account | None:
-    """Return the account that becomes the default when the one beside these is removed.
+    """Return the account that becomes the default when the account beside `others` is removed.
 
-    It is the newest; none is needed if one of them is the default already.
+    It is the newest one. Return None if one of them is already the default.
     """
     return replace(others[-1], is_default=True) if others and not has_default(others) else None
 
@@ -234,17 +239,17 @@ class Accounts(WorkAtPsps, Protocol):
     def add(self, account: Account) -> None:
         """Store a new account.
 
-        Raises AlreadyStored for a second active account with the same guest, center, merchant
-        account and fingerprint, for a second active default of the same guest and center, and for
-        a second account of the same session.
+        Raises AlreadyStored if there is already an active account with the same guest, center,
+        merchant account and fingerprint, an active default of the same guest and center, or an
+        account of the same session.
         """
         ...
 
     def get(self, account_id: AccountId) -> Account | None:
         """Return the account, removed or not, or None. A write unit locks it.
 
-        A unit that changes an account locks it by `active_at` instead: two units that lock an
-        account of the same guest each, and then the others, would wait for each other.
+        To change an account, lock it by `active_at` instead. Two units that each locked one account
+        of a guest, and then wanted the others, would wait for each other.
         """
         ...
 
@@ -257,28 +262,28 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        """Return the active accounts of a guest at a center, oldest first.
+        """Return a guest's active accounts at a center, oldest first.
 
-        A write unit locks them, and other units wait here until it ends. So after this call an
-        `add` cannot miss an account that is added at the same time.
+        A write unit locks the accounts, and other units wait until it ends. So after this call, an
+        `add` sees every account that is added at the same time.
         """
         ...
 
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:
-        """Return whether an active account, of any guest and center, holds this token.
+        """Return whether an active account of any guest and center holds this token.
 
         A write unit locks the token: other units wait here and in `Discards.get` until it ends.
         """
         ...
 
     def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
-        """Count those taken within a minute, by merchant account."""
+        """Count the accounts leased for reading within the last minute, by merchant account."""
         ...
 
     def active_at_psp(self, psp_account: PspAccount) -> Sequence[AccountId]:
-        """Return the active accounts at a merchant account; locks nothing."""
+        """Return the active accounts at a merchant account. Locks nothing."""
         ...
 
     def is_other_read(self, account: Account, *, since: datetime) -> bool:
@@ -286,7 +291,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def count_unknown(self, psp_account: PspAccount, *, since: datetime) -> int:
-        """Count those at a merchant account that were removed after `since` and were unknown there."""
+        """Count the accounts removed after `since` because their PSP did not know them."""
         ...
 
     def make_due(
@@ -303,19 +308,22 @@ class Accounts(WorkAtPsps, Protocol):
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Account | None:
-        """Lease an account that is due to be read, and set its `asked_at`; None when none is.
+        """Lease an account that is due for reading, and set its `asked_at`; None if there is none.
 
-        A merchant account has READINGS_PER_MINUTE. Merchant accounts take turns and are left out as
-        in `CardSessions.take_due`. The lease ends at `until`, which is the `due_at` of the account
-        returned. One that cannot be decoded is leased and passed over. The caller commits, even if
-        none is returned.
+        A merchant account has READINGS_PER_MINUTE. Merchant accounts take turns, and are left out,
+        as in `CardSessions.take_due`. The lease ends at `until`, which is the `due_at` of the
+        returned account. An account that cannot be decoded is leased and skipped. The caller
+        commits, even without a result.
         """
         ...
 
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[Account]:
-        """Return a page of a guest's active accounts, oldest first; `centers` None means all."""
+        """Return a page of a guest's active accounts, oldest first.
+
+        `centers` None means all centers.
+        """
         ...
 
     def is_expiry_notice_due(self, now: datetime) -> bool:
@@ -325,10 +333,10 @@ class Accounts(WorkAtPsps, Protocol):
     def with_expiry_notice_due(
         self, now: datetime, *, at_most: int, unreadable_until: datetime
     ) -> Sequence[Account | None]:
-        """Return the active accounts whose `expiry_notice_at` has come, the first ones.
+        """Return the first active accounts whose `expiry_notice_at` has come.
 
-        A write unit locks them, and leaves out those that another unit has locked. None stands for
-        one that cannot be decoded; its notice is put off until `unreadable_until`.
+        A write unit locks them, and skips accounts that another unit has locked. None stands for an
+        account that cannot be decoded; its notice is put off until `unreadable_until`.
         """
         ...
 
@@ -337,35 +345,35 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> Page[Account]:
         """Return a page of a center's active accounts that expire before a date, soonest first.
 
-        A card expires on the last day of its month. Accounts of the same month come oldest first.
-        One that cannot be decoded is counted and left out.
+        A card expires on the last day of its month. Accounts of the same month are listed oldest
+        first. Accounts that cannot be decoded are counted and left out.
         """
         ...
 
     def remove_unreadable(
         self, guest_id: GuestId, now: datetime
     ) -> Sequence[tuple[PspAccount, GuestReference, CardToken]]:
-        """Remove the active accounts of a guest that cannot be decoded; return their tokens.
+        """Remove a guest's active accounts that cannot be decoded; return their tokens.
 
         A write unit locks all active accounts of the guest, as `active_at` does.
         """
         ...
 
     def blank(self, guest_id: GuestId) -> None:
-        """Delete what names the guest and the cards at PSPs in the guest's removed accounts."""
+        """Clear the references to the guest and the cards at PSPs in the guest's removed accounts."""
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a bounded number of accounts removed before that time, with their consents.
+        """Delete a limited number of accounts removed before a time, with their consents.
 
-        Returns how many. One whose token is still to be discarded stays.
+        Returns the number. An account stays while its token is still to be discarded.
         """
         ...
 
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:
-        """Return accounts of any guest: those that expire first, or without such a limit the newest.
+        """Return accounts of any guest: the soonest to expire if limited by time, else the newest.
 
-        Those that cannot be decoded are left out. Reads every account unless those of a guest are
-        wanted, or what expires at a center.
+        Accounts that cannot be decoded are left out. Reads every account, unless `wanted` names a
+        guest, or a center and a time of expiry.
         """
         ...

@@ -11,9 +11,9 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseDefaultCard:
-    """Use case: make an active payment account of a guest the default at its center.
+    """Use case: make a guest's active payment account the default at its center.
 
-    It replaces the default that was chosen before. Choosing the default again changes nothing. Raises
+    The new default replaces the former one. Choosing the default again changes nothing. Raises
     UserNotAuthorized or PaymentAccountNotFound.
     """
 
@@ -30,7 +30,7 @@ class ChooseDefaultCard:
             account, others = lock_account(unit, found)
             if account.is_default:
                 return
-            # In this order, because the storage refuses two defaults even within a unit.
+            # The order matters: the storage refuses two defaults even within a unit.
             for other in others:
                 if other.is_default:
                     unit.accounts.update(replace(other, is_default=False))

@@ -17,7 +17,7 @@ from domain.storage import Storage, UnitOfWork
 
 
 class Comparison(NamedTuple):
-    """The cards that only the PSP has, the accounts that are only on file, and how many are in both."""
+    """The cards only at the PSP, the accounts only on file, and the number in both."""
 
     only_at_psp: Sequence[CardAtPsp]
     only_on_file: Sequence[Account]
@@ -26,11 +26,11 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareCards:
-    """Use case: compare a merchant account with what is on file; changes nothing.
+    """Use case: compare the cards at a merchant account with the accounts on file; changes nothing.
 
-    Cards that wait to be discarded are left out, and so is what was stored, renewed or discarded
-    meanwhile. A card of a session that waits to be settled counts as the PSP's alone. Raises
-    ProviderUnavailable and ProviderRefused; only for a PSP that lists cards.
+    Cards that wait to be discarded are left out, and so are cards stored, renewed or discarded
+    during the comparison. A card whose session is not settled yet counts as only at the PSP. Works
+    only for a PSP that lists cards. Raises ProviderUnavailable and ProviderRefused.
     """
 
     storage: Storage
@@ -39,7 +39,7 @@ class CompareCards:
 
     def __call__(self, psp_account: PspAccount) -> Comparison:
         begun_at = self.clock.now()
-        # First, because what is stored meanwhile must not look as if only the PSP had it.
+        # This is read first, so that a card stored meanwhile does not seem to be only at the PSP.
         there = dict.fromkeys(self._listed(psp_account))
         wanted = AccountFilter(merchant_account=psp_account.merchant_account, only_active=True)
         with self.storage.read() as unit:

@@ -1,4 +1,4 @@
-"""PSP tokens that are not kept, and must therefore be discarded at the PSP."""
+"""PSP tokens that are not kept and must be discarded at the PSP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from domain.retries import WorkAtPsp, WorkAtPsps
 
 
 class UnkeptToken(NamedTuple):
-    """A token that is not kept, or not any more, and when its card was collected."""
+    """A token that is not kept, and when its card was collected."""
 
     psp_account: PspAccount
     guest_reference: GuestReference
@@ -23,7 +23,7 @@ class UnkeptToken(NamedTuple):
 
     @classmethod
     def of(cls, account: Account) -> UnkeptToken:
-        """Return the token that an account held until now."""
+        """Return the token that an account has held."""
         return cls(
             psp_account=account.psp_account,
             guest_reference=account.guest_reference,
@@ -34,13 +34,13 @@ class UnkeptToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard(WorkAtPsp):
-    """A token that is to be discarded, stored in the commit that decided it.
+    """A token to discard, stored in the commit that decided to discard it.
 
-    `begun_at` is set once a process has started. From then on the discard can only be finished:
-    whether the PSP has acted is unknown, and discarding twice is fine. Once `done_at` is set,
-    `due_at` is None; the record stays and says that the token is dead. `out_of_reach` is set if it
-    ended because the merchant account is closed; None also for what an earlier release has stored.
-    `unknown_since` is since when the PSP has not known the token.
+    `begun_at` is set when a process starts the call. From then on the discard must be finished: it
+    is unknown whether the PSP acted, and discarding twice is harmless. Once `done_at` is set,
+    `due_at` is None; the record stays and says that the token is dead. `out_of_reach` is set if the
+    discard ended because the merchant account was closed; it is None in records of an earlier
+    release. `unknown_since` is the time since which the PSP has not known the token.
     """
 
     provider: ProviderName
@@ -59,7 +59,7 @@ class Discard(WorkAtPsp):
 
     @property
     def in_progress_until(self) -> datetime | None:
-        """When it is tried next, if it has begun and is not done; None otherwise."""
+        """The time of the next try, if the discard has begun and is not done; otherwise None."""
         return None if self.begun_at is None else self.due_at
 
     def begun(self, now: datetime) -> Discard:
@@ -71,23 +71,23 @@ class Discard(WorkAtPsp):
         return replace(self.postponed(None), done_at=now)
 
     def unknown(self, now: datetime) -> Discard:
-        """Note that the PSP does not know the token. Once that is confirmed, it is done."""
+        """Note that the PSP does not know the token. Once that is confirmed, the discard is done."""
         if is_confirmed(self.unknown_since, now):
             return self.done(now)
-        # A clock that was ahead may have set the time.
+        # A clock that was ahead may have set this time.
         since = min(self.unknown_since or now, now)
         return replace(self.postponed(since + UNKNOWN_FOR), unknown_since=since)
 
     def was_done_after(self, collected_at: datetime) -> bool:
-        """Return whether it was done at or after the time when a card was collected."""
+        """Return whether the discard was done at or after the time at which a card was collected."""
         return self.done_at is not None and collected_at <= self.done_at
 
     def repeated(self, collected_at: datetime, now: datetime) -> Discard:
-        """Schedule it once more, because the PSP still reports a card with that token.
+        """Schedule the discard again, because the PSP still reports a card with this token.
 
-        A card collected after the discard is a new one. A card collected before it is dead and may
-        not be stored meanwhile; its token is discarded again in case the card was collected during
-        the discard, or our clock is ahead.
+        A card collected after the discard is a new card. A card collected before it is dead, and
+        must not be stored; its token is discarded again, in case the card was collected during the
+        discard or the service's clock is ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(
@@ -101,10 +101,10 @@ class Discard(WorkAtPsp):
 
 
 class Discards(WorkAtPsps, Protocol):
-    """Tokens that are to be discarded at their PSP, and those that have been."""
+    """The tokens to discard at their PSP, and the tokens already discarded."""
 
     def add(self, discard: Discard) -> None:
-        """Store a discard. If the token has one, nothing changes."""
+        """Store a discard. If the token already has a discard, nothing changes."""
         ...
 
     def get(
@@ -121,11 +121,11 @@ class Discards(WorkAtPsps, Protocol):
         ...
 
     def remove(self, discard: Discard) -> None:
-        """Delete a discard: its token is stored after all, or its guest was erased."""
+        """Delete a discard, because its token is stored after all or its guest was erased."""
         ...
 
     def left_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
-        """Return the tokens that are still to be discarded at a merchant account; locks nothing."""
+        """Return the tokens still to be discarded at a merchant account. Locks nothing."""
         ...
 
     def of_guest(self, psp_account: PspAccount, reference: GuestReference) -> Sequence[Discard]:
@@ -135,18 +135,18 @@ class Discards(WorkAtPsps, Protocol):
     def remove_unreadable(
         self, psp_account: PspAccount, reference: GuestReference
     ) -> Sequence[CardToken]:
-        """Delete the discards of a guest that cannot be decoded; return their tokens."""
+        """Delete a guest's discards that cannot be decoded; return their tokens."""
         ...
 
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Discard | None:
-        """Lease a discard that is due; None when none is.
+        """Lease a discard that is due; return None if no discard is due.
 
-        A discard is due from its `due_at` on, and if that is later than `latest_due` after a wait of
-        MAX_BACKOFF. Merchant accounts take turns and are left out as in `CardSessions.take_due`. The
-        lease ends at `until`, which is the `due_at` of the discard returned. One that cannot be decoded
-        is leased and passed over, so that it does not block the rest. The caller commits, even if none
-        is returned.
+        A discard is due from `due_at` on; if that is later than `latest_due`, it is due after a
+        wait of MAX_BACKOFF. Merchant accounts take turns, and are left out, as in
+        `CardSessions.take_due`. The lease ends at `until`, which is the `due_at` of the returned
+        discard. A discard that cannot be decoded is leased and skipped, so that it does not block
+        the rest. The caller commits, even without a result.
         """
         ...

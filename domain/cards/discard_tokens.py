@@ -1,4 +1,4 @@
-"""Discard the PSP tokens that are not kept, and none that an active account holds."""
+"""Discard PSP tokens that are not kept, but no token that an active account holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from domain.storage import Storage, UnitOfWork, WriteUnit, take_due
 def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> bool:
     """Schedule the discard of a token, unless an active account holds it. The caller commits.
 
-    Return whether it was not scheduled before.
+    Return whether the discard is new.
     """
     # Some PSPs return the same token when the same card is stored again, so an active account may
     # hold it.
@@ -46,10 +46,10 @@ def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardToken:
-    """Use case: discard at its PSP a token that was taken.
+    """Use case: discard a leased token at its PSP.
 
-    While the PSP does not respond, or may not know the token yet, the discard is due again later. At a
-    merchant account that is closed it ends, out of reach.
+    If the PSP does not respond, or may not know the token yet, the discard becomes due again later.
+    At a closed merchant account the discard ends as out of reach.
     """
 
     storage: Storage
@@ -57,10 +57,12 @@ class DiscardToken:
     clock: Clock
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
-        """Take a discard that is due; None when none is. Merchant accounts take turns.
+        """Lease a discard that is due; return None if no discard is due.
 
-        It is leased for a minute, and from now on it can only be finished. Discards at the merchant
-        accounts in `except_at` are left out. When none is due, nothing is written.
+        Merchant accounts take turns.
+
+        The lease lasts one minute, and from now on the discard must be finished. Discards at the
+        merchant accounts in `except_at` are left out. If no discard is due, nothing is written.
         """
         now = self.clock.now()
 
@@ -76,7 +78,7 @@ class DiscardToken:
         )
 
     def __call__(self, discard: Discard) -> Discard:
-        """Call the PSP, unless another process has taken the discard. Return the updated discard."""
+        """Call the PSP, unless another process took the discard over. Return the updated discard."""
         with self.storage.read() as unit:
             if not _is_ours(unit, discard):
                 return discard
@@ -105,7 +107,7 @@ class DiscardToken:
 
 
 def _is_ours(unit: UnitOfWork, taken: Discard) -> bool:
-    """Return whether no other process took the discard over after the lease had ended."""
+    """Return whether no other process took the discard over after the lease ended."""
     current = unit.discards.get(taken.provider, taken.merchant_account, taken.token)
     is_held = unit.accounts.is_held(taken.provider, taken.merchant_account, taken.token)
     return current == taken and not is_held

@@ -12,7 +12,7 @@ from domain.storage import UnitOfWork, WriteUnit
 
 
 def account_with(unit: UnitOfWork, account_id: str) -> Account:
-    """Return the account with this id, also a removed one. Raises PaymentAccountNotFound."""
+    """Return the account with this id, even if removed. Raises PaymentAccountNotFound."""
     known_id = plain_uuid(account_id)
     account = unit.accounts.get(AccountId(known_id)) if known_id else None
     if account is None:
@@ -21,7 +21,7 @@ def account_with(unit: UnitOfWork, account_id: str) -> Account:
 
 
 def active_account(unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str) -> Account:
-    """Return an active account of this guest at a center that the caller may see.
+    """Return a guest's active account at a center that the caller may see.
 
     Raises PaymentAccountNotFound in every other case.
     """
@@ -36,10 +36,11 @@ def active_account(unit: UnitOfWork, caller: Caller, *, guest_id: str, account_i
 
 
 def lock_account(unit: WriteUnit, account: Account) -> tuple[Account, Sequence[Account]]:
-    """Return an account as it is now, and the guest's other active accounts at its center.
+    """Return the current state of an account, and the guest's other active accounts at its center.
 
-    The others come oldest first. All of them stay as they are until the unit ends, and no account
-    is added there. Raises PaymentAccountNotFound when the account has been removed meanwhile.
+    The others are in order of age, oldest first. Until the unit ends, all of them stay unchanged
+    and no account is added. Raises PaymentAccountNotFound if the account was removed in the
+    meantime.
     """
     stored = unit.accounts.active_at(account.guest_id, account.center_id)
     current = next((known for known in stored if known.account_id == account.account_id), None)

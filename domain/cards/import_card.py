@@ -1,4 +1,4 @@
-"""Bring along a card that a PSP has stored already."""
+"""Import a card that a PSP has already stored."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from domain.source import DEFAULT_SOURCE
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 IMPORTED: Final = "imported"
-"""Why an account was stored, as clients are told."""
+"""The reason of an imported account's event."""
 IMPORTS_PER_MINUTE: Final = 50
-"""How many of READINGS_PER_MINUTE an import takes. The rest is for what banks change meanwhile."""
+"""The part of READINGS_PER_MINUTE that an import may use. The rest is for changes by banks."""
 EARLIEST_YEAR: Final = 2000
-"""No card was stored by reference before."""
+"""No card was stored by reference before this year."""
 _WORD: Final = re.compile(r"[!-~]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtCard:
-    """A card at a PSP, and what its guest agreed to before it was brought along.
+    """A card at a PSP, with the guest's consent from before the import.
 
     `consent_text`, in `consent_language`, is None if it is kept elsewhere.
     """
@@ -79,7 +79,7 @@ class BroughtCard:
         consent_language: str = "",
         consent_text: str = "",
     ) -> Self:
-        """Read the cells of a row. Raises InvalidField."""
+        """Parse the cells of a row. Raises InvalidField."""
         if bool(consent_text) != bool(consent_language):
             raise InvalidField("consent_language", "given if consent_text is, and only then")
         return cls(
@@ -97,7 +97,7 @@ class BroughtCard:
 
     @property
     def id(self) -> str:
-        """What no other row may have: a token is stored once for each center."""
+        """The key of a row: a token is stored once for each center."""
         return f"{self.provider}/{self.merchant_account}/{self.center_id}/{self.token}"
 
     @property
@@ -132,12 +132,12 @@ def _parse_time(field: str, value: str) -> datetime:
 
 
 class Fate(Enum):
-    """What became of a card that was to be brought along."""
+    """The result for a card to import."""
 
     STORED = "stored"
-    """It is an account now."""
+    """The card is now stored as an account."""
     ON_FILE = "on file"
-    """It was one already, as after an import that was interrupted."""
+    """The card was already stored, as after an interrupted import."""
     ERASED = "erased"
     """Its guest was erased."""
     LATER = "later"
@@ -155,16 +155,16 @@ class Fate(Enum):
 
 
 READ: Final = (Fate.STORED, Fate.GONE, Fate.UNKNOWN, Fate.SAME_CARD, Fate.ONE_CARD)
-"""What may become of a card that was read at its PSP."""
+"""The possible results for a card that was read at its PSP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCard:
-    """Use case: read at its PSP a card that was brought along, and store it as an account.
+    """Use case: read a card to import at its PSP, and store it as an account.
 
-    Nothing is stored of a card that is on file, that the PSP does not have, or that a rule refuses,
-    and nothing is discarded at the PSP. Clients are told of an account that was stored. May be called
-    again: a card is stored once. Raises ProviderUnavailable if the PSP does not respond.
+    Nothing is stored if the card is on file, unknown to the PSP, or refused by a rule; and nothing
+    is discarded at the PSP. A stored account causes an event. May be called again: a card is stored
+    once. Raises ProviderUnavailable if the PSP does not respond.
     """
 
     storage: Storage
@@ -175,7 +175,7 @@ class ImportCard:
     note_event: NoteEvent
 
     def check(self, unit: UnitOfWork, card: BroughtCard) -> None:
-        """Check what does not change from card to card. Raises InvalidField."""
+        """Check the values that all cards of an import share. Raises InvalidField."""
         missing = what_is_missing(self.psps, card.psp_account)
         if missing is Missing.KEYS:
             raise InvalidField("merchant_account", "one that has keys here")
@@ -191,7 +191,7 @@ class ImportCard:
             raise InvalidField("consented_at", "a time that is over")
 
     def __call__(self, card: BroughtCard, *, per_minute: int = IMPORTS_PER_MINUTE) -> Fate:
-        """Return what became of the card. `per_minute` is the budget of its merchant account."""
+        """Return the fate of the card. `per_minute` is the budget of its merchant account."""
         asked_at = self.clock.now()
         with self.storage.read() as reading:
             accounts = reading.accounts.active_at(card.guest_id, card.center_id)
@@ -218,7 +218,10 @@ class ImportCard:
         asked_at: datetime,
         now: datetime,
     ) -> Fate:
-        """Judge the card by what is stored now: guest before token, as in every unit with both."""
+        """Judge the card by the records stored now.
+
+        Locks the guest before the token, as everywhere.
+        """
         accounts = unit.accounts.active_at(card.guest_id, card.center_id)
         fate = _fate_before_reading(unit, card, accounts)
         if fate is not None:
@@ -233,7 +236,7 @@ class ImportCard:
         account = Account(
             **asdict(found.card),
             account_id=AccountId(self.ids.uuid()),
-            # Of no session: none has stored it.
+            # No session has this id, because no session stored the card.
             token_id=TokenId(self.ids.uuid()),
             guest_id=card.guest_id,
             center_id=card.center_id,
@@ -277,9 +280,9 @@ class ImportCard:
 def _fate_before_reading(
     unit: UnitOfWork, card: BroughtCard, accounts: Sequence[Account]
 ) -> Fate | None:
-    """Return what becomes of a card whatever its PSP tells, or None.
+    """Return the fate that needs no call to the PSP, or None.
 
-    `accounts` are the guest's active ones at the center.
+    `accounts` are the guest's active accounts at the center.
     """
     if unit.erasures.among([card.guest_id]):
         return Fate.ERASED
@@ -290,7 +293,7 @@ def _fate_before_reading(
         return Fate.NO_GUEST
     if unit.discards.get(*card.psp_account, card.token) is not None:
         return Fate.REMOVED
-    # Erasing a guest deletes all cards of the reference at the PSP.
+    # Erasing a guest deletes all cards of the guest's reference at the PSP.
     if unit.guest_references.guests(card.psp_account, card.guest_reference) - {card.guest_id}:
         return Fate.SHARED
     return None

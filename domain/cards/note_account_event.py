@@ -1,4 +1,4 @@
-"""Note what has happened to a card on file, for the endpoints that take such events."""
+"""Note an event about a card on file, for the endpoints that subscribe to it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def note_account_event(
     reference: str | None = None,
     now: datetime,
 ) -> None:
-    """Note an event of a card on file. The caller commits.
+    """Note an event about a card on file. The caller commits.
 
-    `token_id` is the session that caused it; by default the one that stored the card.
-    `language` is that of the text that the guest agreed to in it, `reference` the client's of it.
+    `token_id` is the session that caused the event; by default, the session that stored the card.
+    `language` is the language of the consent in that session, and `reference` is the client's own
+    reference of that session.
     """
     note_event(
         unit,

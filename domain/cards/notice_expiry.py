@@ -1,4 +1,4 @@
-"""Tell the endpoints of cards that expire soon."""
+"""Notify the endpoints of cards that expire soon."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from domain.storage import Storage, WriteUnit
 
 MAX_PER_UNIT: Final = 100
 MAX_UNITS: Final = 10
-"""How many units one call commits at most. The cards of a month are all told of on the same day, and
-events wait meanwhile."""
+"""The most units that one call commits. All cards of a month are due on the same day, and other
+events wait meanwhile.
+"""
 LOOK_AGAIN_AFTER: Final = timedelta(hours=1)
 WAIT_FOR_PSP: Final = timedelta(days=3)
 UNREADABLE_FOR: Final = timedelta(days=1)
-"""When an account that cannot be decoded is tried again, so that it does not stay the first."""
+"""When an account that cannot be decoded is tried again, so that it does not stay first in the
+queue.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeExpiry:
     """Use case: note an `account.expiring` event 30 and 7 days before a card's last day.
 
-    Each once, however often this is called and by how many processes. A card that was stored or
-    renewed later than 30 days before gets the second only. If this was not called in time, the
-    notice is late, and none is sent of a card that has expired. It waits until the card has been read
-    at its PSP in the days before, for 3 days at most: the bank may have renewed it. Raises
-    ServiceUnavailable.
+    Each event is noted once, however often and by however many processes this is called. A card
+    stored or renewed in its last 30 days gets only the second event. If the call comes late, the
+    event is late; an expired card gets no event. The event waits up to 3 days until the card was
+    recently read at its PSP, because the bank may have renewed the card. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -43,9 +45,10 @@ class NoticeExpiry:
     note_event: NoteEvent
 
     def __call__(self) -> bool:
-        """Note some that are due, a bounded number; return whether more may be.
+        """Note a limited number of due events; return whether more may be due.
 
-        None while the clock is not steady: one that is ahead would skip notices.
+        Notes no event while the clock is not steady, because a clock that is ahead would skip
+        notices.
         """
         if not self.clock.is_steady():
             return False
@@ -60,8 +63,8 @@ class NoticeExpiry:
                 if days is not None and self._waits(account, days, now):
                     unit.accounts.update(account.notice_put_off(now + LOOK_AGAIN_AFTER, now))
                     continue
-                # A release before this one, which may still be running, keeps the time of a notice
-                # when it removes a card.
+                # An earlier release, which may still be running, leaves the time of a notice when
+                # it removes a card.
                 if days is not None and account.removed_at is None:
                     note_account_event(
                         unit,
@@ -81,7 +84,7 @@ class NoticeExpiry:
         return all(self.storage.transact(note) for _ in range(MAX_UNITS))
 
     def _waits(self, account: Account, days: int, now: datetime) -> bool:
-        """Return whether the card must be read before this notice."""
+        """Return whether the card must be read before this event."""
         due_at = account.last_day - timedelta(days=days)
         is_fresh = account.is_true_at >= due_at - READ_BEFORE_NOTICE[0]
         can_read = reads_cards(self.psps, account.psp_account)

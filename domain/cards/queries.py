@@ -1,4 +1,4 @@
-"""What callers may read of cards on file."""
+"""The use cases that read cards on file for callers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from domain.storage import Storage, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountForCaller:
-    """A payment account, and whether the caller may see what a payment operation needs of it."""
+    """A payment account, and whether the caller may see the values that a payment needs."""
 
     account: Account
     may_charge: bool
@@ -31,10 +31,10 @@ class AccountForCaller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAccount:
-    """Use case: return an active payment account of a guest.
+    """Use case: return a guest's active payment account.
 
     Callers that may use cards may see its payment reference too. Raises UserNotAuthorized, or
-    PaymentAccountNotFound when the guest has no such active account in a center that the caller may
+    PaymentAccountNotFound if the guest has no such active account at a center that the caller may
     see.
     """
 
@@ -53,9 +53,9 @@ class ReadAccount:
 class ListAccounts:
     """Use case: return a page of a guest's active payment accounts, oldest first.
 
-    Only accounts of centers that the caller may see are returned and counted; a center id narrows
-    them to one center. `center_ids` has the values of the query, unparsed. Raises
-    UserNotAuthorized, InvalidCenterId, GuestIdNotUsable or GuestNotFound.
+    Only accounts at centers that the caller may see are returned and counted; a center id limits
+    them to one center. `center_ids` has the unparsed values of the query. Raises UserNotAuthorized,
+    InvalidCenterId, GuestIdNotUsable or GuestNotFound.
     """
 
     needs = MAY_VIEW_CARDS
@@ -99,9 +99,9 @@ _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 class ListExpiringCards:
     """Use case: return a page of a center's active payment accounts that expire before a date.
 
-    A card expires on the last day of its month. The soonest comes first. Cards that have expired
-    already are among them, unless they were removed. `expires_before` has the values of the query,
-    unparsed. Raises UserNotAuthorized, InvalidCenterId or InvalidField.
+    A card expires on the last day of its month. The soonest to expire comes first. Expired cards
+    are included unless they were removed. `expires_before` has the unparsed values of the query.
+    Raises UserNotAuthorized, InvalidCenterId or InvalidField.
     """
 
     needs = MAY_VIEW_CARDS
@@ -127,7 +127,7 @@ class ListExpiringCards:
 
 
 def _parse_date(given: Sequence[str]) -> date:
-    # `fromisoformat` alone also reads 20270131 and 2027-W04-7.
+    # `fromisoformat` alone would also accept 20270131 and 2027-W04-7.
     if len(given) == 1 and _DATE.fullmatch(given[0]):
         with suppress(ValueError):
             return date.fromisoformat(given[0])
@@ -136,9 +136,9 @@ def _parse_date(given: Sequence[str]) -> date:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadConsent:
-    """Use case: return the consents of an active payment account of a guest.
+    """Use case: return the consents of a guest's active payment account.
 
-    The one that applies is first, then those from before each renewal, newest first. Raises
+    The current consent is first, followed by those from before each renewal, newest first. Raises
     UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
     """
 
@@ -154,7 +154,7 @@ class ReadConsent:
 
 
 def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
-    """Return the consents of an account: the one that applies, then those from before renewals."""
+    """Return the consents of an account: the current one, then those from before renewals."""
     without_text = GivenConsent(
         account_id=account.account_id,
         token_id=account.token_id,

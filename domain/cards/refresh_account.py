@@ -1,4 +1,4 @@
-"""Read a card on file at its PSP: it may have been reissued, or be gone."""
+"""Read a card on file at its PSP: the bank may have reissued it, or it may be gone."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from domain.storage import Storage, WriteUnit, take_due
 def judge_reading(
     account: Account, others: Sequence[Account], reading: CardReading | None, now: datetime
 ) -> ReadingVerdict:
-    """Judge what was read of an account; `others` are the guest's active ones at its center.
+    """Judge a reading of an account. `others` are the guest's active accounts at its center.
 
-    The reading is None if the PSP did not respond. Of two accounts that turn out to be one card, the
-    one with the later consent stays, and is the default if one of them was.
+    The reading is None if the PSP did not respond. If two accounts turn out to be the same card,
+    the account with the later consent stays; it becomes the default if either was.
     """
     if reading is None:
         return ReadingVerdict(kept=account.psp_unavailable(now))
-    # What is stored may be from a clock that was ahead, and would hide every reading.
+    # The stored time may come from a clock that was ahead, and would hide every reading.
     if reading.read_at <= account.is_true_at <= now + CLOCKS_DIFFER_BY:
         return ReadingVerdict(kept=account.read_too_early(reading.read_at, now))
     if reading.card is None:
@@ -58,14 +58,15 @@ def judge_reading(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshAccount:
-    """Use case: read at its PSP an account that was taken, and apply what is read.
+    """Use case: read a leased account's card at its PSP, and apply the reading.
 
-    The reading is applied to the account as it is when it is read again under lock, and only if it is
-    later, by the PSP's clock, than what is stored. Clients are told of a change; `log_lost` is called
-    with an account that was removed, and why, once that is committed. While the PSP does not respond,
-    the account is due again later. One whose PSP cannot read cards waits. One at a merchant account that
-    is closed is removed. One that the PSP has not known for a week is gone, unless the keys may be wrong:
-    `log_stopped` is called with a merchant account once too many are.
+    The account is read again under lock before the reading is applied. The reading is applied only
+    if it is newer, by the PSP's clock, than the stored state. A change causes an event. `log_lost`
+    is called with a removed account and the reason, after the commit. If the PSP does not respond,
+    the account becomes due again later. If the PSP cannot read cards, the account waits. An account
+    at a closed merchant account is removed. An account that its PSP has not known for a week is
+    removed, unless the keys may be wrong: `log_stopped` is called with the merchant account once
+    too many are unknown.
     """
 
     storage: Storage
@@ -77,10 +78,12 @@ class RefreshAccount:
     log_stopped: Callable[[PspAccount], None]
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Account | None:
-        """Take an account that is due; None when none is. Merchant accounts take turns.
+        """Lease an account that is due; return None if no account is due.
 
-        It is leased for an hour. Those at the merchant accounts in `except_at` are left out. When
-        none is due, nothing is written.
+        Merchant accounts take turns.
+
+        The lease lasts one hour. Accounts at the merchant accounts in `except_at` are left out. If
+        no account is due, nothing is written.
         """
         now = self.clock.now()
         return take_due(
@@ -90,11 +93,11 @@ class RefreshAccount:
         )
 
     def __call__(self, taken: Account) -> Account | None:
-        """Read the card and apply it. Return the account that is kept; None if none is."""
+        """Read the card and apply the reading. Return the account that is kept, or None."""
         with self.storage.read() as unit:
             account = unit.accounts.get(taken.account_id)
             is_closed = unit.merchant_standings.of(taken.psp_account).is_closed
-        # Nobody's card is read who was erased, or that was removed, since it was taken.
+        # Skip a card that was removed, or whose guest was erased, since the lease began.
         if account is None or account.due_at != taken.due_at:
             return account
         found = None if is_closed else self._read(account)
@@ -107,8 +110,8 @@ class RefreshAccount:
                 self._never_again(unit, account)
                 return ReadingVerdict()
             if (current.token, current.due_at) != (account.token, account.due_at):
-                # It was renewed, a webhook has come, or another process has taken it: it is read
-                # again, and what was read here may be older.
+                # The account was renewed, a webhook arrived, or another process took it over. It is
+                # read again, because this reading may be older.
                 return ReadingVerdict(kept=current)
             if is_closed:
                 heir, removed = heir_among(others), current.removed(now)
@@ -131,7 +134,10 @@ class RefreshAccount:
         return verdict.kept
 
     def _read(self, account: Account) -> CardReading | ProviderRefused | None:
-        """Read a card, if its PSP can; return None if the PSP does not respond, and its refusal."""
+        """Read a card if its PSP can read cards.
+
+        Return the reading and the refusal, each None without one.
+        """
         if account.removed_at is not None or not reads_cards(self.psps, account.psp_account):
             return None
         try:
@@ -144,7 +150,7 @@ class RefreshAccount:
             return None
 
     def _store(self, unit: WriteUnit, verdict: ReadingVerdict, now: datetime) -> None:
-        """Store a verdict, and note what clients are told."""
+        """Store a verdict, and note its events."""
         removed, kept = verdict.removed, verdict.kept
         note = partial(note_account_event, unit, self.note_event, now=now)
         if removed is not None:
@@ -157,7 +163,7 @@ class RefreshAccount:
                 note(EventType.ACCOUNT_UPDATED, kept)
 
     def _never_again(self, unit: WriteUnit, removed: Account) -> None:
-        """Take an account off the queue that an earlier release has removed, beside this one."""
+        """Take an account off the queue that an earlier release removed beside this release."""
         account = unit.accounts.get(removed.account_id)
         if account is not None and account.removed_at is not None:
             unit.accounts.update(account.removed(account.removed_at))

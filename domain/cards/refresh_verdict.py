@@ -1,4 +1,4 @@
-"""What a look at a card at its PSP changes of its account."""
+"""What a reading of a card at its PSP changes in its account."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from domain.cards.account import Account
 GONE: Final = "gone_at_psp"
 REPLACED: Final = "replaced"
 CLOSED: Final = "account_closed"
-"""Why an account was removed, as clients are told."""
+"""The reason of an account's removal, as events state it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingVerdict:
-    """What a reading changes. `removed` is stored before `kept`, `reason` says why.
+    """The changes that a reading causes. `removed` is stored before `kept`; `reason` says why.
 
-    `is_updated`: the account that was read is kept, and shows another card or expiry date.
-    `has_stopped`: from now on no unknown card of the merchant account is removed.
+    `is_updated` means that the account is kept and shows another card or expiry date. `has_stopped`
+    means that unknown cards of the merchant account are not removed from now on.
     """
 
     kept: Account | None = None

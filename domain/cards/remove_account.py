@@ -20,12 +20,12 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveAccount:
-    """Use case: remove an active payment account of a guest.
+    """Use case: remove a guest's active payment account.
 
-    The same commit notes the discard of its token at the PSP and, if it was the default, makes the
-    guest's newest account left at the center the default. Without a caller, the operator removes
-    it, whoever the guest is. Raises UserNotAuthorized, or PaymentAccountNotFound, also when it is
-    removed already.
+    The same commit schedules the discard of its token at the PSP. If the account was the default,
+    it also makes the newest remaining account the default. Without a caller, the operator removes
+    the account, and `guest_id` is not compared. Raises UserNotAuthorized, or
+    PaymentAccountNotFound, also for an account that was removed before.
     """
 
     needs = MAY_REMOVE_CARDS

@@ -1,4 +1,4 @@
-"""Trust other keys of a merchant account than those that it had at first."""
+"""Trust a merchant account's present keys, although its first keys belonged to another merchant."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustKeys:
-    """Use case: forget whose keys a merchant account had at first, which were wrong; for operators.
+    """Use case: forget the stored identity of a merchant account's first keys; for operators.
 
-    At the next call the PSP tells whose keys are set now, and that is stored. May be called again.
-    Raises InvalidField for an account whose identity is not stored, or belongs to the original of this
-    copy, and for one with cards, or tokens to discard: other keys could not charge or discard them.
+    The first keys were wrong. At the next call, the PSP reports the identity of the present keys,
+    which is then stored. May be called again. Raises InvalidField for an account whose identity is
+    not stored or belongs to the original of this copy, and for an account with cards or tokens to
+    discard: other keys could not charge or discard them.
     """
 
     storage: Storage
     note_act: NoteAct
 
     def __call__(self, psp_account: PspAccount) -> None:
-        """Forget the identity, and note it in the audit trail."""
+        """Forget the identity, and note that in the audit trail."""
 
         def forget(unit: WriteUnit) -> None:
             kept = unit.merchant_identities.get(*psp_account)

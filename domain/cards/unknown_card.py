@@ -1,4 +1,4 @@
-"""A card on file that its PSP has not known for a week: it is gone, unless the keys may be wrong."""
+"""A card on file that its PSP has not known for a week is gone, unless the keys may be wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from domain.outside import Clock
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 MAX_UNKNOWN: Final = 10
-"""So many such cards are removed at a merchant account within a day, until an operator confirms."""
+"""The most unknown cards that are removed at a merchant account in a day, until an operator
+confirms.
+"""
 DAY: Final = timedelta(days=1)
 WEEK: Final = LOOK_AGAIN_AFTER * (LOOKS - 1)
 
@@ -25,11 +27,11 @@ WEEK: Final = LOOK_AGAIN_AFTER * (LOOKS - 1)
 def judge_refusal(
     unit: WriteUnit, account: Account, others: Sequence[Account], now: datetime
 ) -> ReadingVerdict:
-    """Judge that a PSP refuses to tell of an account.
+    """Judge a PSP's answer that it does not know an account's card.
 
-    Wrong keys must not empty a center. So an unknown card is only gone if the identity of the keys is
-    stored, as they are compared with it before each call; if other cards of the merchant account were
-    read within the same week; and if no more than 10 are gone within a day.
+    Wrong keys must not empty a center. So an unknown card is removed only if the identity of the
+    keys is stored (each call compares it), if other cards of the merchant account were read in the
+    same week, and if at most 10 cards were removed in a day.
     """
     refused = account.refused(now)
     waits = ReadingVerdict(kept=refused)
@@ -53,10 +55,10 @@ def _are_keys_right(unit: UnitOfWork, account: Account, now: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmKeys:
-    """Use case: confirm that the keys of a merchant account are right; for operators.
+    """Use case: confirm that a merchant account's keys are right; for operators.
 
-    For a day, its unknown cards are removed however many they are. May be called again. Raises
-    InvalidField for an account at which the removal has not stopped.
+    For a day, any number of its unknown cards is removed. May be called again. Raises InvalidField
+    if the removal of its unknown cards has not stopped.
     """
 
     storage: Storage
@@ -64,7 +66,7 @@ class ConfirmKeys:
     note_act: NoteAct
 
     def __call__(self, psp_account: PspAccount) -> None:
-        """Confirm, and note it in the audit trail."""
+        """Confirm the keys, and note that in the audit trail."""
 
         def confirm(unit: WriteUnit) -> None:
             standing = unit.merchant_standings.of(psp_account)

@@ -1,7 +1,7 @@
 """Limits on the cards that may be tried in 24 hours, against card testing.
 
-Criminals try stolen card numbers on any page that adds a card. Two things show it, and both are
-counted: sessions, and cards that were refused.
+Criminals try stolen card numbers on any page that adds a card. Two things show such tries, and both
+are counted: sessions and refused cards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Counted(StrEnum):
 class CountedPer(StrEnum):
     """The owner of the sessions and refused cards that a limit counts.
 
-    Those of a guest are counted at one center, and at all of them by `GUEST_EVERYWHERE`.
+    A guest's are counted at one center, or at all centers with `GUEST_EVERYWHERE`.
     """
 
     GUEST = "guest"
@@ -35,7 +35,7 @@ class CountedPer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardLimit:
-    """How many sessions or refused cards a guest, a caller or a center may have in 24 hours."""
+    """The most sessions or refused cards that a guest, a caller or a center may have in 24 hours."""
 
     counted: Counted
     per: CountedPer
@@ -43,11 +43,11 @@ class CardLimit:
 
     @property
     def is_on_a_guest(self) -> bool:
-        """Whether it counts those of a guest, at one center or at all."""
+        """Whether the limit counts those of a guest, at one center or at all centers."""
         return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
 
     def times(self, factor: int) -> CardLimit:
-        """Return the limit of so many times as much."""
+        """Return this limit, multiplied by a factor."""
         return replace(self, at_most=self.at_most * factor)
 
 
@@ -60,10 +60,10 @@ DEFAULT_LIMITS: Final = (
     CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1_000),
     CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 200),
 )
-"""The limits unless an operator sets others. docs/operations.md says why."""
+"""The limits unless an operator sets others. docs/operations.md gives the reasons."""
 
 LIMITS_OF_A_CENTER: Final = frozenset({CountedPer.GUEST, CountedPer.CENTER})
-"""The limits that a center may have of its own: they count what happens at that center alone."""
+"""The limits that a center may set for itself: they count only at that center."""
 
 _OFF: Final = "off"
 _LIMITS: Final = re.compile(rf"([a-z-]+)=({_OFF}|[1-9][0-9]{{0,5}})/({_OFF}|[1-9][0-9]{{0,5}})")
@@ -75,10 +75,11 @@ def parse_card_limits(
     *,
     allowed: Collection[CountedPer] = frozenset(CountedPer),
 ) -> Sequence[CardLimit]:
-    """Return `limits` changed as a text says, such as `guest=10/10,center=off/500`.
+    """Return `limits`, changed as a text such as `guest=10/10,center=off/500` says.
 
-    The numbers are sessions and refused cards in 24 hours. What is not named stays as it is. Raises
-    ValueError for anything else, and for a name that is repeated or not `allowed`.
+    The numbers are sessions and refused cards in 24 hours. Limits that are not named stay
+    unchanged. Raises ValueError for any other text, and for a name that is repeated or not
+    `allowed`.
     """
     named: dict[CountedPer, list[CardLimit]] = {}
     for part in value.split(",") if value else ():

@@ -35,7 +35,7 @@ class Center:
         id: object,  # noqa: A002  # the name of the field
         name: object,
     ) -> Center:
-        """Read a center that comes from outside. Raises InvalidField."""
+        """Parse a center from outside. Raises InvalidField."""
         return cls(
             id=CenterId(parse_uuid("id", id)),
             name=without_card_number("name", parse_line("name", name, max_length=MAX_NAME_LENGTH)),
@@ -43,7 +43,7 @@ class Center:
 
 
 def parse_center_id(value: object) -> CenterId:
-    """Read a center id as a client sent it.
+    """Parse a center id as a client sent it.
 
     Raises InvalidCenterId unless it is a UUID in 36-character form.
     """

@@ -1,4 +1,4 @@
-"""What guests see of a center on every page, besides its name."""
+"""What guests see of a center on every page, apart from its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.redirects import redirect_origin
 
 MAX_LOGO_BYTES: Final = 100_000
 MIN_CONTRAST: Final = 4.5
-"""Of text of usual size (WCAG 2.2, success criterion 1.4.3)."""
+"""The minimum contrast for text of usual size (WCAG 2.2, success criterion 1.4.3)."""
 
 _MAX_CONTACT_LENGTH: Final = 200
 _PHONE: Final = re.compile(r"tel:\+?[0-9](?:[0-9().-]{1,28}[0-9])")
@@ -34,7 +34,7 @@ class Logo:
 
     @property
     def file_name(self) -> str:
-        """A name that differs for another picture, and ends in `.png` or `.webp`."""
+        """A name that differs for each picture, and ends in `.png` or `.webp`."""
         _, _, kind = self.media_type.partition("/")
         return f"{sha256(self.content).hexdigest()[:16]}.{kind}"
 
@@ -44,11 +44,11 @@ class Logo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CenterSettings:
-    """What an operator has set for a center; None is what every center has at first.
+    """An operator's settings for a center; None means the default.
 
-    `contact` is whom guests ask: a `tel:`, `mailto:` or https address. `color` is the one of the
-    buttons, such as `#1d4f91`, on which white text is readable. `language` (RFC 5646) is that of
-    guests whose own is not known; None means English.
+    `contact` is the address for guests' questions: a `tel:`, `mailto:` or https address. `color` is
+    the color of buttons, such as `#1d4f91`, with enough contrast for white text. `language` (RFC
+    5646) is used for guests whose language is not known; None means English.
     """
 
     contact: str | None = None
@@ -58,14 +58,14 @@ class CenterSettings:
 
     @property
     def contact_shown(self) -> str:
-        """The contact as guests read it: the number, the e-mail address, or the host."""
+        """The contact as guests read it: the phone number, the e-mail address, or the host."""
         parts = urlsplit(self.contact or "")
         return parts.netloc or parts.path
 
     def changed(self, named: Mapping[str, Any]) -> CenterSettings:  # fields of different types
-        """Return the settings with the fields that an operator names, as they come from outside.
+        """Return the settings with the fields that an operator names, parsed from outside.
 
-        Of a logo that is its content. Raises InvalidField.
+        For a logo, the value is the content of the file. Raises InvalidField.
         """
         read = {
             name: None if value is None else _PARSERS[name](value) for name, value in named.items()
@@ -74,7 +74,7 @@ class CenterSettings:
 
 
 def _parse_contact(value: str) -> str:
-    """Return the address. Nothing that a browser runs, or that fills in a message, is one."""
+    """Return the address. Refuse addresses that a browser would run, or that fill in a message."""
     is_https = (redirect_origin(value) or "").startswith("https://")
     is_contact = is_https or _PHONE.fullmatch(value) or _EMAIL.fullmatch(value)
     if not is_contact or len(value) > _MAX_CONTACT_LENGTH:
@@ -101,7 +101,7 @@ def _parse_color(value: str) -> str:
 
 
 def _contrast_to_white(color: str) -> float:
-    """Return the contrast ratio, from 1 to 21, rounded down (WCAG 2.2, "relative luminance")."""
+    """Return the contrast to white, from 1 to 21, rounded down (WCAG 2.2, "relative luminance")."""
     shares = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (
         share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
@@ -111,9 +111,9 @@ def _contrast_to_white(color: str) -> float:
 
 
 def _parse_logo(content: bytes) -> Logo:
-    """Return a picture with the media type that its bytes show, whatever its file is called."""
+    """Return a picture with the media type that its bytes show, whatever the file's name."""
     if len(content) <= MAX_LOGO_BYTES:
-        # PNG, section 5.2, with the header chunk first, and the last chunk last.
+        # PNG, section 5.2, with the header chunk first and the end chunk last.
         if content[:16] == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" and content.endswith(b"IEND\xaeB`\x82"):
             return Logo(media_type="image/png", content=content)
         # RFC 9649, section 2.4.
@@ -135,13 +135,13 @@ class SettingsOfCenters(Protocol):
     """The settings of each center."""
 
     def get(self, center_id: CenterId) -> CenterSettings:
-        """Return the center's settings; those of every center at first if none are stored."""
+        """Return the center's settings, or the defaults if none are stored."""
         ...
 
     def get_to_change(self, center_id: CenterId) -> CenterSettings:
-        """Return the same. A write unit that calls this keeps others that do waiting until it ends."""
+        """Return the same for a change: other write units that call this wait until the unit ends."""
         ...
 
     def put(self, center_id: CenterId, settings: CenterSettings) -> None:
-        """Store the center's settings; they replace those before."""
+        """Store the center's settings. They replace the former settings."""
         ...

@@ -1,4 +1,4 @@
-"""What an operator has changed of a record, in words."""
+"""An operator's changes to a record, in words."""
 
 from __future__ import annotations
 

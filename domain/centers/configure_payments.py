@@ -36,29 +36,29 @@ class LoadedPsp(Protocol):
         ...
 
     def accounts(self) -> Collection[MerchantAccount] | None:
-        """Return the merchant accounts with keys, or None when it takes any account."""
+        """Return the merchant accounts with keys, or None if the PSP takes any account."""
         ...
 
     def is_live(self, account: MerchantAccount) -> bool | None:
-        """Return whether an account takes real cards; None if that is not known."""
+        """Return whether an account takes real cards; None if unknown."""
         ...
 
 
 class Missing(Enum):
-    """What keeps an installation from taking cards for a merchant account of a PSP."""
+    """Why an installation cannot take cards for a PSP's merchant account."""
 
     PSP = auto()
     """The PSP is not installed, or not loaded."""
     SETTINGS = auto()
-    """The PSP has none of its settings."""
+    """The PSP's settings are missing."""
     KEYS = auto()
-    """The PSP has keys of other merchant accounts only."""
+    """The PSP has keys only of other merchant accounts."""
     CLOSED = auto()
-    """An operator has said that the merchant account is closed."""
+    """An operator has closed the merchant account."""
 
 
 def what_is_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> Missing | None:
-    """Return what is missing to take cards for a merchant account of a PSP, or None."""
+    """Return what is missing to take cards for a PSP's merchant account, or None."""
     psp = psps.get(account.provider)
     if psp is None:
         return Missing.PSP
@@ -69,25 +69,25 @@ def what_is_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount)
 
 
 def is_live(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool | None:
-    """Return whether a merchant account of a PSP takes real cards; None if that is not known."""
+    """Return whether a PSP's merchant account takes real cards; None if unknown."""
     psp = psps.get(account.provider)
     return None if psp is None else psp.is_live(account.merchant_account)
 
 
 def reads_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool:
-    """Return whether the PSP of a merchant account is set up here, and tells of stored cards."""
+    """Return whether the merchant account's PSP is set up here and can read stored cards."""
     psp = psps.get(account.provider)
     return psp is not None and psp.capabilities.reads_cards
 
 
 def lists_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool:
-    """Return whether the PSP of a merchant account is set up here, and lists stored cards."""
+    """Return whether the merchant account's PSP is set up here and can list stored cards."""
     is_ready = what_is_missing(psps, account) is None
     return is_ready and psps[account.provider].capabilities.lists_cards
 
 
 class PspNotReady(LookupError):
-    """The installation cannot take cards for this merchant account; `missing` is why."""
+    """The installation cannot take cards for this merchant account; `missing` says why."""
 
     def __init__(self, account: PspAccount, missing: Missing) -> None:
         self.account = account
@@ -97,7 +97,10 @@ class PspNotReady(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredPayments:
-    """A center, and how it took cards before and takes them now; None means that it takes none."""
+    """A center with its former and its new payment configuration
+
+    None means that it takes no cards.
+    """
 
     center: Center
     before: PaymentConfiguration | None
@@ -106,14 +109,13 @@ class ConfiguredPayments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurePayments:
-    """Use case: set up how a center takes cards. What is not named stays as it was.
+    """Use case: set up how a center takes cards. Options that are not named stay unchanged.
 
-    With None the center takes no cards any more. Sessions that have begun keep the setup that they
-    began with. Raises PspNotReady, InvalidField as `changed` does, for a center id that is not a UUID,
-    for what the PSP cannot do, and for a stored setup that cannot be read unless every field is named;
-    CenterNotFound,
-    or ConsentTooLong for a text in any language of the center, which `consents_of` returns. May be
-    called twice.
+    With None, the center stops taking cards. Sessions that have begun keep the configuration that
+    they began with. Raises PspNotReady; InvalidField as `changed` does, for a center id that is not
+    a UUID, for an option that the PSP does not support, and for a stored configuration that cannot
+    be read, unless every field is named; CenterNotFound; or ConsentTooLong for a text in any
+    language of the center, which `consents_of` returns. May be called twice.
     """
 
     storage: Storage
@@ -126,7 +128,7 @@ class ConfigurePayments:
         center_id: str,
         named: Mapping[str, Any] | None,  # as `changed` takes it
     ) -> ConfiguredPayments:
-        """Return the center, and what has changed."""
+        """Return the center, with both configurations."""
 
         def configure(unit: WriteUnit) -> ConfiguredPayments:
             center, noted = existing_center(unit, center_id), dict[str, str]()

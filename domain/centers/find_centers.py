@@ -11,9 +11,9 @@ from domain.storage import UnitOfWork
 
 
 def existing_center(unit: UnitOfWork, center_id: str, *, field: str = "center_id") -> Center:
-    """Return the center that an operator has named.
+    """Return the center that an operator named.
 
-    Raises InvalidField for the field if its id is not a UUID, and CenterNotFound.
+    Raises InvalidField for the field if the id is not a UUID, and CenterNotFound.
     """
     known_id = CenterId(parse_uuid(field, center_id))
     center = unit.centers.get(known_id)
@@ -23,5 +23,5 @@ def existing_center(unit: UnitOfWork, center_id: str, *, field: str = "center_id
 
 
 def existing_centers(unit: UnitOfWork, centers: Collection[str]) -> frozenset[CenterId]:
-    """Return the ids of several. Raises the same errors, for the field `centers`."""
+    """Return the ids of several centers. Raises the same errors, for the field `centers`."""
     return frozenset(existing_center(unit, center_id, field="centers").id for center_id in centers)

@@ -1,4 +1,4 @@
-"""What a center has set up for taking cards."""
+"""A center's configuration for taking cards."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class CardsPerGuest(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentConfiguration:
-    """How a center takes cards. A session keeps a snapshot of it as it was at add-card.
+    """How a center takes cards. A session keeps a copy from the time of add-card.
 
-    `redirect_origins` lists the origins (`https://shop.example`) and custom schemes (`myspa://`)
-    that a guest may be sent back to; an empty list allows every http and https address.
-    `session_minutes` is how long a link may wait to be opened, unless add-card asks for another
-    time. `link_minutes` is the longest time that it may ask for; None means `session_minutes`.
-    `card_testing_limits` are limits of the center's own, as `parse_card_limits` reads them; None means
-    those of the installation.
+    `redirect_origins` lists the origins (`https://shop.example`) and custom schemes (`myspa://`) to
+    which a guest may be sent back; an empty list allows every http and https address.
+    `session_minutes` is how long a link may wait to be opened, unless add-card sets another time.
+    `link_minutes` is the longest time that add-card may set; None means `session_minutes`.
+    `card_testing_limits` are the center's own limits, as `parse_card_limits` reads them; None means
+    the installation's limits.
     """
 
     provider: ProviderName
@@ -69,9 +69,9 @@ class PaymentConfiguration:
         link_minutes: int | None = None,
         card_testing_limits: str | None = None,
     ) -> PaymentConfiguration:
-        """Read a configuration that comes from outside. Raises InvalidField.
+        """Parse a configuration from outside. Raises InvalidField.
 
-        Whether this installation has the PSP, and keys for the merchant account, is not checked.
+        Does not check whether this installation has the PSP, or keys for the merchant account.
         """
         if not _MERCHANT_ACCOUNT.fullmatch(merchant_account):
             raise InvalidField(
@@ -109,22 +109,22 @@ class PaymentConfiguration:
         )
 
     def card_limits(self, limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
-        """Return the limits against card testing, of which `limits` are those of the installation."""
+        """Return the limits against card testing. `limits` are those of the installation."""
         own = self.card_testing_limits or ""
         return parse_card_limits(own, limits, allowed=LIMITS_OF_A_CENTER)
 
     @property
     def psp_account(self) -> PspAccount:
-        """Where its cards are taken."""
+        """The PSP and merchant account that take its cards."""
         return PspAccount(self.provider, self.merchant_account)
 
     @property
     def max_link_minutes(self) -> int:
-        """The longest time in minutes that add-card may ask for."""
+        """The longest time, in minutes, that add-card may set."""
         return self.link_minutes or self.session_minutes
 
     def link_lifetime(self, link_minutes: int | None) -> timedelta:
-        """Return how long a link may wait to be opened; None means as configured."""
+        """Return how long a link may wait to be opened; None means the configured time."""
         return timedelta(minutes=link_minutes or self.session_minutes)
 
 
@@ -132,10 +132,10 @@ def changed(
     before: PaymentConfiguration | None,
     named: Mapping[str, Any],  # fields of different types, which `parse` reads
 ) -> PaymentConfiguration:
-    """Return a configuration with the fields that an operator names, as they come from outside.
+    """Return a configuration with the fields that an operator names, parsed from outside.
 
-    The others stay as they were, or have their defaults at first. Raises InvalidField; also if the
-    center took no cards before, and no provider is named.
+    Fields that are not named keep their values, or their defaults in a first configuration. Raises
+    InvalidField, also for a first configuration without a provider.
     """
     if before is None:
         if "provider" not in named:
@@ -147,10 +147,10 @@ def changed(
 
 
 def parse_link_minutes(value: object, *, at_most: int) -> int | None:
-    """Parse link_minutes as a client sent it; None means that it is not given.
+    """Parse link_minutes as a client sent it; None means that it is absent.
 
-    Raises InvalidField for anything but an integer from 15 to `at_most`; `true`, `60.0` and `"60"`
-    too.
+    Raises InvalidField for anything but an integer from 15 to `at_most`, including `true`, `60.0`
+    and `"60"`.
     """
     if value is None:
         return None
@@ -163,15 +163,15 @@ class PaymentConfigurations(Protocol):
     """The payment configuration of each center."""
 
     def get(self, center_id: CenterId) -> PaymentConfiguration | None:
-        """Return the center's configuration, or None when payments are not configured."""
+        """Return the center's configuration, or None if it has no configuration."""
         ...
 
     def get_to_change(self, center_id: CenterId) -> PaymentConfiguration | None:
-        """Return the same. A write unit that calls this keeps others that do waiting until it ends."""
+        """Return the same for a change: other write units that call this wait until the unit ends."""
         ...
 
     def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
-        """Store the center's configuration; it replaces the one before."""
+        """Store the center's configuration. It replaces the former one."""
         ...
 
     def remove(self, center_id: CenterId) -> None:
@@ -179,9 +179,9 @@ class PaymentConfigurations(Protocol):
         ...
 
     def psp_accounts(self) -> frozenset[PspAccount]:
-        """Return the merchant accounts of all centers, also where the rest cannot be decoded."""
+        """Return every center's merchant account, even if the rest of its row cannot be decoded."""
         ...
 
     def all(self) -> Sequence[PaymentConfiguration]:
-        """Return the configuration of every center, in no order, as far as they can be decoded."""
+        """Return every center's configuration that can be decoded, in no particular order."""
         ...

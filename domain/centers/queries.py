@@ -1,4 +1,4 @@
-"""What callers may read of the centers that they may act for."""
+"""The use cases that read a caller's centers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from domain.storage import Storage, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredCenter:
-    """A center, how it takes cards, None if it takes none, and whether real ones, if that is known."""
+    """A center and its payment configuration, or None if the center takes no cards.
+
+    `live` is whether its cards are real, or None if unknown.
+    """
 
     center: Center
     configuration: PaymentConfiguration | None
@@ -48,7 +51,7 @@ class ListCenters:
 class ReadCenter:
     """Use case: return one of the caller's centers.
 
-    Raises InvalidCenterId, or UserNotAuthorized when the caller is limited to other centers.
+    Raises InvalidCenterId, or UserNotAuthorized if the caller is limited to other centers.
     """
 
     needs = ANY_CALLER

@@ -26,9 +26,9 @@ class ChangedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCenter:
-    """Use case: set what guests see of a center. What is not named stays as it was.
+    """Use case: set what guests see of a center. Settings that are not named stay unchanged.
 
-    Pages that the PSP has made keep what they began with. Raises InvalidField as
+    Pages that the PSP has already made do not change. Raises InvalidField as
     `CenterSettings.changed` does and for a center id that is not a UUID, or CenterNotFound. May be
     called twice.
     """
@@ -41,7 +41,7 @@ class SetCenter:
         center_id: str,
         named: Mapping[str, Any],  # as `CenterSettings.changed` takes it
     ) -> ChangedSettings:
-        """Return the center, and what has changed."""
+        """Return the center, with its settings before and after."""
 
         def change(unit: WriteUnit) -> ChangedSettings:
             center = existing_center(unit, center_id)

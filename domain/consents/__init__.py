@@ -1,1 +1,1 @@
-"""Consents: the texts that guests agree to, which is shown, and what was agreed to."""
+"""Consents: the texts for guests, the choice of a text, and the record of each agreement."""

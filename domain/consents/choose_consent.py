@@ -1,4 +1,4 @@
-"""What guests of a center may agree to, and what one of them does, in the language of the page."""
+"""Choose a guest's consent, in the page's language, among those of the center."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENGLISH_ONLY: Final = Capabilities()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentsOf:
-    """Step: return what guests of a center agree to in each language; English is always there."""
+    """Step: return the center's consent in each language; English is always included."""
 
     shipped: Mapping[str, ConsentText]
 
@@ -32,11 +32,11 @@ class ConsentsOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseConsent:
-    """Step: choose what a guest agrees to. The page is in the same language.
+    """Step: choose the consent for a guest. The page has the same language.
 
-    The wish of add-card comes first, or with `auto` what the browser accepts; then the guest's
-    language, the center's, and English. Of these the first counts that an operator has switched on
-    for the center, and that the page of its PSP has.
+    The order of preference is: the language that add-card asks for, or with `auto` the browser's
+    languages; the guest's language; the center's; English. The first language counts that the
+    operator switched on for the center and that the PSP's page supports.
     """
 
     psps: Mapping[ProviderName, LoadedPsp]
@@ -53,8 +53,8 @@ class ChooseConsent:
     ) -> Consent:
         """Return the text with its language.
 
-        `provider` has the page, `locale` is the wish of add-card, and `accepted` has what the browser
-        accepts, best first.
+        `provider` makes the page, `locale` is the wish of add-card, and `accepted` are the
+        browser's languages, best first.
         """
         psp = self.psps.get(provider)
         capabilities = psp.capabilities if psp else _ENGLISH_ONLY
@@ -65,9 +65,9 @@ class ChooseConsent:
         return consents[first_of(wishes, consents)]
 
     def is_on_our_page(self, provider: ProviderName) -> bool:
-        """Return whether guests agree on a page of ours.
+        """Return whether guests agree on cardonfile's own page.
 
-        They do where the PSP's page cannot show the text, or nobody here knows whether it can.
+        They do if the PSP's page cannot show the text, or if that is not known here.
         """
         psp = self.psps.get(provider)
         return psp is None or not psp.capabilities.shows_consent

@@ -1,4 +1,4 @@
-"""The texts that the guests of a center agree to, by language."""
+"""The consent texts of a center, by language."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from domain.psps.capabilities import Capabilities
 from domain.psps.hosted_page import Consent
 
 CENTER: Final = "{center}"
-"""Stands for the name of the center in a text."""
+"""Stands for the center's name in a text."""
 
 MAX_TEXT_LENGTH: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentText:
-    """A text that guests agree to, before the center's name is filled in."""
+    """A consent text before the center's name is filled in."""
 
     language: str
     version: str
@@ -31,7 +31,7 @@ class ConsentText:
 
     @classmethod
     def own(cls, language: str, text: str) -> ConsentText:
-        """Read an operator's own text, as one paragraph. Its version follows from its content.
+        """Parse an operator's own text, as one paragraph. Its version is computed from its content.
 
         Raises InvalidField.
         """
@@ -47,20 +47,20 @@ class ConsentText:
         return cls(language=language, version=f"own-{digest[:12]}", text=line)
 
     def at(self, center: Center) -> Consent:
-        """Return what the guests of a center agree to."""
+        """Return the consent with the center's name filled in."""
         text = self.text.replace(CENTER, center.name)
         return Consent(version=self.version, text=text, language=self.language)
 
 
 class ConsentTexts(Protocol):
-    """The texts of each center, for the languages that an operator has switched on there."""
+    """Each center's texts, for the languages that an operator switched on."""
 
     def of(self, center_id: CenterId) -> Sequence[ConsentText]:
         """Return the texts of a center, by language."""
         ...
 
     def put(self, center_id: CenterId, text: ConsentText) -> None:
-        """Store a text; it replaces the center's text in the same language."""
+        """Store a text. It replaces the center's text in the same language."""
         ...
 
     def remove(self, center_id: CenterId, language: str) -> None:
@@ -74,10 +74,10 @@ def consents_at(
     shipped: Mapping[str, ConsentText],
     capabilities: Capabilities,
 ) -> Mapping[str, Consent]:
-    """Return what the guests of a center may be shown by the page of a PSP, or by ours, by language.
+    """Return the consents that the PSP's page, or cardonfile's own page, may show, by language.
 
-    `texts` are those of the center. English is always there, as shipped if the center has none. Our
-    page has the languages in which a text is shipped.
+    `texts` are the center's texts. English is always included, with the shipped text if the center
+    has no text in English. Cardonfile's own page has the languages of the shipped texts.
     """
     consents = [text.at(center) for text in texts]
     shown = {

@@ -1,4 +1,4 @@
-"""The proof that a guest agreed to have a card stored."""
+"""The proof that a guest agreed to the storing of a card."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from domain.identifiers import AccountId, GuestId, TokenId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenConsent:
-    """What a guest agreed to on the page of a session that stored or renewed an account.
+    """What a guest agreed to in a session that stored or renewed an account.
 
-    `agreed_at` is when the guest agreed on a page of ours, or typed the card below the text on the PSP's.
-    `language` (RFC 5646) and `text` are None where they are not kept any more.
+    `agreed_at` is when the guest agreed on cardonfile's page, or typed the card below the text on
+    the PSP's page. `language` (RFC 5646) and `text` are None if they are no longer kept.
     """
 
     account_id: AccountId
@@ -27,7 +27,7 @@ class GivenConsent:
 
 
 class StoredWithConsent(Protocol):
-    """An account, as far as the consents of its guest are kept by it."""
+    """The fields of an account that keep the guest's consent."""
 
     @property
     def account_id(self) -> AccountId:
@@ -39,22 +39,22 @@ class StoredWithConsent(Protocol):
 
     @property
     def consent_version(self) -> str:
-        """The version of the text that applies."""
+        """The version of the current text."""
 
 
 class Consents(Protocol):
-    """The consents of accounts. They stay with the account, also after its removal."""
+    """The consents of accounts. They stay with an account after its removal."""
 
     def add(self, consent: GivenConsent) -> None:
-        """Store a consent with its text; equal texts are stored once.
+        """Store a consent with its text. Equal texts are stored once.
 
-        Another unit that adds a new text waits until this one ends, so it comes last in a unit.
+        Other units that add the same text wait until this unit ends, so call this last in a unit.
         """
         ...
 
     def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:
-        """Return the consents of an account: the one that applies first, then earlier ones.
+        """Return the consents of an account: the current one first, then earlier ones.
 
-        An earlier release that ran beside this one has stored none: its sessions have them.
+        An earlier release that ran beside this one stored none; then the sessions have them.
         """
         ...

@@ -1,4 +1,4 @@
-"""Switch a language on or off for the guests of a center, with the text that they agree to."""
+"""Switch a language on or off for a center's guests, with its consent text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from domain.storage import Storage, WriteUnit
 
 
 class NoTextShipped(LookupError):
-    """There is no text in this language but an operator's own."""
+    """No text is shipped in this language, so an operator's own text is needed."""
 
     def __init__(self, language: str, shipped: Mapping[str, ConsentText]) -> None:
         languages = ", ".join(sorted(shipped))
@@ -30,9 +30,9 @@ class NoTextShipped(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentSet:
-    """A center, and the text that its guests agree to in a language; None if it was switched off.
+    """A center with the new consent in a language; None if the language was switched off.
 
-    `not_shown_by` is the center's PSP if its page is not in that language, and so not shown in it.
+    `not_shown_by` is the center's PSP if its page does not support the language.
     """
 
     center: Center
@@ -42,11 +42,10 @@ class ConsentSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetConsent:
-    """Use case: switch a language on for the guests of a center, or off.
+    """Use case: switch a language on or off for a center's guests.
 
-    Pages that have been made stay as they are. `shipped` has a text for each language. Raises
-    InvalidField, CenterNotFound, NoTextShipped, or ConsentTooLong for the center's PSP. May be
-    called twice.
+    Existing pages do not change. `shipped` has a text for each language. Raises InvalidField,
+    CenterNotFound, NoTextShipped, or ConsentTooLong for the center's PSP. May be called twice.
     """
 
     storage: Storage
@@ -57,9 +56,9 @@ class SetConsent:
     def __call__(
         self, center_id: str, language: str, *, own: str | None = None, off: bool = False
     ) -> ConsentSet:
-        """Switch it on with an operator's `own` text, or else with the one that is shipped.
+        """Switch the language on with an operator's `own` text, or else with the shipped text.
 
-        English cannot be switched `off`: its text is the shipped one again.
+        English cannot be switched `off`; it returns to the shipped text.
         """
         text = None if off else self._text(_parsed(language), own)
 
@@ -91,7 +90,7 @@ class SetConsent:
     def _require_room(
         self, unit: WriteUnit, center: Center, text: ConsentText
     ) -> ProviderName | None:
-        """Return the center's PSP if no guest of it would be shown the text."""
+        """Return the center's PSP if its page does not support the text's language."""
         configuration = unit.configurations.get(center.id)
         if configuration is None or configuration.provider not in self.psps:
             return None

@@ -1,1 +1,1 @@
-"""Events: who is told what, and the sending with its retries."""
+"""Events: which endpoints receive them, and their delivery with retries."""

@@ -1,4 +1,4 @@
-"""Add an endpoint that takes events."""
+"""Add an endpoint that receives events."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class TooManyEndpoints(Exception):
 class AddEventEndpoint:
     """Use case: add an endpoint, and return it with the secret that signs its events.
 
-    It takes the events of these types that happen from now on. `centers` holds the ids of the
-    centers whose events it takes, or is None for all centers. Only operators add endpoints: an
-    address chosen by a client would let it send requests from inside the operator's network.
-    `may_be_http` is set while the service itself is on loopback. Raises InvalidField,
+    The endpoint receives events of these types that happen from now on. `centers` holds the ids of
+    the centers whose events it receives; None means all centers. Only operators add endpoints: an
+    address chosen by a client would let the client send requests from inside the operator's
+    network. `may_be_http` is set while the service itself is on loopback. Raises InvalidField,
     CenterNotFound, or TooManyEndpoints.
     """
 
@@ -70,7 +70,7 @@ class AddEventEndpoint:
                 unit.event_endpoints.add(endpoint)
             except AlreadyStored:
                 raise InvalidField("url", "one that has not been added yet") from None
-            # Addresses of some services hold a secret in their path.
+            # The addresses of some services hold a secret in their path.
             host = urlsplit(url).hostname or ""
             self.note_act(
                 unit, Action.ENDPOINT_ADDED, endpoint_id, {"host": host, "types": ",".join(types)}

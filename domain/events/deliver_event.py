@@ -1,4 +1,4 @@
-"""Send the events that are due to their endpoints."""
+"""Deliver due events to their endpoints."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from domain.retries import LEASE
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit, take_due
 
 ENDPOINT_IS_OFF: Final = "endpoint disabled or removed"
-"""The result of a delivery that was under way when its endpoint was disabled or removed."""
+"""The result of a delivery if its endpoint was disabled or removed during the request."""
 ENDPOINT_IS_UNREADABLE: Final = "endpoint of another release"
 """The result of a delivery to an endpoint that this release cannot decode."""
 
 
 class EndpointState(Enum):
-    """What an attempt shows of its endpoint. Nothing is sent to one that is `OFF`."""
+    """What an attempt shows about its endpoint. Nothing is sent to an endpoint that is `OFF`."""
 
     TAKES_EVENTS = auto()
     AWAY = auto()
@@ -30,7 +30,7 @@ class EndpointState(Enum):
 
 
 class Attempt(NamedTuple):
-    """A delivery after an attempt, and what it shows of the endpoint."""
+    """A delivery after an attempt, and the state of its endpoint."""
 
     delivery: EventDelivery
     endpoint: EndpointState
@@ -38,10 +38,11 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverEvent:
-    """Use case: send an event that was taken, at least once.
+    """Use case: deliver a leased event at least once.
 
-    An endpoint has taken it when it responds with 2xx. After 410 it is disabled and gets no more.
-    Anything else is tried again, ten times in three days.
+    A 2xx response means that the endpoint accepted the event. After 410, the endpoint is disabled
+    and gets no more events. After anything else, the delivery is tried again, ten times in three
+    days.
     """
 
     storage: Storage
@@ -49,10 +50,10 @@ class DeliverEvent:
     clock: Clock
 
     def take(self, *, except_to: Collection[EndpointId] = ()) -> DueDelivery | None:
-        """Take the delivery that has been due the longest; None when none is due.
+        """Lease the delivery that has been due for the longest time; None if no delivery is due.
 
-        Notices of cards that expire come last. It is leased for a minute. Deliveries to the
-        endpoints in `except_to` are left out. When none is due, nothing is written.
+        Events about expiring cards come last. The lease lasts one minute. Deliveries to the
+        endpoints in `except_to` are left out. If no delivery is due, nothing is written.
         """
         now = self.clock.now()
         return take_due(
@@ -64,7 +65,7 @@ class DeliverEvent:
         )
 
     def __call__(self, taken: DueDelivery) -> Attempt | None:
-        """Send it, and return the attempt; None if another process has taken the delivery over."""
+        """Send the event, and return the attempt; None if another process took the delivery over."""
         with self.storage.read() as unit:
             delivery = _still_ours(unit, taken)
             if delivery is None:
@@ -112,6 +113,6 @@ class DeliverEvent:
 
 
 def _still_ours(unit: UnitOfWork, taken: DueDelivery) -> EventDelivery | None:
-    """Return the delivery; None if another process has taken it over, or it was replayed."""
+    """Return the delivery; None if another process took it over, or it was replayed."""
     delivery = unit.event_deliveries.get(taken.event_id, taken.endpoint_id)
     return delivery if delivery is not None and delivery.due_at == taken.due_at else None

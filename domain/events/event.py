@@ -1,7 +1,7 @@
-"""What happens to cards and sessions, as the operators' endpoints are told about it.
+"""Events about cards and sessions, which are sent to the operators' endpoints.
 
-An endpoint is an address of a client that takes events of some types. An event has one delivery
-to each endpoint that took its type when it happened.
+An endpoint is a client's address that receives events of some types. An event has one delivery to
+each endpoint that subscribed to its type when the event happened.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from domain.redirects import redirect_origin
 from domain.retries import Waiting
 
 MAX_ENDPOINTS: Final = 50
-"""How many endpoints there may be: the worker has a thread for each, so none waits for another."""
+"""The most endpoints: the worker has a thread for each, so that no endpoint waits for another."""
 
 WAITS: Final = (
     timedelta(seconds=30),
@@ -36,14 +36,15 @@ WAITS: Final = (
 )
 """The waits between the ten attempts of a delivery: three days in all."""
 JITTER: Final = 0.1
-"""By which part each wait is longer or shorter, so that a backlog does not arrive all at once."""
+"""Each wait is longer or shorter by up to this part, so that a backlog does not arrive all at once.
+"""
 
 LONGEST_WAIT: Final = max(WAITS) * (1 + JITTER)
 
 BOTH_SECRETS_SIGN_FOR: Final = timedelta(hours=24)
 
 GONE: Final = 410
-"""The HTTP status by which an endpoint asks for no more events (RFC 9110)."""
+"""The HTTP status with which an endpoint asks for no more events (RFC 9110)."""
 
 
 class EventType(StrEnum):
@@ -57,11 +58,11 @@ class EventType(StrEnum):
     SESSION_FAILED = "session.failed"
     SESSION_EXPIRED = "session.expired"
     TEST = "test"
-    """Sent on request of an operator, to any endpoint. It is about nothing, and is not stored."""
+    """The type of an event that an operator sends to any endpoint as a test. It is not stored."""
 
 
 ENDPOINT_TYPES: Final = tuple(each for each in EventType if each is not EventType.TEST)
-"""The types that an endpoint may be added for."""
+"""The types to which an endpoint may subscribe."""
 
 
 MEANINGS: Final[Mapping[EventType, str]] = {
@@ -74,12 +75,12 @@ MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.SESSION_EXPIRED: "A session ended without a card.",
     EventType.TEST: "An operator tests the endpoint. The ids are of nobody.",
 }
-"""What each type tells, in a sentence."""
+"""The meaning of each type, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSummary:
-    """What an event says of a card. `expiry_on` is MM/YY."""
+    """The details of a card in an event. `expiry_on` is MM/YY."""
 
     card_logo: str
     last_four: str
@@ -88,14 +89,14 @@ class CardSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a card or to a session at `occurred_at`.
+    """Something that happened to a card or a session at `occurred_at`.
 
-    `token_id` names the session, `account_id` the card on file if there is one. `status` is the one
-    that it has now: of the session, or `active` or `removed` of the card. `reason` says why in one
-    word, where there is more than one. `language` (RFC 5646) is that of the text that the guest agreed
-    to when the card was stored or renewed. `reference` is the client's own of the session that
-    caused it; None for what no session caused. `existing_account_id` is the card on file that is the
-    one that was refused. `live` is whether the PSP takes real cards; None if that is not known.
+    `token_id` names the session, and `account_id` the card on file if there is one. `status` is the
+    session's new status, or `active` or `removed` for a card. `reason` is one word, where several
+    reasons are possible. `language` (RFC 5646) is the language of the consent with which the card
+    was stored or renewed. `reference` is the client's own reference of the session that caused the
+    event; None without a session. `existing_account_id` is the card on file that equals the refused
+    card. `live` is whether the PSP takes real cards; None if unknown.
     """
 
     event_id: EventId
@@ -116,9 +117,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """What events to an endpoint are signed with, as `whsec_` and Base64 (Standard Webhooks).
+    """The secrets that sign an endpoint's events, as `whsec_` and Base64 (Standard Webhooks).
 
-    `previous` signs too until `previous_until`, so that a receiver can change over.
+    `previous` also signs until `previous_until`, so that a receiver has time to change.
     """
 
     current: str
@@ -127,17 +128,17 @@ class Secrets:
 
     @classmethod
     def of(cls, random_text: str) -> Secrets:
-        """Return secrets made of new random text."""
+        """Return secrets made from new random text."""
         return cls(current=f"whsec_{b64encode(random_text.encode()).decode()}")
 
     def rolled(self, random_text: str, now: datetime) -> Secrets:
-        """Return secrets with a new current one. The one until now signs for 24 hours more."""
+        """Return secrets with a new current secret. The former secret signs for 24 more hours."""
         return replace(
             self.of(random_text), previous=self.current, previous_until=now + BOTH_SECRETS_SIGN_FOR
         )
 
     def at(self, now: datetime) -> tuple[str, ...]:
-        """Return the secrets that sign at this time, the current one first."""
+        """Return the secrets that sign at this time, the current secret first."""
         if self.previous is None or self.previous_until is None or now >= self.previous_until:
             return (self.current,)
         return (self.current, self.previous)
@@ -149,10 +150,10 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventEndpoint:
-    """An address that takes events of these types, of these centers; None means all centers.
+    """An address that receives events of these types and centers; None means all centers.
 
-    It takes none once it is removed, or disabled because it responded 410. A newer release may have
-    stored types that this one does not know.
+    A removed endpoint receives no events, nor does one that was disabled because it responded 410.
+    A newer release may have stored types that this release does not know.
     """
 
     endpoint_id: EndpointId
@@ -166,11 +167,11 @@ class EventEndpoint:
 
     @property
     def is_active(self) -> bool:
-        """Whether events are sent to it."""
+        """Whether the endpoint receives events."""
         return self.disabled_at is None and self.removed_at is None
 
     def takes(self, event: Event) -> bool:
-        """Return whether this event is sent to it."""
+        """Return whether the endpoint receives this event."""
         is_its_center = self.centers is None or event.center_id in self.centers
         return self.is_active and event.type in self.types and is_its_center
 
@@ -184,7 +185,7 @@ class DeliveryStatus(StrEnum):
 
 
 class DueDelivery(NamedTuple):
-    """A delivery that was taken, with the end of its lease."""
+    """A leased delivery, with the end of its lease."""
 
     event_id: EventId
     endpoint_id: EndpointId
@@ -193,10 +194,10 @@ class DueDelivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDelivery:
-    """The sending of one event to one endpoint, stored in the commit that decided the event.
+    """The delivery of one event to one endpoint, stored in the commit that caused the event.
 
-    `due_at` is the time of the next attempt, or the end of a lease; None means that there is none.
-    `attempts` counts those since the event happened, or since it was replayed. `last_result` is an
+    `due_at` is the time of the next attempt, or the end of a lease; None means no further attempt.
+    `attempts` counts the attempts since the event happened or was replayed. `last_result` is an
     HTTP status or the kind of failure, for operators.
     """
 
@@ -209,24 +210,24 @@ class EventDelivery:
     status: DeliveryStatus = DeliveryStatus.PENDING
 
     def delivered(self, result: str, now: datetime) -> EventDelivery:
-        """Note that the endpoint has taken the event."""
+        """Note that the endpoint accepted the event."""
         return self._attempted(result, now, due_at=None, status=DeliveryStatus.DELIVERED)
 
     def failed_for_good(self, result: str, now: datetime) -> EventDelivery:
-        """Note that the event is not sent to this endpoint any more, unless it is replayed."""
+        """Note that the event is not sent to this endpoint again, unless it is replayed."""
         return self._attempted(result, now, due_at=None, status=DeliveryStatus.FAILED)
 
     def refused(self, result: str, now: datetime) -> EventDelivery:
-        """Note that the endpoint has not taken the event. The tenth time is the last."""
+        """Note that the endpoint did not accept the event. The tenth attempt is the last."""
         if self.attempts >= len(WAITS):
             return self.failed_for_good(result, now)
-        # The jitter follows from the ids, so that the same history always repeats itself.
+        # The jitter is computed from the ids, so that the same history always gives the same times.
         jitter = Random(f"{self.event.event_id}/{self.endpoint_id}/{self.attempts}")  # noqa: S311 - it need not be secret
         wait = WAITS[self.attempts] * jitter.uniform(1 - JITTER, 1 + JITTER)
         return self._attempted(result, now, due_at=now + wait, status=DeliveryStatus.PENDING)
 
     def replayed(self, now: datetime) -> EventDelivery:
-        """Make the delivery due at once, with ten attempts to come."""
+        """Make the delivery due at once, with ten new attempts."""
         return replace(self, due_at=now, attempts=0, status=DeliveryStatus.PENDING)
 
     def _attempted(
@@ -244,9 +245,9 @@ class EventDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryCounts:
-    """The deliveries to an endpoint that it has not taken.
+    """The counts of deliveries that an endpoint has not accepted.
 
-    `pending` ones are still tried, `pending_since` is when the oldest of their events happened.
+    `pending` deliveries are still tried; `pending_since` is the time of their oldest event.
     """
 
     pending: int = 0
@@ -255,10 +256,10 @@ class DeliveryCounts:
 
 
 def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
-    """Check the address of an endpoint as an operator gave it, and return it unchanged.
+    """Check an endpoint's address as an operator gave it, and return it unchanged.
 
-    It is https, or http if `may_be_http`, without user information and fragment. Raises
-    InvalidField. Whether it leads to a public address is checked at each connection.
+    The address must be https, or http if `may_be_http`, without user information or fragment.
+    Raises InvalidField. Each connection checks whether the address leads to a public host.
     """
     schemes = ("https", "http") if may_be_http else ("https",)
     if redirect_origin(value) is None or urlsplit(value).scheme not in schemes or "#" in value:
@@ -268,7 +269,7 @@ def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
 
 
 def parse_event_types(values: Iterable[str]) -> tuple[EventType, ...]:
-    """Return the event types of these names, each once. Raises InvalidField."""
+    """Return the event types with these names, without duplicates. Raises InvalidField."""
     types = dict.fromkeys(values)
     if not types.keys() <= set(ENDPOINT_TYPES):
         raise InvalidField("type", f"one of {', '.join(ENDPOINT_TYPES)}")
@@ -276,14 +277,14 @@ def parse_event_types(values: Iterable[str]) -> tuple[EventType, ...]:
 
 
 class EventEndpoints(Protocol):
-    """The endpoints that take events."""
+    """The endpoints that receive events."""
 
     def add(self, endpoint: EventEndpoint) -> None:
-        """Store an endpoint. Raises AlreadyStored if one that is not removed has this URL."""
+        """Store an endpoint. Raises AlreadyStored if an endpoint that is not removed has this URL."""
         ...
 
     def get(self, endpoint_id: EndpointId) -> EventEndpoint | None:
-        """Return the endpoint, removed or not, or None. A write unit locks it."""
+        """Return the endpoint, even if removed, or None. A write unit locks it."""
         ...
 
     def all(self) -> Sequence[EventEndpoint]:
@@ -296,10 +297,13 @@ class EventEndpoints(Protocol):
 
 
 class EventDeliveries(Protocol):
-    """The deliveries of events, under way and done."""
+    """The deliveries of events, both open and done."""
 
     def add(self, delivery: EventDelivery) -> None:
-        """Store a delivery. Raises AlreadyStored if the event has one to this endpoint."""
+        """Store a delivery.
+
+        Raises AlreadyStored if the event already has a delivery to this endpoint.
+        """
         ...
 
     def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:
@@ -311,32 +315,33 @@ class EventDeliveries(Protocol):
         ...
 
     def events_since(self, since: datetime) -> Sequence[EventId]:
-        """Return the ids of the events that have happened since then, oldest first."""
+        """Return the ids of the events since a time, oldest first."""
         ...
 
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
-        """Return the deliveries of events about a guest, oldest first; reads every delivery."""
+        """Return the deliveries of events about a guest, oldest first. Reads every delivery."""
         ...
 
     def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
-        """Return the deliveries of the latest events, newest first; or only those that failed.
+        """Return the deliveries of the latest events, newest first; optionally only failed ones.
 
-        Those that cannot be decoded are left out.
+        Deliveries that cannot be decoded are left out.
         """
         ...
 
     def counts(self) -> Mapping[EndpointId, DeliveryCounts]:
-        """Return the counts of each endpoint that has not taken all of its events."""
+        """Return the counts of each endpoint that has deliveries it has not accepted."""
         ...
 
     def last_successes(self) -> Mapping[EndpointId, datetime]:
-        """Return when each endpoint took an event last. It reads every delivery."""
+        """Return the time of each endpoint's last accepted event. Reads every delivery."""
         ...
 
     def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
-        """Return the deliveries of a session's events that happened since then, oldest first.
+        """Return the deliveries of a session's events since a time, oldest first.
 
-        Those that cannot be decoded are left out. Reads every delivery since then, and locks none.
+        Deliveries that cannot be decoded are left out. Reads every delivery since then, and locks
+        nothing.
         """
         ...
 
@@ -345,7 +350,7 @@ class EventDeliveries(Protocol):
         ...
 
     def count_due(self, now: datetime) -> Waiting:
-        """Count the deliveries that `take_due` could take now, one after the other."""
+        """Count the deliveries that `take_due` could lease now, one after the other."""
         ...
 
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
@@ -355,19 +360,19 @@ class EventDeliveries(Protocol):
     def take_due(
         self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
     ) -> DueDelivery | None:
-        """Lease the delivery that has been due the longest; None when none is due.
+        """Lease the delivery that has been due for the longest time; None if no delivery is due.
 
-        A delivery is due from its `due_at` on, and if that is later than `latest_due` after a wait
-        of LONGEST_WAIT. Those of `account.expiring` come after all others, because thousands are
-        stored at once. Those to the endpoints in `except_to` are left out. The lease ends at `until`: then the
-        delivery is due again, in case the process that took it has died. The event is not read, so
-        one that cannot be read does not keep the others from being taken.
+        A delivery is due from `due_at` on; if that is later than `latest_due`, it is due after a
+        wait of LONGEST_WAIT. Deliveries of `account.expiring` come last, because thousands of them
+        are stored at once. Deliveries to the endpoints in `except_to` are left out. The lease ends
+        at `until`; then the delivery is due again, in case the process that leased it has died. The
+        event itself is not read, so an unreadable event does not block the others.
         """
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a bounded number of deliveries that are not due and whose event happened before.
+        """Delete a limited number of deliveries that are not due; return the number.
 
-        Return how many.
+        Their events happened before the given time.
         """
         ...

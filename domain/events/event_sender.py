@@ -9,7 +9,10 @@ from domain.events.event import Event, EventEndpoint
 
 
 class EventNotSent(Exception):
-    """No response came from an endpoint. The text says why, for operators; it may have got it."""
+    """An endpoint did not respond; it may have received the event.
+
+    The text says why, for operators.
+    """
 
 
 class EventSender(Protocol):
@@ -18,7 +21,7 @@ class EventSender(Protocol):
     def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
         """Send an event once, and return the HTTP status of the response.
 
-        It takes at most 15 seconds. `now` is the time that is signed. Raises EventNotSent when
-        there is no response, or when the endpoint is not one that may be called.
+        Takes at most 15 seconds. `now` is the signed time. Raises EventNotSent if there is no
+        response, or if the endpoint must not be called.
         """
         ...

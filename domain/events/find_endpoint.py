@@ -8,7 +8,7 @@ from domain.storage import UnitOfWork
 
 
 class EndpointNotFound(LookupError):
-    """No endpoint has this id, or it is removed."""
+    """No endpoint has this id, or the endpoint was removed."""
 
     def __init__(self) -> None:
         super().__init__("no endpoint has this id, which must be whole")

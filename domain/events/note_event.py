@@ -1,7 +1,7 @@
-"""Note what has happened to a card or a session, for the endpoints that take such events.
+"""Note an event about a card or a session, for the endpoints that subscribe to it.
 
-The deliveries are stored in the commit that decides, so no event is lost, and none is sent of what
-was not committed. Where no endpoint takes the event, nothing is stored.
+The deliveries are stored in the commit that causes the event. So no event is lost, and no event is
+sent about something that was not committed. If no endpoint subscribes, nothing is stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def new_event_id(ids: Ids) -> EventId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteEvent:
-    """Step: note an event for each endpoint that takes it. The caller commits."""
+    """Step: note an event for each endpoint that subscribes to it. The caller commits."""
 
     ids: Ids
     psps: Mapping[ProviderName, LoadedPsp]

@@ -14,7 +14,7 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveEventEndpoint:
-    """Use case: send nothing more to an endpoint, not even what is due.
+    """Use case: send nothing more to an endpoint, not even events that are due.
 
     A request that has begun is completed. The deliveries stay in the list. Raises EndpointNotFound.
     """
@@ -41,7 +41,7 @@ class RemoveEventEndpoint:
 class RollEventSecret:
     """Use case: give an endpoint a new secret. Both secrets sign for 24 hours.
 
-    Rolling again within that time ends the older one at once. Raises EndpointNotFound.
+    Rolling again within that time ends the older secret at once. Raises EndpointNotFound.
     """
 
     storage: Storage
@@ -50,7 +50,7 @@ class RollEventSecret:
     note_act: NoteAct
 
     def __call__(self, endpoint_id: str) -> EventEndpoint:
-        """Store the new secret, and return the endpoint with it."""
+        """Store the new secret, and return the endpoint with the secret."""
         secret, now = self.ids.secret(), self.clock.now()
 
         def roll(unit: WriteUnit) -> EventEndpoint:

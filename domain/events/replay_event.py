@@ -18,11 +18,12 @@ from domain.outside import Clock
 from domain.storage import AlreadyStored, RecordUnreadable, Storage, WriteUnit
 
 EVENTS_AT_ONCE: Final = 100
-"""How many events one unit of work replays, so that no request waits long for it."""
+"""The number of events that one unit of work replays, so that no request waits long for the unit.
+"""
 
 
 class EventNotFound(LookupError):
-    """No event with this id is on record for an endpoint."""
+    """No event with this id is stored for an endpoint."""
 
     def __init__(self) -> None:
         super().__init__("no event has this id")
@@ -30,10 +31,10 @@ class EventNotFound(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayEvent:
-    """Use case: send an event again to every endpoint that takes such events now.
+    """Use case: send an event again to every endpoint that now subscribes to its type.
 
-    That may be another endpoint than at first. The event keeps its id. May be called again; each
-    call sends it once more. Raises EventNotFound.
+    These may be other endpoints than at first. The event keeps its id. Each call sends the event
+    once more. Raises EventNotFound.
     """
 
     storage: Storage
@@ -41,7 +42,7 @@ class ReplayEvent:
     note_act: NoteAct
 
     def __call__(self, event_id: str) -> int:
-        """Make the deliveries due at once, and return how many there are."""
+        """Make the deliveries due at once, and return their number."""
         uuid = plain_uuid(event_id.removeprefix("evt_"))
         if uuid is None:
             raise EventNotFound
@@ -59,7 +60,7 @@ class ReplayEvent:
 
 
 class Replayed(NamedTuple):
-    """How many events are on record, and how many deliveries of them are made due."""
+    """The number of stored events, and of their deliveries that were made due."""
 
     events: int
     deliveries: int
@@ -67,10 +68,10 @@ class Replayed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayEventsSince:
-    """Use case: send the events since some time again, to one endpoint, or to all that take them.
+    """Use case: send the events since a time again, to one endpoint or to all that subscribe.
 
-    Those of before the endpoint was added are sent too. Several units of work: after an exception
-    some events are sent again, and the call may be repeated. Raises EndpointNotFound.
+    Events from before the endpoint was added are sent too. There are several units of work: after
+    an exception some events are sent again, and the call may be repeated. Raises EndpointNotFound.
     """
 
     storage: Storage
@@ -95,7 +96,8 @@ class ReplayEventsSince:
         def replay(some: Sequence[EventId], unit: WriteUnit) -> int:
             count = 0
             for event_id in some:
-                # One of another release, or one that was deleted meanwhile, keeps no other back.
+                # An event of another release, or one that was deleted meanwhile, does not block the
+                # others.
                 with suppress(RecordUnreadable):
                     count += _replay(unit, event_id, now=now, only=only) or 0
             unit.commit()
@@ -112,7 +114,7 @@ class ReplayEventsSince:
 def _replay(
     unit: WriteUnit, event_id: EventId, *, now: datetime, only: EndpointId | None = None
 ) -> int | None:
-    """Make the deliveries of an event due, and return how many; None if it is not on record."""
+    """Make an event's deliveries due, and return their number; None if the event is not stored."""
     known = {delivery.endpoint_id: delivery for delivery in unit.event_deliveries.of(event_id)}
     if not known:
         return None
@@ -127,7 +129,7 @@ def _replay(
         if delivery is not None:
             unit.event_deliveries.update(delivery.replayed(now))
             continue
-        # Another replay may add it at the same time. Then it is due as well.
+        # Another replay may add the delivery at the same time. Then it is due as well.
         with suppress(AlreadyStored):
             unit.event_deliveries.add(
                 EventDelivery(event=event, endpoint_id=endpoint_id, due_at=now)

@@ -1,4 +1,4 @@
-"""Send an event that tells nothing, to see whether an endpoint takes events."""
+"""Send an event without content, to see whether an endpoint receives events."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendTestEvent:
-    """Use case: send an event of the type `test` to an endpoint, once, and return its HTTP status.
+    """Use case: send one `test` event to an endpoint, and return the HTTP status of the response.
 
-    It is signed as every event. Nothing is stored, and it is not sent again. Raises
-    EndpointNotFound; or EventNotSent, whose text says why there was no response.
+    The event is signed like any other. It is not stored, and not sent again. Raises
+    EndpointNotFound, or EventNotSent, whose text says why there was no response.
     """
 
     storage: Storage

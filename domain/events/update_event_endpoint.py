@@ -1,4 +1,4 @@
-"""Change which events an endpoint takes."""
+"""Change the event types to which an endpoint subscribes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateEventEndpoint:
-    """Use case: let an endpoint take other types of events, from those on that happen now.
+    """Use case: change an endpoint's event types, for events that happen from now on.
 
     Its secret, its centers and its deliveries stay. May be called again. Raises EndpointNotFound or
     InvalidField.

@@ -17,12 +17,12 @@ from domain.pagination import Page, PageRequest
 MAX_NAME_LENGTH: Final = 200
 
 UNCHANGED: Final = object()
-"""Stands for a field that a request leaves out, and that stays as it was."""
+"""Stands for a field that a request leaves out, and that keeps its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """An existing guest. `email` and `language` (RFC 5646) are None when they are not known."""
+    """A guest. `email` and `language` (RFC 5646) are None if unknown."""
 
     id: GuestId
     first_name: str
@@ -45,9 +45,9 @@ class Guest:
         email: object,
         language: object = None,
     ) -> Guest:
-        """Read a guest that comes from outside. Raises InvalidField.
+        """Parse a guest from outside. Raises InvalidField.
 
-        None and "" are no `email` and no `language`.
+        None and "" mean that there is no `email` or no `language`.
         """
         guest = cls(
             id=GuestId(parse_uuid("id", id)),
@@ -56,14 +56,15 @@ class Guest:
             email=None if email is None or email == "" else parse_email(email),
             language=parse_language("language", language),
         )
-        # Receptionists type card numbers into name fields, and the page shows both together.
+        # Receptionists sometimes type card numbers into name fields, and the page shows both names
+        # together.
         if hold_card_number_together(guest.first_name, guest.last_name):
             raise InvalidField("last_name", NO_CARD_NUMBER)
         return guest
 
 
 def parse_guest_id(value: str) -> GuestId:
-    """Read a guest id from a path. Raises GuestIdNotUsable when it is not a UUID."""
+    """Parse a guest id from a path. Raises GuestIdNotUsable if it is not a UUID."""
     guest_id = plain_uuid(value)
     if guest_id is None:
         raise GuestIdNotUsable
@@ -78,7 +79,7 @@ def parse_email(value: object) -> str:
 
 
 def invalid_email() -> InvalidField:
-    """Return the refusal of what is no e-mail address."""
+    """Return the refusal of a text that is not an e-mail address."""
     return InvalidField("email", "an e-mail address")
 
 
@@ -94,15 +95,15 @@ class Guests(Protocol):
         ...
 
     def with_email(self, email: str, request: PageRequest) -> Page[Guest]:
-        """Return a page of the guests with this address, by id; A to Z count as a to z."""
+        """Return a page of the guests with this address, by id. The case of A to Z is ignored."""
         ...
 
     def is_on_file(self, guest_id: GuestId) -> bool:
-        """Return whether anything is stored of a guest, who may have been deleted by hand."""
+        """Return whether anything is stored about a guest, who may have been deleted by hand."""
         ...
 
     def add(self, guest: Guest) -> None:
-        """Store a new guest. Raises AlreadyStored when the guest exists."""
+        """Store a new guest. Raises AlreadyStored if the guest exists."""
         ...
 
     def update(self, guest: Guest) -> None:
@@ -114,5 +115,8 @@ class Guests(Protocol):
         ...
 
     def put_many(self, guests: Iterable[Guest]) -> None:
-        """Store guests, and update those that exist. One without a language keeps the one it has."""
+        """Store guests, and update existing ones.
+
+        A guest without a language keeps the stored language.
+        """
         ...

@@ -13,7 +13,7 @@ from domain.storage import AlreadyStored, Storage, WriteUnit
 
 
 def put_unless_erased(unit: WriteUnit, guests: Sequence[Guest]) -> int:
-    """Store or update guests, except those who were erased; return how many these are."""
+    """Store or update guests, except erased guests; return the number of erased ones."""
     erased = unit.erasures.among([guest.id for guest in guests])
     unit.guests.put_many(guest for guest in guests if guest.id not in erased)
     return sum(guest.id in erased for guest in guests)
@@ -23,10 +23,10 @@ def put_unless_erased(unit: WriteUnit, guests: Sequence[Guest]) -> int:
 class PutGuest:
     """Use case: create the guest with this id, or update it.
 
-    Creating needs `guests:add`, changing `guests:edit`. Repeating a request changes nothing and
-    needs either of them. A guest belongs to no center, so a caller that is limited to centers may
-    do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField, and GuestNotFound for the
-    id of a guest who was erased.
+    Creating needs `guests:add`, changing needs `guests:edit`. Repeating a request changes nothing
+    and needs either permission. A guest belongs to no center, so a caller that is limited to
+    centers may do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField, and
+    GuestNotFound for the id of an erased guest.
     """
 
     needs = MAY_PUT_GUESTS
@@ -70,7 +70,8 @@ class PutGuest:
             unit.commit()
             return guest
 
-        # Another request may create the same guest at the same time. Then it exists the next time.
+        # Another request may create the same guest at the same time. Then the guest exists at the
+        # next try.
         with suppress(AlreadyStored):
             return self.storage.transact(put)
         return self.storage.transact(put)

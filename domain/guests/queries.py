@@ -1,4 +1,4 @@
-"""What callers may read of guests."""
+"""The use cases that read guests for callers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from domain.storage import Storage
 class ReadGuest:
     """Use case: return a guest.
 
-    A guest belongs to no center, so a caller that is limited to centers may read none. Raises
+    A guest belongs to no center, so a caller that is limited to centers may read no guest. Raises
     UserNotAuthorized, GuestIdNotUsable or GuestNotFound, in this order.
     """
 
@@ -36,8 +36,8 @@ class ReadGuest:
 class SearchGuests:
     """Use case: return a page of the guests with an e-mail address, in the order of their ids.
 
-    Upper and lower case of A to Z are the same. Guests belong to no center, so a caller that is
-    limited to centers may find none. Raises UserNotAuthorized or InvalidField, in this order.
+    The case of A to Z is ignored. A guest belongs to no center, so a caller that is limited to
+    centers may find no guest. Raises UserNotAuthorized or InvalidField, in this order.
     """
 
     needs = MAY_VIEW_GUESTS
