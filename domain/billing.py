@@ -24,7 +24,7 @@ def _text(max_length: int) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingInfo:
-    """The billing_info of `addCard`. None means that a field is not given.
+    """The billing_info of `addCard`. None means that a field is absent.
 
     The number beside each field is its greatest length in characters.
     """
@@ -43,18 +43,18 @@ class BillingInfo:
 MAX_LENGTHS: Final[Mapping[str, int]] = {
     field.name: field.metadata["max_length"] for field in fields(BillingInfo)
 }
-"""The most characters that each field of billing_info may have."""
+"""The greatest length of each field of billing_info, in characters."""
 
 
 _JOINED: Final = {
     "last_name": ("first_name", "last_name"),
     "address": ("first_name", "last_name", "address", "state", "zipcode", "city"),
 }
-"""Fields that may together hold a card number, by the field that is then refused."""
+"""Fields that together may hold a card number, with the field to name in the refusal."""
 
 
 class AvsResult(StrEnum):
-    """The bank's result for the billing address."""
+    """The result of the bank's check of the billing address."""
 
     MATCH = "match"
     MISMATCH = "mismatch"
@@ -64,8 +64,8 @@ class AvsResult(StrEnum):
 def parse_billing_info(value: object) -> BillingInfo | None:
     """Parse billing_info as a client sent it (interface, `addCard`).
 
-    Null, and an object in which nothing is given, return None. A blank field counts as not given,
-    and unknown fields are ignored. Raises BillingInfoInvalid with the first invalid field.
+    Null and an object without values return None. A blank field counts as absent, and unknown
+    fields are ignored. Raises BillingInfoInvalid with the first invalid field.
     """
     if value is None:
         return None
@@ -88,7 +88,7 @@ def _parse_field(name: str, value: object) -> str | None:
     if not text:
         return None
     if name != "phone" and holds_card_number(text):
-        # It would be stored and shown where no card number may be.
+        # The number would be stored and shown where no card number may be.
         raise BillingInfoInvalid(name)
     has_right_form = _FORMS.get(name)
     if has_right_form is not None and not has_right_form(text):
@@ -104,7 +104,8 @@ def is_email_address(text: str) -> bool:
 def is_phone_number(text: str) -> bool:
     """Return whether `text` is an international number: a plus, then 7 to 15 digits (ITU E.164).
 
-    Spaces, hyphens, dots and brackets may stand between the digits. They are no card number.
+    Spaces, hyphens, dots and brackets may stand between the digits. The digits must not be a card
+    number.
     """
     digits = "".join(filter(str.isdigit, text))
     return (
@@ -115,7 +116,7 @@ def is_phone_number(text: str) -> bool:
 
 
 def is_country_code(text: str) -> bool:
-    """Return whether `text` is a country code of ISO 3166-1 alpha-2, in either case."""
+    """Return whether `text` is an ISO 3166-1 alpha-2 country code, in upper or lower case."""
     return text.isascii() and text.upper() in COUNTRY_CODES
 
 

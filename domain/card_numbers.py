@@ -1,4 +1,4 @@
-"""Recognising card numbers, so that none is kept or shown by mistake."""
+"""Recognize card numbers, so that no card number is stored or shown by mistake."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SCHEMES: Final = (
 )
 """The first digits of each scheme's numbers, and the lengths that are issued.
 
-Some schemes once allowed 12 to 19 digits. Lengths that are rare today are left out, because random
-numbers of orders have them.
+Some schemes once allowed 12 to 19 digits. Lengths that are rare today are left out, because many
+order numbers have them by chance.
 """
 
 _NUMBER: Final = re.compile(
@@ -31,8 +31,8 @@ _NUMBER: Final = re.compile(
         for length in lengths
     )
 )
-# American Express, and Diners Club with 14 digits. In the countries whose codes these begin with
-# (30, 34, 36 to 39), phone numbers are shorter.
+# American Express, and Diners Club with 14 digits. Phone numbers of the countries with these codes
+# (30, 34, 36 to 39) are shorter.
 _SHORT = re.compile(r"3[47][0-9]{13}|3(?:[689][0-9]{2}|0[0-5][0-9]|095)[0-9]{10}")
 
 _PRINTED: Final = (
@@ -43,13 +43,13 @@ _PRINTED: Final = (
     (6, 13),
     (4, 3, 3, 3),
 )
-"""How many digits stand in each group on a card."""
+"""The number of digits in each group, as printed on cards."""
 
-# Between two groups is one blank or dash.
+# One blank or dash stands between two groups.
 _GROUPS = re.compile(r"\d+(?:[\s\-\u2010-\u2015\u2212]\d+)*")
 _GTIN_LENGTH = 13
 
-# A UUID, or a hexadecimal number as long as common hashes and object ids. It has a letter.
+# A UUID, or a hexadecimal number as long as common hashes and object ids, with at least one letter.
 _IDENTIFIER = re.compile(
     r"(?<![^\W_])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=\d*[a-f])[0-9a-f]{24,})(?![^\W_])",
     re.IGNORECASE,
@@ -65,11 +65,11 @@ def passes_luhn(digits: str) -> bool:
 def holds_card_number(text: str) -> bool:
     """Return whether the text contains a number that looks like a card number.
 
-    A card number has the first digits and the length of a card scheme, and the right check digit. Its
-    digits stand together, or in groups as on a card, with one blank or dash between two groups. They
-    may be of any script, and letters or other numbers may stand beside it.
+    A card number has the first digits and the length of a card scheme, and the right check digit.
+    Its digits stand together, or in groups as on a card with one blank or dash between two groups.
+    The digits may be of any script, and letters or other numbers may stand beside the number.
 
-    UUIDs and long hexadecimal numbers are no card numbers, nor are article numbers (GTIN-13).
+    UUIDs, long hexadecimal numbers and article numbers (GTIN-13) are no card numbers.
     """
     if not any(character.isnumeric() for character in text):
         return False
@@ -82,20 +82,22 @@ def holds_card_number(text: str) -> bool:
 
 
 def hold_card_number_together(*texts: str) -> bool:
-    """Return whether a card number is split over texts that are stored and shown side by side."""
+    """Return whether texts that are stored and shown side by side together hold a card number."""
     return any(holds_card_number(separator.join(texts)) for separator in (" ", ""))
 
 
 def is_short_card_number(digits: str) -> bool:
-    """Return whether these are a card number that has at most 15 digits, as phone numbers have.
+    """Return whether the digits are a card number that is as short as a phone number.
 
-    One phone number in ten has a valid check digit, so the issuer's digits count too.
+    It has at most 15 digits.
+
+    One phone number in ten has a valid check digit, so the issuer's digits are compared too.
     """
     return _SHORT.fullmatch(digits) is not None and passes_luhn(digits)
 
 
 def _plain(text: str) -> str:
-    """Replace digits of other scripts by ASCII digits, and leave out invisible characters."""
+    """Replace digits of other scripts with ASCII digits, and remove invisible characters."""
     if text.isascii():
         return text
     return "".join(
@@ -106,7 +108,7 @@ def _plain(text: str) -> str:
 
 
 def _numbers_in(groups: list[str]) -> Iterator[str]:
-    """Yield each group, and the groups after each other that have the lengths of those on a card."""
+    """Yield each group, and each run of groups with the lengths of the groups on a card."""
     yield from groups
     for start in range(len(groups)):
         for lengths in _PRINTED:
@@ -122,5 +124,5 @@ def _is_card_number(digits: str) -> bool:
 
 
 def _is_article_number(digits: str) -> bool:
-    """Return whether these are a GTIN-13, by its check digit (GS1 General Specifications, 7.9)."""
+    """Return whether the digits have a GTIN-13's check digit (GS1 General Specifications, 7.9)."""
     return (sum(map(int, digits[0::2])) + 3 * sum(map(int, digits[1::2]))) % 10 == 0

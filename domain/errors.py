@@ -1,10 +1,10 @@
 """Every refusal by a rule, with its code, type and message.
 
-`adapters/http/errors.py` has those of requests that reach no rule.
+`adapters/http/errors.py` has the refusals of requests that do not reach a rule.
 
-The code is both the HTTP status and `error.code` of the response. Types and messages are part of
-the interface: clients compare them, so they do not change within a version of the path, whatever
-the classes are called.
+The code is both the HTTP status and the response's `error.code`. Types and messages are part of the
+interface: clients compare them, so they do not change within a version of the path, whatever the
+names of the classes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 
 class Refusal(Exception):
-    """A request that a rule refuses; its code, type and message are shown to the caller."""
+    """A request that a rule refuses. Its code, type and message are shown to the caller."""
 
     code: ClassVar[int]
     type: ClassVar[str]
@@ -24,7 +24,7 @@ class Refusal(Exception):
 
 
 class UserNotAuthenticated(Refusal):
-    """No token, or one that is unknown, expired or revoked."""
+    """The token is missing, unknown, expired or revoked."""
 
     code = 401
     type = "user_not_authenticated"
@@ -32,7 +32,7 @@ class UserNotAuthenticated(Refusal):
 
 
 class UserNotAuthorized(Refusal):
-    """The caller lacks the permission, or the center is not among its centers."""
+    """The caller lacks the permission, or is limited to other centers."""
 
     code = 403
     type = "user_not_authorized"
@@ -194,7 +194,7 @@ class InvalidField(Refusal):
 
 
 class InvalidProductId(Refusal):
-    """The product id is not a UUID, or belongs to a product of another center."""
+    """The product id is not a UUID, or the product belongs to another center."""
 
     code = 400
     type = "invalid_product_id"
@@ -202,7 +202,7 @@ class InvalidProductId(Refusal):
 
 
 class SessionNotFound(Refusal):
-    """No session of this guest, in a center the caller may see, has this token id."""
+    """The guest has no session with this token id at a center that the caller may see."""
 
     code = 404
     type = "session_not_found"
@@ -210,7 +210,7 @@ class SessionNotFound(Refusal):
 
 
 class PaymentAccountNotFound(Refusal):
-    """No active account of this guest, in a center the caller may see, has this id."""
+    """The guest has no active account with this id at a center that the caller may see."""
 
     code = 404
     type = "payment_account_not_found"
@@ -218,7 +218,7 @@ class PaymentAccountNotFound(Refusal):
 
 
 class TooManyItems(Refusal):
-    """A page of more than 100 items is asked for."""
+    """The requested page has more than 100 items."""
 
     code = 422
     type = "too_many_items"
@@ -226,7 +226,7 @@ class TooManyItems(Refusal):
 
 
 class PageParameterInvalid(Refusal):
-    """page or size is not a plain decimal number of at least 1, given once."""
+    """`page` or `size` is not a plain decimal number of at least 1, or is repeated."""
 
     code = 422
     type = "page_parameter_invalid"
@@ -254,7 +254,7 @@ class TooManyRequests(Refusal):
 class CardLimitReached(TooManyRequests):
     """A limit against card testing is reached, and nothing was done.
 
-    `counted` names it; `of` is whose it is.
+    `counted` is what the limit counts; `of` is whose it counts.
     """
 
     type = "card_limit_reached"
@@ -266,9 +266,9 @@ class CardLimitReached(TooManyRequests):
 
 
 class ServiceUnavailable(Refusal):
-    """The storage, or the keys of an identity provider, cannot be read or written now.
+    """The storage, or an identity provider's keys, cannot be read or written now.
 
-    Nothing was done, except after an in-doubt commit.
+    Nothing was done, except possibly after a commit in doubt.
     """
 
     code = 503

@@ -1,4 +1,4 @@
-"""Fields that come from outside, such as a cell of a file or an option of a command."""
+"""Fields from outside, such as a cell of a file or an option of a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_CARD_NUMBER: Final = "text without a card number"
 
 
 def parse_uuid(field: str, value: object) -> str:
-    """Return a UUID in lower case. Raises InvalidField for any but the 36-character form."""
+    """Return a UUID in lower case. Raises InvalidField for any other than the 36-character form."""
     uuid = plain_uuid(value)
     if uuid is None:
         raise InvalidField(field, "a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3")
@@ -23,7 +23,7 @@ def parse_uuid(field: str, value: object) -> str:
 def parse_line(field: str, value: object, *, max_length: int) -> str:
     """Return a line of text unchanged.
 
-    Raises InvalidField when it is not text, blank, too long, or has control characters or line
+    Raises InvalidField if the text is missing, blank or too long, or has control characters or line
     breaks.
     """
     if (
@@ -37,7 +37,7 @@ def parse_line(field: str, value: object, *, max_length: int) -> str:
 
 
 def invalid_line(field: str, *, max_length: int) -> InvalidField:
-    """Return the refusal of a text that `parse_line` does not take."""
+    """Return the refusal of a text that `parse_line` does not accept."""
     return InvalidField(
         field,
         f"1 to {max_length} characters, not blank, without control characters and line breaks",
@@ -45,25 +45,27 @@ def invalid_line(field: str, *, max_length: int) -> InvalidField:
 
 
 def without_card_number(field: str, value: str) -> str:
-    """Return text unchanged. Raises InvalidField when it contains a card number."""
+    """Return text unchanged. Raises InvalidField if it contains a card number."""
     if holds_card_number(value):
         raise InvalidField(field, NO_CARD_NUMBER)
     return value
 
 
 # Control characters, lone surrogates, and the two separators that some terminals and log readers
-# take for the end of a line. Joiners and direction marks (Cf) are part of people's names. Characters
-# that override the direction of the text after them (Unicode Standard Annex 9) are not.
+# treat as the end of a line. Joiners and direction marks (Cf) are allowed, because people's names
+# contain them. Characters that override the direction of the following text (Unicode Standard Annex
+# 9) are not allowed.
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-# Letters and symbols that show nothing: Hangul fillers, and the pattern of Braille without a dot.
+# Letters and symbols without a visible shape: Hangul fillers, and the Braille pattern without a
+# dot.
 _INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
 
 def is_visible(text: str) -> bool:
-    """Return whether somebody who reads `text` sees anything of it."""
+    """Return whether a reader of `text` sees anything."""
     return any(
         unicodedata.category(character)[0] in "LNPS" and character not in _INVISIBLE
         for character in text

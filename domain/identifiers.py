@@ -16,8 +16,9 @@ ProductId = NewType("ProductId", str)
 TokenId = NewType("TokenId", str)
 """The token of a card-addition session."""
 SHOWN_OF_TOKENS: Final = 8
-"""How many of its characters are shown: enough to find it, and no link of an earlier release can be
-made of it."""
+"""How many characters of a token are shown: enough to find it, but not enough to open a link of an
+earlier release.
+"""
 LinkKey = NewType("LinkKey", str)
 """The secret of a session's link: 26 characters, `a` to `z` and `2` to `7`, which hold 128 bits."""
 AccountId = NewType("AccountId", str)
@@ -26,24 +27,24 @@ CallerName = NewType("CallerName", str)
 ProviderName = NewType("ProviderName", str)
 """The name of a payment service provider (PSP), such as `fake`."""
 MerchantAccount = NewType("MerchantAccount", str)
-"""The name of a merchant account at a PSP. Its keys are in the settings only."""
+"""The name of a merchant account at a PSP. Only the settings have its keys."""
 DEFAULT_MERCHANT_ACCOUNT: Final = MerchantAccount("default")
-"""The account of webhooks whose path names none."""
+"""The account of webhooks whose path names no account."""
 GuestReference = NewType("GuestReference", str)
 """The PSP's own reference for a guest at one merchant account."""
 CardToken = NewType("CardToken", str)
-"""The PSP's token for a stored card: what a payment operation charges."""
+"""The PSP's token for a stored card, which a payment charges."""
 
 EventId = NewType("EventId", str)
-"""The id of an event: `evt_` and a UUID. It is the `webhook-id` of every attempt."""
+"""The id of an event: `evt_` and a UUID. Every attempt sends it as `webhook-id`."""
 EndpointId = NewType("EndpointId", str)
-"""The id of an endpoint that takes events."""
+"""The id of an endpoint that receives events."""
 WorkerId = NewType("WorkerId", str)
 """The id of a background worker, from its start to its end."""
 
 
 class PspAccount(NamedTuple):
-    """A merchant account at a PSP. Two PSPs may have accounts of the same name."""
+    """A merchant account at a PSP. Two PSPs may have accounts with the same name."""
 
     provider: ProviderName
     merchant_account: MerchantAccount
@@ -63,7 +64,7 @@ def plain_uuid(value: object) -> str | None:
 
 
 def find_uuid(text: str) -> str | None:
-    """Return the first UUID in 36-character form within a text, in lower case, or None."""
+    """Return the first UUID in 36-character form in a text, in lower case, or None."""
     found = _PLAIN_UUID.search(text)
     return found and found[0].lower()
 
@@ -73,12 +74,13 @@ _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 
 
 def link_key_from(secret: str) -> LinkKey:
-    """Return the key that is made of a secret, of which 128 bits count."""
+    """Return the key that is made from a secret, of which 128 bits are used."""
     return LinkKey(b32encode(sha256(secret.encode()).digest()[:16]).decode().rstrip("=").lower())
 
 
 def find_link_key(text: str) -> LinkKey | None:
-    """Return the first text of the form of a link's key within another, in lower case, or None."""
-    # Some programs escape what is escaped already, and digits of escapes may be those of a key.
+    """Return the first text in the form of a link's key within a text, in lower case, or None."""
+    # Some programs escape text that is already escaped, and the digits of escapes could be those of
+    # a key.
     found = _LINK_KEY.search(_ESCAPE.sub(" ", text))
     return found and LinkKey(found[0].lower())

@@ -11,10 +11,10 @@ from domain.errors import InvalidField
 DEFAULT_LANGUAGE: Final = "en"
 
 AUTO: Final = "auto"
-"""In place of a tag: the language that the guest's browser asks for."""
+"""In place of a tag: the language that the guest's browser requests."""
 
 MAX_TAG_LENGTH: Final = 35
-"""As long as every implementation must take (RFC 5646, section 4.4.1)."""
+"""The length that every implementation must accept (RFC 5646, section 4.4.1)."""
 
 _EXPECTED: Final = "a language tag such as de or pt-BR (BCP 47)"
 EXPECTED_LOCALE: Final = f"{_EXPECTED}, or {AUTO}"
@@ -28,9 +28,9 @@ _TAG: Final = re.compile(
 
 
 def parse_language(field: str, value: object) -> str | None:
-    """Read a tag that comes from outside, in the usual case (`pt-BR`); None and "" are none.
+    """Parse a tag from outside, in its usual case (`pt-BR`). None and "" return None.
 
-    Raises InvalidField, for `auto` too. The subtags need not be registered.
+    Raises InvalidField, also for `auto`. The subtags need not be registered.
     """
     if value is None or value == "":
         return None
@@ -41,7 +41,7 @@ def parse_language(field: str, value: object) -> str | None:
 
 
 def parse_locale(value: object) -> str | None:
-    """Read the locale of add-card: a tag, or `auto`. Raises InvalidField."""
+    """Parse the locale of add-card: a tag, or `auto`. Raises InvalidField."""
     if value == AUTO:
         return AUTO
     try:
@@ -51,7 +51,7 @@ def parse_locale(value: object) -> str | None:
 
 
 def canonical(tag: str) -> str | None:
-    """Return a tag in the case of RFC 5646, section 2.1.1; None if it is no tag."""
+    """Return a tag in the case of RFC 5646, section 2.1.1; None if it is malformed."""
     if len(tag) > MAX_TAG_LENGTH or not tag.isascii() or not _TAG.fullmatch(tag.lower()):
         return None
     subtags = tag.lower().split("-")
@@ -66,10 +66,10 @@ def canonical(tag: str) -> str | None:
 
 
 def look_up(tag: str, available: Collection[str]) -> str | None:
-    """Return the language among `available` that is nearest to a tag: `de` for `de-AT`.
+    """Return the available language that is nearest to a tag: `de` for `de-AT`.
 
-    That is the tag itself, or else what is left when subtags are removed from its end (RFC 4647,
-    section 3.4). None if there is nothing.
+    The nearest language is the tag itself, or the tag after subtags are removed from its end (RFC
+    4647, section 3.4). None if no such language is available.
     """
     subtags = tag.split("-")
     while subtags:
@@ -82,7 +82,7 @@ def look_up(tag: str, available: Collection[str]) -> str | None:
 
 
 def first_of(wishes: Iterable[str | None], available: Collection[str]) -> str:
-    """Return the language for the first wish that one is available for, and English for none."""
+    """Return the available language for the first wish that has one; otherwise English."""
     for wish in wishes:
         if wish is not None and (found := look_up(wish, available)) is not None:
             return found

@@ -1,4 +1,4 @@
-"""The time and random identifiers, which the domain takes from outside."""
+"""The current time and random identifiers, which the domain takes from outside."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Clock(Protocol):
         ...
 
     def is_steady(self) -> bool:
-        """Return whether the clock has gone on evenly for 10 minutes, as this process has seen.
+        """Return whether the clock has advanced evenly for 10 minutes in this process.
 
-        What cannot be undone waits for that: a clock that is ahead for some minutes, as after the
-        start of a machine, must not end it.
+        Irreversible work waits for that, so that a clock that is ahead for some minutes, as after
+        the start of a machine, cannot cause it.
         """
         return True
 
 
 def time_before(now: datetime, ago: timedelta) -> datetime:
-    """Return the time so long ago, or the first that can be stored if it was longer ago."""
+    """Return the time that long ago, or the first time that can be stored."""
     return now - min(ago, now - _FIRST)
 
 
 def time_after(now: datetime, wait: timedelta) -> datetime:
-    """Return the time after so long, or the last that can be stored if it is later."""
+    """Return the time after that wait, or the last time that can be stored."""
     return now + min(wait, _LAST - now)
 
 

@@ -1,4 +1,4 @@
-"""Who calls, and what they may do."""
+"""Callers and their permissions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.identifiers import CallerName, CenterId
 
 
 class Permission(StrEnum):
-    """What a token may be issued for."""
+    """The permissions that a token may have."""
 
     GUESTS_VIEW = "guests:view"
     GUESTS_ADD = "guests:add"
@@ -25,9 +25,12 @@ class Permission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the caller of a use case needs: one of these permissions. If there are none, any caller may.
+    """A use case's requirement: one of these permissions.
 
-    With `every_center`, a caller that is limited to some centers may not: guests belong to no center.
+    Without permissions, any caller may call it.
+
+    With `every_center`, a caller that is limited to some centers may not, because guests belong to
+    no center.
     """
 
     any_of: tuple[Permission, ...]
@@ -52,7 +55,7 @@ MAY_USE_CARDS: Final = Needs((Permission.PAYMENTS_USE,))
 class Caller:
     """An authenticated caller: its unique name, its permissions, and the centers it may act for.
 
-    `centers` is None when the caller is not limited to some centers.
+    `centers` is None if the caller may act for all centers.
     """
 
     name: CallerName
@@ -60,12 +63,12 @@ class Caller:
     centers: frozenset[CenterId] | None = None
 
     def may(self, needs: Needs) -> bool:
-        """Return whether the caller has what is needed."""
+        """Return whether the caller meets the requirement."""
         is_permitted = not (needs.any_of and self.permissions.isdisjoint(needs.any_of))
         return is_permitted and (self.centers is None or not needs.every_center)
 
     def require(self, needs: Needs) -> None:
-        """Raise UserNotAuthorized unless the caller has what is needed."""
+        """Raise UserNotAuthorized unless the caller meets the requirement."""
         if not self.may(needs):
             raise UserNotAuthorized
 
@@ -74,6 +77,6 @@ class Caller:
         return self.centers is None or center_id in self.centers
 
     def require_center(self, center_id: CenterId) -> None:
-        """Raise UserNotAuthorized when the caller is limited to other centers."""
+        """Raise UserNotAuthorized if the caller is limited to other centers."""
         if not self.sees(center_id):
             raise UserNotAuthorized

@@ -1,7 +1,7 @@
-"""Which redirect_uri a guest's browser may be redirected to.
+"""The redirect_uris to which a guest's browser may be redirected.
 
-The address is checked once, before it is stored, and then used byte for byte. Nothing is ever
-fetched from it.
+The address is checked once, before it is stored, and then used byte for byte. The service never
+fetches it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from domain.uri_schemes import belongs_to_others
 
 MAX_REDIRECT_URI_LENGTH: Final = 2_048
 
-# The characters of RFC 3986. Backslash is not among them: browsers read it as a slash.
+# The characters of RFC 3986. Backslash is not one of them: browsers read it as a slash.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
-# No @ is allowed, so user information (user:password@) is refused.
+# @ is not allowed, so user information (user:password@) is refused.
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9\-_]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?")
 # Browsers read a host that ends in a number, in any base, as an IPv4 address.
@@ -30,9 +30,9 @@ _WEB_SCHEMES = frozenset({"http", "https"})
 def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
     """Check a redirect_uri as a client sent it, and return it unchanged.
 
-    `allowed` holds the center's origins and custom schemes; if it is empty, every absolute http and
-    https address with a host is allowed. Raises RedirectUriRequired when the value is missing, null
-    or blank, and RedirectUriInvalid when it is not allowed (interface, `addCard`).
+    `allowed` holds the center's origins and custom schemes. If it is empty, every absolute http and
+    https address with a host is allowed. Raises RedirectUriRequired if the value is missing, null
+    or blank, and RedirectUriInvalid if the address is not allowed (interface, `addCard`).
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RedirectUriRequired
@@ -62,8 +62,8 @@ def redirect_origin(uri: str) -> str | None:
     scheme = parts.scheme.lower()
     if scheme in _WEB_SCHEMES:
         return _web_origin(scheme, parts, port)
-    # Browsers and operating systems open other schemes in programs of their own, with whatever stands
-    # in the address.
+    # Browsers and operating systems pass addresses with other schemes to other programs, whatever
+    # the addresses contain.
     if not scheme or belongs_to_others(scheme) or not uri[len(scheme) :].startswith(":/"):
         return None
     return f"{scheme}://"
@@ -79,7 +79,7 @@ def _web_origin(scheme: str, parts: SplitResult, port: int | None) -> str | None
 
 
 def _is_host(host: str) -> bool:
-    """Return whether this is a possible host, which every browser reads in the same way."""
+    """Return whether this is a valid host that every browser reads in the same way."""
     if _HOST_NAME.fullmatch(host) and not _NUMBER_AT_END.fullmatch(host):
         return True
     address = host[1:-1] if host.startswith("[") and host.endswith("]") else host
@@ -92,7 +92,7 @@ def _is_host(host: str) -> bool:
 
 
 def parse_allowed_origin(value: str) -> str:
-    """Parse an origin (`https://shop.example`) or a custom scheme (`myspa://`) of a center.
+    """Parse a center's origin (`https://shop.example`) or custom scheme (`myspa://`).
 
     Return it in the form of `redirect_origin`. Raises ValueError for anything else.
     """

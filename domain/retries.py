@@ -1,4 +1,4 @@
-"""When work is tried again: backoff, leases on work in progress, and clocks that were ahead."""
+"""When work is tried again: backoff, leases, and protection against clocks that were ahead."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from domain.identifiers import PspAccount
 MIN_BACKOFF: Final = timedelta(seconds=30)
 MAX_BACKOFF: Final = timedelta(hours=1)
 LEASE: Final = timedelta(minutes=1)
-"""How long work belongs to the process that took it. After that another process may take it."""
+"""How long work belongs to the process that leased it. Then another process may lease it."""
 CLOCKS_DIFFER_BY: Final = timedelta(minutes=1)
-"""How far the clocks of two machines may be apart."""
+"""How far the clocks of two machines may differ."""
 ALARM_AFTER: Final = timedelta(hours=24)
-"""A PSP that has not responded for so long needs a person's attention."""
+"""A PSP that has not responded for this long needs a person's attention."""
 
 
 class Waiting(NamedTuple):
-    """How many pieces of work wait, and since when the oldest of them does.
+    """How many pieces of work wait, and since when the oldest has waited.
 
-    `since` is None if none waits, or if a clock that was ahead has set its time.
+    `since` is None if no work waits, or if a clock that was ahead set its time.
     """
 
     items: int = 0
     since: datetime | None = None
 
 
-# Without slots, as what extends it for sessions, so that a record may extend another one beside it.
+# Without slots, like its subclass for sessions, so that a record may extend another class too.
 @dataclass(frozen=True, kw_only=True)
 class WorkAtPsp:
-    """A record about which a PSP is called, by workers and otherwise.
+    """A record about which workers and others call a PSP.
 
-    `due_at` is when a worker takes it next, or the end of its lease; None means not before something
-    happens. `unanswered_since` is set while the PSP does not respond.
+    `due_at` is when a worker next leases it, or the end of its lease; None means that it waits for
+    an event. `unanswered_since` is set while the PSP does not respond.
     """
 
     due_at: datetime | None
@@ -47,19 +47,19 @@ class WorkAtPsp:
         return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
     def postponed(self, due_at: datetime | None) -> Self:
-        """Set when it is due next, after a response of the PSP or without a need for one."""
+        """Set the next due time, after a response of the PSP or if no response is needed."""
         return replace(self, due_at=due_at, unanswered_since=None)
 
 
 class WorkAtPsps(Protocol):
-    """Records of one kind about which PSPs are called; its `take_due` leases one of them."""
+    """Records of one kind about which PSPs are called. `take_due` leases one of them."""
 
     def count_due(self, now: datetime) -> Waiting:
-        """Count the records that `take_due` could take now, one after the other."""
+        """Count the records that `take_due` could lease now, one after the other."""
         ...
 
     def unanswered(self) -> Mapping[PspAccount, Waiting]:
-        """Count those whose PSP has not responded, and since when, by merchant account."""
+        """Count the records whose PSP has not responded, and since when, by merchant account."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
@@ -68,7 +68,7 @@ class WorkAtPsps(Protocol):
 
 
 def next_retry(unanswered_since: datetime, now: datetime) -> datetime:
-    """Return when to try again.
+    """Return the time of the next try.
 
     Each wait is as long as the outage so far, but at least 30 seconds and at most an hour.
     """
@@ -76,9 +76,9 @@ def next_retry(unanswered_since: datetime, now: datetime) -> datetime:
 
 
 def latest_due(now: datetime, *, longest_wait: timedelta) -> datetime:
-    """Return the latest time at which work that waits at most so long can be due.
+    """Return the latest possible due time of work that waits at most this long.
 
-    What is due later than that is due now: a clock that was ahead has set its time.
+    Work that is due later is due now, because a clock that was ahead set its time.
     """
     return now + longest_wait + CLOCKS_DIFFER_BY
 

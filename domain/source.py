@@ -1,4 +1,4 @@
-"""Where a card is added from (interface, `addCard`)."""
+"""The place from which a card is added (interface, `addCard`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from domain.errors import InvalidSource
 
 
 class Source(IntEnum):
-    """The place a card is added from."""
+    """The place from which a card is added."""
 
     WEB_STORE = 1
     MOBILE = 5
@@ -21,8 +21,8 @@ DEFAULT_SOURCE: Final = Source.WEB_STORE
 def parse_source(value: object) -> Source:
     """Parse a source as a client sent it.
 
-    1 and 5 are accepted, as integers or strings. Anything else raises InvalidSource, also `true`
-    and `1.0`.
+    1 and 5 are accepted, as integers or strings. Anything else raises InvalidSource, including
+    `true` and `1.0`.
     """
     if type(value) in (int, str):
         for source in Source:

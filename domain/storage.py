@@ -35,8 +35,8 @@ from domain.worker.heartbeat import Workers
 class RecordUnreadable(Exception):
     """A stored record that this release cannot decode; most likely another release wrote it.
 
-    The storage has logged its table and key, once in a process. A repository that returns several
-    records leaves such a one out where the method says so.
+    The storage has logged its table and key, once in each process. A repository that returns
+    several records leaves such a record out if the method says so.
     """
 
 
@@ -46,7 +46,7 @@ class AlreadyStored(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOfWork:
-    """The repositories, seen in one consistent state."""
+    """The repositories, all seen in one consistent state."""
 
     centers: Centers
     guests: Guests
@@ -76,9 +76,9 @@ class UnitOfWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteUnit(UnitOfWork):
-    """A unit of work that may change records. What it locks stays locked until it ends.
+    """A unit of work that may change records. Its locks are held until it ends.
 
-    `commit` makes the changes durable. A unit that ends without it changes nothing.
+    `commit` makes the changes durable. A unit that ends without a commit changes nothing.
     """
 
     commit: Callable[[], None]
@@ -88,10 +88,12 @@ Returned = TypeVar("Returned")
 
 
 class Storage(Protocol):
-    """Where records are stored. Every call may raise ServiceUnavailable: nothing was written.
+    """The place where records are stored.
 
-    The exception is an in-doubt commit: the connection is lost during a commit, and the database
-    does not come back within seconds. The unit may then have been committed. Every use case may
+    After ServiceUnavailable from any call, nothing was written.
+
+    The exception is a commit in doubt: the connection was lost during the commit, and the database
+    did not come back within seconds. The unit may then have been committed. Every use case may
     therefore be called again after ServiceUnavailable.
 
     Units are short and never span a call to a PSP. Nested units, writes in a read unit and writes
@@ -105,15 +107,15 @@ class Storage(Protocol):
     def write(self) -> AbstractContextManager[WriteUnit]:
         """Open a unit that may change records and then commits.
 
-        Raises ServiceUnavailable when it conflicts with another unit.
+        Raises ServiceUnavailable if it conflicts with another unit.
         """
         ...
 
     def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
         """Call `work` with a new write unit, and return its result.
 
-        After a conflict with another unit it is called again with a new unit, a few times. It must
-        therefore have no effect outside the unit.
+        After a conflict with another unit, `work` is called again with a new unit, a few times. It
+        must therefore have no effect outside the unit.
         """
         ...
 
@@ -122,9 +124,10 @@ class Storage(Protocol):
         ...
 
     def overwrite_deleted(self) -> bool:
-        """Overwrite what was deleted or changed, as far as the storage can, so that no file has it.
+        """Overwrite deleted and changed data in the files, as far as the storage can.
 
-        Return whether it could: not while somebody reads what was there before. May be called again.
+        Return whether it succeeded: it fails while somebody reads the former state. May be called
+        again.
         """
         ...
 
@@ -138,7 +141,10 @@ def take_due(
     is_any: Callable[[UnitOfWork], bool],
     take: Callable[[WriteUnit], Returned | None],
 ) -> Returned | None:
-    """Return what `take` has leased, and commit; None, without a write unit, if none `is_any`."""
+    """Return what `take` leased, and commit.
+
+    If `is_any` finds nothing, return None without writing.
+    """
     with storage.read() as unit:
         if not is_any(unit):
             return None

@@ -1,4 +1,4 @@
-"""Schemes of addresses that belong to browsers, operating systems and registered protocols."""
+"""URI schemes that belong to browsers, operating systems and registered protocols."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ _REGISTERED: Final = frozenset(
         "ymsgr",
     ]
 )
-"""Registered with IANA (Uniform Resource Identifier Schemes, 2025), without those of `_FAMILIES`."""
+"""Schemes registered with IANA (Uniform Resource Identifier Schemes, 2025), without `_FAMILIES`."""
 
 _UNREGISTERED: Final = frozenset(
     [
@@ -382,16 +382,16 @@ _UNREGISTERED: Final = frozenset(
         "x-web-search",
     ]
 )
-"""Others that browsers, Windows, macOS, iOS, Android and their shells open by themselves."""
+"""Other schemes that browsers, Windows, macOS, iOS, Android and their shells open by themselves."""
 
 _FAMILIES: Final = re.compile(
     r"(?:chrome|itms|microsoft|moz|ms|web|x-apple|x-help)[-+].*|(?:microsoft|x-apple)\..*"
 )
-"""Schemes whose beginning shows to whom they belong."""
+"""Schemes whose beginning shows their owner."""
 
 
 def belongs_to_others(scheme: str) -> bool:
-    """Return whether a scheme, in lower case, cannot be that of a shop's own app."""
+    """Return whether a scheme, in lower case, cannot belong to a shop's own app."""
     return (
         scheme in _REGISTERED or scheme in _UNREGISTERED or _FAMILIES.fullmatch(scheme) is not None
     )

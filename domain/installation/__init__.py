@@ -1,1 +1,1 @@
-"""For which public origin the records work, and copies of them."""
+"""The public origin at which an installation works, and copies of its records."""

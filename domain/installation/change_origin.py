@@ -1,4 +1,4 @@
-"""Let the records work for another origin: they have moved, or are a copy."""
+"""Change the origin of the records: the installation moved, or the records are a copy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from domain.storage import Storage, WriteUnit
 
 ABOUT: Final = "installation"
 NONE: Final = "none"
-"""Stands for no public origin in the audit trail."""
+"""Stands for a missing public origin in the audit trail."""
 
 
 class NotPublic(Exception):
-    """The origin of this process is on loopback."""
+    """This process has a loopback origin."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -27,7 +27,7 @@ class NotPublic(Exception):
 
 
 class NoCopy(Exception):
-    """The records work for the origin of this process."""
+    """The records already belong to this process's origin."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class NoCopy(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveInstallation:
-    """Use case: the installation has another origin from now on; nothing else changes.
+    """Use case: store this process's origin as the installation's; nothing else changes.
 
     `origin` is None on loopback. May be called again. Raises NotPublic and ServiceUnavailable.
     """
@@ -66,11 +66,11 @@ class MoveInstallation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparateCopy:
-    """Use case: have a copy of the records act no more for the original.
+    """Use case: separate a copy of the records from the original installation.
 
-    What the copy would do at endpoints and PSPs is deleted, tokens are revoked, and keys of the
-    original's merchants are refused from now on (`RecognizeMerchant`). `origin` is None on loopback.
-    May be called again. Raises NoCopy and ServiceUnavailable.
+    Whatever the copy would send to endpoints and PSPs is deleted, tokens are revoked, and keys of
+    the original's merchants are refused from now on (`RecognizeMerchant`). `origin` is None on
+    loopback. May be called again. Raises NoCopy and ServiceUnavailable.
     """
 
     storage: Storage
@@ -79,7 +79,7 @@ class SeparateCopy:
     clock: Clock
 
     def __call__(self) -> Mapping[str, int]:
-        """Return how many records of each kind the copy let go of."""
+        """Separate the copy; return the number of deleted or revoked records of each kind."""
         now = self.clock.now()
 
         def separate(unit: WriteUnit) -> Mapping[str, int]:

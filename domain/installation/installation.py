@@ -1,4 +1,4 @@
-"""What the records know of the installation that they belong to."""
+"""The installation to which the records belong."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The installation that the records belong to.
+    """The installation to which the records belong.
 
-    `origin` is the public one at which guests reach it; None until it is known, and on one machine
-    only. `is_copy` means that another installation works on the records that these were copied from.
+    `origin` is the public origin at which guests reach it; None until it is known, and on loopback.
+    `is_copy` means that the records were copied from another installation that is still working.
     """
 
     origin: str | None = None
@@ -24,18 +24,18 @@ class Installations(Protocol):
     """The one installation of the records."""
 
     def get(self) -> Installation:
-        """Return it; a write unit locks it."""
+        """Return the installation. A write unit locks it."""
         ...
 
     def put(self, installation: Installation) -> None:
-        """Store it; it replaces what was stored."""
+        """Store the installation. It replaces the stored one."""
         ...
 
     def let_go_of_original(self, now: datetime) -> Mapping[str, int]:
-        """Delete and end whatever would act for the installation that the records were copied from.
+        """Delete or end everything that would act for the original installation.
 
-        Event endpoints with their secrets, deliveries that are due, discards and readings of cards
-        that are due are deleted, access tokens revoked. All merchant identities become those of the
-        original. Returns how many there were of each.
+        Deletes event endpoints with their secrets, due deliveries, discards and due readings of
+        cards; revokes access tokens; and marks all merchant identities as the original's. Returns
+        the number of each.
         """
         ...

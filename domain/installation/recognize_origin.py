@@ -1,4 +1,4 @@
-"""Refuse to work at another origin than the one that the records work for."""
+"""Refuse to work at another origin than that of the records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from domain.storage import Storage, WriteUnit
 
 
 class AnotherOrigin(Exception):
-    """The records work for another origin. The text says what to do."""
+    """The records belong to another origin. The text says what to do."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(
@@ -19,20 +19,20 @@ class AnotherOrigin(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognizeOrigin:
-    """Use case: refuse to work at another origin, before a PSP or an endpoint is called.
+    """Use case: refuse to work at another origin, before any call to a PSP or an endpoint.
 
-    A copy of the records would otherwise send the events, and discard the cards, of the original.
-    `origin` is None on loopback, which is another origin than any public one. May be called at any
-    time. Raises ServiceUnavailable.
+    Otherwise a copy of the records would send the original's events and discard its cards. `origin`
+    is None on loopback, which differs from every public origin. May be called at any time. Raises
+    ServiceUnavailable.
     """
 
     storage: Storage
     origin: str | None
 
     def __call__(self, *, claims: bool = False) -> None:
-        """Return if the records work for this origin, or for none yet; else raise AnotherOrigin.
+        """Raise AnotherOrigin unless the records belong to this origin or to none yet.
 
-        With `claims`, the first public origin is stored for good.
+        With `claims`, the first public origin is stored permanently.
         """
         with self.storage.read() as unit:
             stored = unit.installations.get().origin
@@ -42,7 +42,7 @@ class RecognizeOrigin:
             raise AnotherOrigin(stored)
 
     def _claim(self, unit: WriteUnit) -> str | None:
-        """Store the origin unless another process was faster; return the stored one."""
+        """Store the origin unless another process stored one first; return the stored origin."""
         installation = unit.installations.get()
         if installation.origin is None:
             installation = replace(installation, origin=self.origin)

@@ -1,1 +1,1 @@
-"""What is on file about a guest: exporting it, and erasing it (GDPR, articles 15 and 17)."""
+"""A guest's personal data: exporting and erasing it (GDPR, articles 15 and 17)."""

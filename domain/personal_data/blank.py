@@ -1,4 +1,4 @@
-"""End what is under way for an erased guest, and blank what is known of the person."""
+"""End open work for an erased guest, and clear the personal data that the work does not need."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from domain.storage import WriteUnit
 
 
 def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now: datetime) -> bool:
-    """Remove the guest, end the open sessions, remove the cards, and blank what that does not need.
+    """Remove the guest and the cards, end open sessions, and clear personal data.
 
-    A session that is not over keeps what its PSP is asked with: the page's parameters, evidence, and
-    `redirect_uri`. Return whether all sessions are over. May be called again. The caller commits.
+    A session that is not over keeps what its PSP is asked with: the page's parameters, the evidence
+    and `redirect_uri`. Return whether all sessions are over. May be called again. The caller
+    commits.
     """
-    # Also again: on PostgreSQL a guest may be stored while the erasure is.
+    # Also in later calls: on PostgreSQL a guest may be stored during the erasure.
     unit.guests.remove(guest_id)
     are_over = unit.sessions.blank_unreadable(guest_id, now)
     for session in unit.sessions.of_guest(guest_id):
         blank = session.cancelled(now).without_personal_data()
         if blank != session:
             unit.sessions.update(blank)
-        # One that is due is asked about once more, with the evidence that has made it due.
+        # A due session is asked about once more, with the evidence that made it due.
         is_over = blank.is_over and blank.due_at is None
         if is_over:
             unit.evidence.remove(session.token_id)

@@ -19,14 +19,15 @@ from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseGuest:
-    """Use case: delete a guest, and whatever is known of the person.
+    """Use case: delete a guest, with all personal data.
 
-    One commit ends the guest's open sessions, removes the cards, and blanks names and addresses; the
-    worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents stay.
-    The guest is noted in `file` just before it. If the process dies between the two, the file names a
-    guest who is not erased, and `again` erases the guest; the other way round, a restored backup
-    would bring back a guest whom the file does not name. Raises UserNotAuthorized, also for a caller
-    that is limited to centers, GuestIdNotUsable, or GuestNotFound when nothing is on file.
+    One commit ends the guest's open sessions, removes the cards, and clears names and addresses;
+    the worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents
+    stay. The guest is added to `file` just before the commit. If the process dies between the two,
+    the file names a guest who is not erased, and `again` erases the guest. In the other order, a
+    restored backup could bring back a guest whom the file does not name. Raises UserNotAuthorized,
+    also for a caller that is limited to centers, GuestIdNotUsable, or GuestNotFound if nothing is
+    stored about the guest.
     """
 
     needs = MAY_ERASE_GUESTS
@@ -39,7 +40,7 @@ class EraseGuest:
     note_event: NoteEvent
 
     def __call__(self, caller: Caller | None, *, guest_id: str) -> None:
-        """Erase the guest. Without a caller, the operator acts."""
+        """Erase the guest. Without a caller, the operator is the actor."""
         if caller is not None:
             caller.require(self.needs)
         known_id = parse_guest_id(guest_id)
@@ -49,14 +50,14 @@ class EraseGuest:
         self._erase(known_id, caller)
 
     def brought_back(self) -> list[GuestId]:
-        """Return the guests in the file who are in the database, as after a backup is restored."""
+        """Return the guests of the file who are in the database, as after restoring a backup."""
         with self.storage.read() as unit:
             return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]
 
     def again(self) -> list[GuestId]:
-        """Erase everybody in the file who is not erased here, and return who they were.
+        """Erase every guest of the file who is not erased here, and return them.
 
-        Also those who are not in the database, so that their ids cannot be used again.
+        Guests who are not in the database are included, so that their ids cannot be used again.
         """
         with self.storage.read() as unit:
             found = self._not_erased(unit)
@@ -70,7 +71,7 @@ class EraseGuest:
         return sorted(named - unit.erasures.among(named))
 
     def _erase(self, guest_id: GuestId, caller: Caller | None, at_psps: AtPsps = ()) -> None:
-        """Erase a guest who is also known by these references, perhaps to no record here."""
+        """Erase a guest with these references at PSPs, even if no record here names the references."""
         now = self.clock.now()
 
         def erase(unit: WriteUnit) -> None:
@@ -86,6 +87,6 @@ class EraseGuest:
         try:
             self.storage.transact(erase)
         except AlreadyStored:
-            # Another request has erased the guest at the same time.
+            # Another request erased the guest at the same time.
             return
         self.log(guest_id, is_done=False)

@@ -1,4 +1,4 @@
-"""Export everything that is on file about a guest."""
+"""Export all data that is stored about a guest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork
 
-# Some PSPs' pages are opened by their reference, and some send a card's token as evidence.
+# A reference opens some PSPs' pages, and some PSPs send a card's token as evidence.
 _HIDDEN: Final = {
     Account: ["token", "charge_reference"],
     EarlierPage: ["page_reference"],
@@ -33,11 +33,11 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportGuest:
-    """Use case: return all that is on file about a guest, by name and in nested records.
+    """Use case: return all data that is stored about a guest, by name and in nested records.
 
-    That is what is kept about the person, and nothing that gives access: of the token of a session
-    only the beginning, and nothing of _HIDDEN. The audit trail notes each export before it is
-    returned. Raises InvalidField, or GuestNotFound when nothing is on file under this id.
+    The export holds personal data, but nothing that gives access: only the beginning of a session's
+    token, and no field of _HIDDEN. The audit trail notes each export before it is returned. Raises
+    InvalidField, or GuestNotFound if nothing is stored under this id.
     """
 
     storage: Storage
@@ -98,7 +98,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
 
 
 def _shown(value: Any, tokens: Collection[TokenId]) -> Any:  # of any type
-    """Return a value with records as mappings and tokens cut, and without what gives access."""
+    """Return a value with records as mappings, without anything that gives access."""
     if is_dataclass(value):
         hidden = _HIDDEN.get(type(value), ())
         names = [field.name for field in fields(value) if field.name not in hidden]

@@ -1,4 +1,4 @@
-"""Finish erasures: have PSPs forget the guest, then blank what was needed for that."""
+"""Finish erasures: ask PSPs to delete the guest, then clear the data that this needed."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 MAX_PER_CALL: Final = 5
-"""Their PSPs are called one after the other, and other chores and events wait meanwhile."""
+"""A call is limited, because PSPs are asked one after the other, and other chores wait meanwhile.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishErasures:
-    """Use case: do what is left of a few erasures that are due; return whether more may be.
+    """Use case: finish a few due erasures; return whether more may be due.
 
-    Once the guest's sessions are over and their tokens discarded, each PSP is asked to forget the
-    guest, except at merchant accounts that are closed. Then references, tokens and `redirect_uri`s
-    are blanked, and overwritten in the files of the database. Where a PSP cannot forget guests, an
-    expired session keeps its page: a card that turns up late there can only be discarded by it. What
-    cannot be done now is due when it can be; the waits grow only if a PSP refuses, is not available
-    or does not know the guest. May be called at any time, by several processes at once. Raises
-    ServiceUnavailable or RecordUnreadable, once it has tried each.
+    Once the guest's sessions are over and the tokens discarded, each PSP is asked to delete the
+    guest, except at closed merchant accounts. Then references, tokens and `redirect_uri`s are
+    cleared, and overwritten in the files of the database. If a PSP cannot delete guests, an expired
+    session keeps its page, because a card that appears late can only be discarded through the page.
+    Work that is not possible yet becomes due when it is possible; the waits grow only if a PSP
+    refuses, is unavailable or does not know the guest. May be called at any time, by several
+    processes at once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
     """
 
     storage: Storage
@@ -72,10 +73,10 @@ class FinishErasures:
         now = self.clock.now()
 
         def look(unit: WriteUnit) -> Erasure | None:
-            # In a unit of its own, so that one that fails does not stay the first that is due.
+            # In its own unit, so that an erasure that fails does not stay first in the queue.
             erasure = unit.erasures.get(guest_id)
             if erasure is None or erasure.due_at is None:
-                # Another process has finished it.
+                # Another process finished the erasure.
                 return None
             looked_at = erasure.looked_at(now)
             unit.erasures.update(looked_at)
@@ -118,13 +119,13 @@ class FinishErasures:
         ):
             out_of_reach = {psp_account for psp_account, _ in at_psps} & closed
             return left.done(self.clock.now(), out_of_reach=out_of_reach)
-        # A card has turned up, or another process still reads what was there before.
+        # A card has appeared, or another process still reads the former state.
         return left.due_after(now=now)
 
     def _note(self, erasure: Erasure, *, before: Erasure) -> bool:
-        """Store what has become of an erasure, and return whether it is stored.
+        """Store the new state of an erasure, and return whether it is stored.
 
-        It is due at another time if more has turned up since, or another process has looked.
+        It becomes due at another time if more data appeared, or another process looked.
         """
 
         def note(unit: WriteUnit) -> bool:
@@ -143,10 +144,10 @@ class FinishErasures:
         closed: frozenset[PspAccount],
         now: datetime,
     ) -> bool:
-        """Blank what was needed until now; return whether nothing has turned up meanwhile."""
+        """Clear the data that was needed until now; return False if a card has appeared."""
 
         def blank(unit: WriteUnit) -> bool:
-            # While a PSP was called, a card may have turned up that must be discarded first.
+            # During a call to a PSP, a card may have appeared that must be discarded first.
             are_over = end_and_blank(unit, self.note_event, guest_id, now)
             is_known = set(unit.guest_references.of(guest_id)) <= set(at_psps)
             is_left = not are_over or not is_known or bool(_discarding(unit, at_psps))
@@ -166,10 +167,10 @@ class FinishErasures:
     def _forget(
         self, looked_at: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount]
     ) -> Erasure:
-        """Have each PSP forget the guest, except at closed accounts; return the erasure then.
+        """Ask each PSP to delete the guest, except at closed accounts; return the new erasure.
 
-        It waits for those that have not. One that does not know the guest may not know the guest yet,
-        and is asked again.
+        It waits for PSPs that have not deleted the guest. A PSP that does not know the guest may
+        not know the guest yet, and is asked again.
         """
         failed, unknown, now = set(), set(), self.clock.now()
         for psp_account, reference in at_psps:
@@ -194,7 +195,7 @@ class FinishErasures:
         at_psps: AtPsps,
         closed: frozenset[PspAccount],
     ) -> None:
-        """Blank references and tokens, which no PSP knows any more."""
+        """Clear references and tokens, which no PSP knows any longer."""
         for session in unit.sessions.of_guest(guest_id):
             is_forgotten = session.configuration.psp_account in closed or self._forgets(session)
             if session.is_settled or is_forgotten:
@@ -213,7 +214,7 @@ class FinishErasures:
 
 
 def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return where a token of the guest is still to be discarded, and when it is tried next."""
+    """Return where a token of the guest is still to be discarded, and the times of the next tries."""
     return [
         (psp_account, discard.due_at)
         for psp_account, reference in at_psps
@@ -223,7 +224,7 @@ def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount,
 
 
 def _asked_about(unit: UnitOfWork, guest_id: GuestId) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return where the PSP is still asked about a session of the guest, and when next."""
+    """Return where a PSP is still asked about a session of the guest, and the next times."""
     return [
         (session.configuration.psp_account, session.due_at)
         for session in unit.sessions.of_guest(guest_id)

@@ -1,4 +1,4 @@
-"""A product stays at the center that it was created at."""
+"""A product stays at the center at which it was created."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from domain.storage import UnitOfWork
 
 
 def require_own_center(unit: UnitOfWork, product: Product) -> None:
-    """Check that a product's center exists, and is the one that it has always had.
+    """Check that a product's center exists, and that the product belongs to it.
 
     Raises InvalidCenterId or InvalidProductId.
     """

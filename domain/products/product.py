@@ -46,14 +46,14 @@ class Product:
         amount: object,
         currency: object,
     ) -> Product:
-        """Read a product that comes from outside. Raises InvalidField.
+        """Parse a product from outside. Raises InvalidField.
 
         `description` may be empty and may have line breaks. `amount` is text with a decimal point.
         """
         return cls(
             center_id=CenterId(parse_uuid("center_id", center_id)),
             id=ProductId(parse_uuid("id", id)),
-            # One code in ten of 13 digits (EAN) could be a card number, so codes are not checked.
+            # One in ten codes of 13 digits (EAN) could be a card number, so codes are not checked.
             code=parse_line("code", code, max_length=MAX_CODE_LENGTH),
             name=without_card_number("name", parse_line("name", name, max_length=MAX_NAME_LENGTH)),
             description=_parse_description(description),
@@ -92,10 +92,10 @@ def _parse_currency(value: object) -> str:
 
 
 class Products(Protocol):
-    """The products on file, within each center in the order of their creation."""
+    """The products, in the order of their creation within each center."""
 
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:
-        """Return a page of a center's products. A later page costs no more than the first."""
+        """Return a page of a center's products. Later pages cost no more than the first page."""
         ...
 
     def get(self, product_id: ProductId) -> Product | None:
@@ -103,8 +103,8 @@ class Products(Protocol):
         ...
 
     def put_many(self, products: Iterable[Product]) -> None:
-        """Store products, and update those that exist, which keep their place.
+        """Store products, and update existing ones, which keep their place.
 
-        Their centers must exist. Raises AlreadyStored when another center has one of them.
+        Their centers must exist. Raises AlreadyStored if another center has one of the products.
         """
         ...

@@ -15,10 +15,10 @@ from domain.storage import AlreadyStored, Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutProduct:
-    """Use case: create the product with this id in a center, or update it.
+    """Use case: create the product with this id at a center, or update it.
 
     Repeating a request changes nothing. A new product comes last in its center's list. Raises
-    UserNotAuthorized, InvalidCenterId, InvalidField, or InvalidProductId when the id is not a UUID or
+    UserNotAuthorized, InvalidCenterId, InvalidField, or InvalidProductId if the id is not a UUID or
     another center has the product.
     """
 
@@ -62,6 +62,6 @@ class PutProduct:
         try:
             self.storage.transact(put)
         except AlreadyStored as error:
-            # Another center has got the product since `require_own_center` looked.
+            # Another center stored the product after `require_own_center` looked.
             raise InvalidProductId from error
         return product

@@ -1,4 +1,4 @@
-"""What callers may read of the products of a center."""
+"""The use cases that read a center's products for callers."""
 
 from __future__ import annotations
 

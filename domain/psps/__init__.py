@@ -1,1 +1,1 @@
-"""What the author of a PSP adapter reads: the port, the hosted page, the card."""
+"""The interface for authors of PSP adapters: the port, the hosted page, the card."""

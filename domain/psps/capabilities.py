@@ -1,4 +1,4 @@
-"""What a PSP can do."""
+"""The capabilities of a PSP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.psps.hosted_page import Consent
 
 
 class ConsentTooLong(ValueError):
-    """With the center's name, the text is longer than the PSP's page shows."""
+    """With the center's name filled in, the text is longer than the PSP's page allows."""
 
     def __init__(self, language: str, provider: ProviderName, *, length: int, longest: int) -> None:
         super().__init__(
@@ -23,16 +23,19 @@ class ConsentTooLong(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a PSP can do, as its plugin states it, and whose its pages are.
+    """What a PSP can do, as its plugin states it, and who runs its pages.
 
-    `shows_consent` is whether its page shows our text of consent, `max_consent_length` the most
-    characters of it, as `consent_length` counts them. If it shows none, a page of ours asks for
-    consent before it. `checks_addresses` is whether it tells what the bank says of a billing address,
-    `closes_pages` whether it can end a page early. `forgets_guests` is whether it can delete a guest,
-    `reads_cards` whether it tells of a stored card as it is now, `lists_cards` whether it lists those
-    of a merchant account. `public_name` is the name by which guests know it, and `page_host` the host
-    of its pages, or None for this service's own. `locales` are the languages that its page has (RFC
-    5646), English among them.
+    - `shows_consent`: its page shows cardonfile's consent text. If not, cardonfile's own page asks
+      first.
+    - `max_consent_length`: the longest text, in characters as `consent_length` counts them.
+    - `checks_addresses`: it reports the bank's check of a billing address.
+    - `closes_pages`: it can end a page early.
+    - `forgets_guests`: it can delete a guest.
+    - `reads_cards`: it reports the present state of a stored card.
+    - `lists_cards`: it lists the cards of a merchant account.
+    - `public_name`: the name by which guests know it.
+    - `page_host`: the host of its pages, or None for this service's own.
+    - `locales`: the languages of its page (RFC 5646), including English.
     """
 
     shows_consent: bool = True
@@ -48,24 +51,24 @@ class Capabilities:
     consent_length: Callable[[str], int] = len
 
     def has_page_in(self, language: str) -> bool:
-        """Return whether the page has a language, or one that is nearest to it."""
+        """Return whether the page supports a language, or a more general form of it."""
         return look_up(language, self.locales) is not None
 
     def shows(self, consent: Consent) -> bool:
-        """Return whether the page has the language of the text, and room for all of it.
+        """Return whether the PSP's page supports the text's language and has room for all of it.
 
-        A page of ours has room for any text.
+        Cardonfile's own page has room for any text.
         """
         return self.has_page_in(consent.language) and self.has_room_for(consent)
 
     def has_room_for(self, consent: Consent) -> bool:
-        """Return whether all of a text is shown, by the page of the PSP or by ours."""
+        """Return whether the page that asks for consent has room for all of a text."""
         return (
             not self.shows_consent or self.consent_length(consent.text) <= self.max_consent_length
         )
 
     def require_room(self, consent: Consent, provider: ProviderName) -> None:
-        """Raise ConsentTooLong if the page has the language of a text, and not room for all of it."""
+        """Raise ConsentTooLong if the page supports the language but the text is too long for it."""
         if self.has_page_in(consent.language) and not self.has_room_for(consent):
             raise ConsentTooLong(
                 consent.language,

@@ -11,15 +11,15 @@ from typing import Final, NamedTuple
 from domain.identifiers import CardToken, GuestReference
 
 EXPIRY_NOTICES: Final = (30, 7)
-"""How many days before a card's last day its client is told, once each."""
+"""How many days before a card's last day an expiry event is sent, once each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """A card as the PSP reports it, without its number and CVC.
 
-    A payment operation charges `token`, which belongs to `guest_reference` at the PSP. The same
-    card number has the same `fingerprint` within a merchant account. `expiry_month` is 1 to 12,
+    A payment charges `token`, which belongs to `guest_reference` at the PSP. Within a merchant
+    account, the same card number has the same `fingerprint`. `expiry_month` is 1 to 12, and
     `expiry_year` has four digits.
     """
 
@@ -32,7 +32,7 @@ class Card:
     expiry_year: int
 
     def has_expired(self, now: datetime) -> bool:
-        """Return whether the last day of the expiry month is over; `now` is in UTC."""
+        """Return whether the last day of the expiry month is over. `now` is in UTC."""
         return (now.year, now.month) > (self.expiry_year, self.expiry_month)
 
     def expires_with(self, other: Card) -> bool:
@@ -41,19 +41,19 @@ class Card:
 
     @property
     def last_day(self) -> datetime:
-        """The start, in UTC, of the last day on which it can be charged."""
+        """The start, in UTC, of the last day on which the card can be charged."""
         _, days = monthrange(self.expiry_year, self.expiry_month)
         return datetime(self.expiry_year, self.expiry_month, days, tzinfo=UTC)
 
     def next_expiry_notice(self, now: datetime) -> datetime | None:
-        """Return when its client is told next that it expires soon, or None if it is not."""
+        """Return the time of the next expiry event, or None if there is no further event."""
         times = [self.last_day - timedelta(days=days) for days in EXPIRY_NOTICES]
         return next((time for time in times if time > now), None)
 
     def days_of_expiry_notice(self, now: datetime) -> int | None:
-        """Return which notice is due: 30 or 7, for that many days before the card's last day.
+        """Return which expiry event is due: 30 or 7, for that many days before the card's last day.
 
-        None before the first is due, and once the card has expired.
+        Return None before the first event is due, and after the card has expired.
         """
         if self.has_expired(now):
             return None
@@ -68,9 +68,9 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardReading:
-    """A stored card as it is at the PSP, or None if it is gone there.
+    """A stored card's present state at the PSP; None if the card is gone there.
 
-    `read_at` is when the PSP says so, by the PSP's clock if its response tells the time.
+    `read_at` is the time of that state, by the PSP's clock if its response tells the time.
     """
 
     card: Card | None
@@ -78,14 +78,14 @@ class CardReading:
 
 
 class CardAtPsp(NamedTuple):
-    """A card that a PSP has stored, and the guest whom it belongs to there."""
+    """A card that a PSP has stored, and its guest at the PSP."""
 
     guest_reference: GuestReference
     token: CardToken
 
 
 class CardList(NamedTuple):
-    """Some of the cards of a merchant account, and the place after them; None at the end."""
+    """Some cards of a merchant account, and the place after them; None at the end."""
 
     cards: Sequence[CardAtPsp]
     place: str | None

@@ -1,4 +1,4 @@
-"""Which responses of a PSP can be stored and used."""
+"""Which responses of a PSP are credible enough to be stored and used."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from domain.psps.card import Card, CardList, CardReading
 from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, Outcome
 
 _WORD: Final = re.compile(r"[!-~]{1,255}")
-# No @, as in an e-mail address.
+# Without @, which e-mail addresses have.
 _REFUSAL_CODE: Final = re.compile(r"[A-Za-z0-9._:/|+-]{1,100}")
 _LAST_FOUR: Final = re.compile(r"[0-9]{4}")
 _YEARS: Final = range(2000, 2100)
 MAX_FIELDS_LENGTH: Final = 16 * 1024
-"""How long the fields of the form that opens a page may be, all together."""
+"""The greatest total length of the fields of a form that opens a page."""
 
 
 def is_credible_page(page: HostedPage) -> bool:
-    """Return whether a PSP may have created such a page: each field can be stored and used.
+    """Return whether a PSP may have created such a page: every field can be stored and used.
 
-    Times are not compared with our clock, which may be wrong.
+    Times are not compared with the service's clock, which may be wrong.
     """
     return (
         _are_words(page.reference, page.guest_reference)
@@ -38,9 +38,9 @@ def is_credible_page(page: HostedPage) -> bool:
 
 
 def is_credible(outcome: Outcome, page: HostedPage) -> bool:
-    """Return whether a page may have this outcome: each field can be stored and used.
+    """Return whether a page may have this outcome: every field can be stored and used.
 
-    What was collected belongs to the guest of the page.
+    A collected card must belong to the guest of the page.
     """
     if not isinstance(outcome, CardCollected | NoCardCollected):
         return True
@@ -58,7 +58,7 @@ def is_credible(outcome: Outcome, page: HostedPage) -> bool:
 def is_credible_reading(
     reading: CardReading, guest_reference: GuestReference, token: CardToken
 ) -> bool:
-    """Return whether the card with this token, of this guest, may read like that."""
+    """Return whether this reading is possible for the guest's card with this token."""
     card = reading.card
     return reading.read_at.year in _YEARS and (
         card is None
@@ -70,7 +70,7 @@ def is_credible_reading(
 
 
 def is_credible_list(found: CardList, after: str | None) -> bool:
-    """Return whether the cards after a place may be listed like that, and lead to another place."""
+    """Return whether this list of cards is possible after a place, and leads to another place."""
     return found.place != (after or "") and all(_are_words(*card) for card in found.cards)
 
 
@@ -84,12 +84,12 @@ def _is_credible_card(card: Card) -> bool:
 
 
 def without_false_code(outcome: Outcome) -> Outcome:
-    """Return an outcome without a refusal code that is no word, or that holds a card number.
+    """Return the outcome without a refusal code that is malformed or holds a card number.
 
-    The rest still counts: a code is only shown to operators.
+    The rest of the outcome still counts, because a code is only shown to operators.
     """
     code = outcome.refusal_code
-    # An adapter of another distribution may return what is no text.
+    # An adapter of another distribution may return a value that is no text.
     if isinstance(code, str) and _REFUSAL_CODE.fullmatch(code) and not holds_card_number(code):
         return outcome
     return replace(outcome, refusal_code=None)

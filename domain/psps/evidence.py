@@ -1,4 +1,4 @@
-"""What a PSP has reported of a page besides its responses."""
+"""Reports of a PSP about a page, apart from its responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 MAX_EVIDENCE: Final = 50
-"""How many pieces of evidence a session may have of each origin.
+"""The most pieces of evidence that a session may have of each origin.
 
 Forged returns therefore cannot displace webhooks.
 """
@@ -23,9 +23,9 @@ class EvidenceOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a PSP reported by return address or verified webhook.
+    """A report of a PSP, by return address or verified webhook.
 
-    Only the PSP's adapter reads `content`, which is text in its own format.
+    `content` is text in the PSP's own format, which only its adapter reads.
     """
 
     origin: EvidenceOrigin

@@ -1,4 +1,4 @@
-"""The hosted payment page: what is requested of a PSP, and what it reports."""
+"""The hosted payment page: the request to a PSP, and the PSP's reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from domain.psps.card import Card
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """The text that a guest agrees to when a card is stored, its version and language (RFC 5646)."""
+    """The text to which a guest agrees, with its version and its language (RFC 5646)."""
 
     version: str
     text: str
@@ -33,16 +33,16 @@ class Consent:
 
     @property
     def digest(self) -> str:
-        """What a form of ours names it by: a text that was changed has another."""
+        """The name of the consent in a form of cardonfile's page. It changes with the text."""
         return sha256(f"{self.version}\n{self.language}\n{self.text}".encode()).hexdigest()
 
 
 MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
-"""The longest life that a page is asked for. A link that lives longer leads to several pages."""
+"""The longest requested life of a page. A link that lives longer leads to several pages."""
 
 
 class Prefill(StrEnum):
-    """Whose details a page is given: the guest's on file, only the caller's `billing_info`, or none."""
+    """The details that a page shows: the guest's, only the caller's `billing_info`, or none."""
 
     GUEST = "guest"
     BILLING = "billing"
@@ -50,10 +50,10 @@ class Prefill(StrEnum):
 
 
 class PspGuest(NamedTuple):
-    """Who has a reference of its own at a PSP.
+    """The guest to whom a reference at a PSP belongs.
 
-    Centers may not read what another one has told of a guest. PSPs show on a page what they have
-    stored of the guest before, so pages with different details must not share a reference.
+    A center may not read what another center sent about a guest. PSPs show stored details of the
+    guest on their pages, so pages with different details must not share a reference.
     """
 
     provider: ProviderName
@@ -65,16 +65,19 @@ class PspGuest(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPageRequest:
-    """Every parameter of the call that creates the page of one attempt.
+    """All parameters of the call that creates the page of one attempt.
 
-    It is committed before the PSP is called, so that a retry makes the same call.
-    `guest_reference` is the PSP's reference for the guest, if there is one. `guest_name` is empty
-    and `guest_email` None when the page must not show them. `center_id` is None in a request that
-    an earlier release has stored. The page must live until `live_until`, which is at most 24 hours
-    after `begun_at`, or longer if the PSP's minimum is longer. `redirect_origin` is the origin that
-    the guest reaches after the return and cancel addresses. `color` is the center's, such as
-    `#1d4f91`, on which white text is readable; `logo_uri` is the address of its logo, which
-    ends in `.png` or `.webp`.
+    The request is committed before the PSP is called, so that a retry makes the same call.
+
+    - `guest_reference` is the PSP's reference for the guest, if there is one.
+    - `guest_name` is empty, and `guest_email` None, if the page must not show them.
+    - `center_id` is None in a request that an earlier release stored.
+    - `live_until` is the earliest end of the page. It is at most 24 hours after `begun_at`, unless
+      the PSP's minimum is longer.
+    - `redirect_origin` is the origin to which the return and cancel addresses finally lead the
+      guest.
+    - `color` is the center's color, such as `#1d4f91`, with enough contrast for white text.
+    - `logo_uri` is the address of its logo, which ends in `.png` or `.webp`.
     """
 
     token_id: TokenId
@@ -99,7 +102,7 @@ class HostedPageRequest:
 
     @property
     def language(self) -> str:
-        """The language of the page, which is that of the consent."""
+        """The language of the page, which is the language of the consent."""
         return self.consent.language
 
     @property
@@ -108,19 +111,19 @@ class HostedPageRequest:
         return f"{self.token_id}:{self.attempt}"
 
     def without_personal_data(self) -> HostedPageRequest:
-        """Return the request without the guest's name and addresses, once its page is over."""
+        """Return the request without the guest's name and addresses, for a page that is over."""
         return replace(self, guest_name="", guest_email=None, billing_info=None)
 
     @property
     def prefill(self) -> Prefill:
-        """Whose details the request has."""
+        """The details that the request gives to the page."""
         if self.guest_name:
             return Prefill.GUEST
         return Prefill.BILLING if self.billing_info else Prefill.NOTHING
 
     @property
     def guest_key(self) -> str:
-        """The key of what has one `guest_reference`: the guest at a center, with such details."""
+        """The key of the guest at the PSP: the guest at a center, with such details."""
         if self.center_id is None:
             return self.guest_id
         return f"{self.guest_id}:{self.center_id}:{self.prefill}"
@@ -128,10 +131,10 @@ class HostedPageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPage:
-    """A page that the PSP has created: its reference there, its address, and its end.
+    """A page that the PSP created: its reference there, its address, and its end.
 
-    `fields` are what the browser must send to the address by a form (POST). Without any, a redirect
-    leads there.
+    If there are `fields`, the browser must send them to the address by a form (POST). Otherwise a
+    redirect leads there.
     """
 
     reference: str
@@ -145,11 +148,11 @@ class HostedPage:
 class PageAttempt:
     """One attempt to create a page: the request, and the page once the PSP has responded.
 
-    `over` is set when the PSP has refused it for good, or its page has ended without a card.
-    `unknown_since` is set while the PSP does not know the page: since when it has said so.
-    `agreed_at` is when the guest last agreed to the consent of the request on our page; None if the
-    PSP's page shows it. `agreed_in` is a hash of the secret of the browser that agreed then; None
-    also for what an earlier release has stored.
+    `over` is set once the PSP refused the attempt permanently, or the page ended without a card.
+    `unknown_since` is the time since which the PSP has not known the page. `agreed_at` is when the
+    guest last agreed to the request's consent on cardonfile's page; None if the PSP's page shows
+    the consent. `agreed_in` is a hash of that browser's secret; None in attempts of an earlier
+    release.
     """
 
     request: HostedPageRequest
@@ -160,50 +163,51 @@ class PageAttempt:
     agreed_in: str | None = None
 
     def agreed(self, browser: str, now: datetime) -> PageAttempt:
-        """Note that the guest has agreed to the consent of the request in the browser with a secret."""
+        """Note that the guest agreed to the request's consent in the browser with this secret."""
         return replace(self, agreed_at=now, agreed_in=self._hash_of(browser))
 
     def has_agreed(self, browser: str | None) -> bool:
-        """Return whether the guest has agreed in this browser; None is a browser without a secret.
+        """Return whether the guest agreed in this browser; None is a browser without a secret.
 
-        Others may open the link too, such as a scanner of mails that presses buttons, and must not
-        agree for the person who types the card.
+        Others may open the link too, such as a mail scanner that presses buttons. They must not
+        agree in place of the person who types the card.
         """
         return browser is not None and self.agreed_in == self._hash_of(browser)
 
     def _hash_of(self, browser: str) -> str:
-        # With the session, so that the sessions of one browser cannot be found by it.
+        # Hashed together with the session, so that the hash does not connect the sessions of one
+        # browser.
         return sha256(f"{self.request.token_id}\n{browser}".encode()).hexdigest()
 
     def unknown(self, now: datetime) -> PageAttempt:
-        """Note that the PSP does not know the page, perhaps not yet."""
-        # A clock that was ahead may have set the time.
+        """Note that the PSP does not know the page, or not yet."""
+        # A clock that was ahead may have set this time.
         return replace(self, unknown_since=min(self.unknown_since or now, now))
 
     def without_personal_data(self) -> PageAttempt:
-        """Return the attempt without the personal data of the guest, once its page is over."""
+        """Return the attempt without the guest's personal data, for a page that is over."""
         page = None if self.page is None else replace(self.page, fields={})
         return replace(self, request=self.request.without_personal_data(), page=page)
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether the PSP may have been called, and its response is not stored."""
+        """Whether the PSP may have been called, but its response is not stored."""
         return self.page is None and not self.over
 
     @property
     def has_live_page(self) -> bool:
-        """Whether there is a page on which the guest may still enter a card."""
+        """Whether the guest may still type a card on a page."""
         return self.page is not None and not self.over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalsOnPage:
-    """What every outcome says of the cards that the page has refused so far.
+    """The refused cards of a page, which every outcome reports.
 
-    `refused_cards` is how many, as far as the PSP tells without a further call. A smaller number than
-    before is ignored. `refusal_code` is the PSP's code for why the last of them was refused, such as
-    `insufficient_funds`: a word, never a text for people. None means that the PSP does not tell, or
-    no longer.
+    `refused_cards` is their number so far, as far as the PSP tells without a further call. A
+    smaller number than before is ignored. `refusal_code` is the PSP's reason for the last refusal,
+    such as `insufficient_funds`: a code, never a text for people. None means that the PSP gives no
+    reason, or no longer gives it.
     """
 
     refused_cards: int = 0
@@ -212,20 +216,20 @@ class RefusalsOnPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending(RefusalsOnPage):
-    """The guest is not done: nothing entered yet, or a challenge open.
+    """The guest has not finished: no card typed yet, or a challenge open.
 
-    Also while the PSP cannot say yet whether a page that has ended holds a card: a link that lives
-    on gets no other page until then.
+    Also while the PSP cannot say yet whether a page that has ended holds a card. Until it can, a
+    link that still lives leads to no other page.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardCollected(RefusalsOnPage):
-    """The PSP holds a card that can be charged; `avs` is the bank's result for the address.
+    """The PSP holds a card that can be charged; `avs` is the bank's check of the address.
 
-    `charge_reference` is what a later charge must name beside the token, such as the id of the first
-    payment; None if the PSP needs none. `authenticated` is whether the guest's bank has authenticated
-    the guest (3-D Secure); None if the PSP does not tell.
+    `charge_reference` must be sent with a later charge beside the token, such as the id of the
+    first payment; None if the PSP needs no such reference. `authenticated` is whether the bank
+    authenticated the guest (3-D Secure); None if the PSP does not tell.
     """
 
     card: Card
@@ -236,7 +240,7 @@ class CardCollected(RefusalsOnPage):
 
     @property
     def guest_reference(self) -> GuestReference:
-        """The PSP's reference for the guest who has the card."""
+        """The PSP's reference for the card's guest."""
         return self.card.guest_reference
 
     @property
@@ -249,9 +253,9 @@ class CardCollected(RefusalsOnPage):
 class NoCardCollected(RefusalsOnPage):
     """The PSP holds something else that can be charged, such as a bank account.
 
-    Or it holds a card of which it does not tell what must be stored, such as the expiry date: `missing`
-    is the name of that field at the PSP, one word. The page is over. `token` is never stored, and must
-    be discarded.
+    Or the PSP holds a card but leaves out a field that must be stored, such as the expiry date:
+    `missing` is the name of that field at the PSP, one word. The page is over. `token` is never
+    stored, and must be discarded.
     """
 
     guest_reference: GuestReference
@@ -262,26 +266,26 @@ class NoCardCollected(RefusalsOnPage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardRefused(RefusalsOnPage):
-    """The bank declined the last card. The guest may try another on the same page."""
+    """The bank declined the last card. The guest may try another card on the same page."""
 
     refused_cards: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageClosed(RefusalsOnPage):
-    """The page is over without a card, and cannot collect one any more."""
+    """The page is over without a card, and cannot collect one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageUnknown(RefusalsOnPage):
-    """The PSP does not know the page or its card, or does not know it yet.
+    """The PSP does not know the page or its card, or not yet.
 
-    No adapter returns it: it stands for the NotFound that `outcome` or `close` has raised.
+    Adapters do not return this: it stands for the NotFound that `outcome` or `close` raised.
     """
 
 
 Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
-"""What became of a page."""
+"""The outcome of a page."""
 
 Reported: TypeAlias = Outcome | PageUnknown | None
-"""What a PSP has reported of a page; None if it did not respond."""
+"""A PSP's report about a page; None if the PSP did not respond."""

@@ -1,4 +1,4 @@
-"""What operators have said of a merchant account: that it is closed, or that its keys are right."""
+"""An operator's statements about a merchant account: that it is closed, or that its keys are right."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from domain.identifiers import MerchantAccount, ProviderName, PspAccount
 class MerchantStanding:
     """Whether a PSP is still asked about a merchant account.
 
-    Since `closed_at` it is not: the account is closed at the PSP, or the PSP is not used any more.
-    Since `stopped_at` no further card is removed because the PSP does not know it: there were so many
-    that the keys may be wrong. Since `confirmed_at` an operator vouches for the keys.
+    It is not asked since `closed_at`: the account is closed at the PSP, or the PSP is no longer
+    used. Since `stopped_at`, unknown cards are not removed: there were so many that the keys may be
+    wrong. Since `confirmed_at`, an operator vouches for the keys.
     """
 
     provider: ProviderName
@@ -27,7 +27,7 @@ class MerchantStanding:
 
     @classmethod
     def of(cls, psp_account: PspAccount) -> MerchantStanding:
-        """Return the standing of an account of which nobody has said anything."""
+        """Return the standing of an account without any statement."""
         return cls(provider=psp_account.provider, merchant_account=psp_account.merchant_account)
 
     @property
@@ -41,7 +41,7 @@ class MerchantStanding:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the PSP cannot be asked any more."""
+        """Whether the PSP can no longer be asked."""
         return self.closed_at is not None
 
 
@@ -49,15 +49,15 @@ class MerchantStandings(Protocol):
     """The standing of each merchant account."""
 
     def of(self, psp_account: PspAccount) -> MerchantStanding:
-        """Return the standing of an account; a write unit locks it."""
+        """Return the standing of an account. A write unit locks it."""
         ...
 
     def put(self, standing: MerchantStanding) -> None:
-        """Store a standing; it replaces the one before."""
+        """Store a standing. It replaces the former one."""
         ...
 
     def all(self) -> Sequence[MerchantStanding]:
-        """Return every standing that is stored, by PSP and account."""
+        """Return every stored standing, by PSP and account."""
         ...
 
     def closed(self) -> frozenset[PspAccount]:

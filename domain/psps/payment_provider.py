@@ -19,7 +19,7 @@ from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureDetails:
-    """What may be logged of a failed call: no guest's data, no secret, no free text of the PSP.
+    """The loggable details of a failed call: no guest data, no secret, no free text of the PSP.
 
     `error` is the kind of failure, such as `TimeoutError`; `status` the HTTP status; `code` the
     PSP's error code; `param` the rejected parameter; `request_id` the PSP's id of the call.
@@ -38,8 +38,8 @@ NO_DETAILS: Final = FailureDetails()
 class ProviderUnavailable(Exception):
     """The PSP did not respond, or its response is not usable. It may have acted.
 
-    `retry_after` is set when the PSP has said how long to wait before the next call (429,
-    Retry-After). `details` are logged when an outage begins.
+    `retry_after` is set if the PSP said how long to wait before the next call (429, Retry-After).
+    `details` are logged when an outage begins.
     """
 
     def __init__(
@@ -57,8 +57,9 @@ class ProviderUnavailable(Exception):
 class ProviderRefused(Exception):
     """The PSP rejected the call and did not act. The same call would be rejected again.
 
-    `details` are logged when an outage of this kind begins. `guest_reference` is the PSP's for the
-    guest, if `start` has made or changed the guest there all the same.
+    `details` are logged when an outage of this kind begins. `guest_reference` is the PSP's
+    reference for the guest, if `start` created or changed the guest at the PSP before the
+    rejection.
     """
 
     def __init__(
@@ -76,29 +77,29 @@ class ProviderRefused(Exception):
 class NotFound(ProviderRefused):
     """The PSP does not know the page, the token or the guest, or does not know it yet.
 
-    A PSP may need a while until all of its machines know what it has just made. So one such response
-    decides nothing: see `is_confirmed`.
+    A PSP may need some time until all of its machines know a new object. So a single response of
+    this kind decides nothing: see `is_confirmed`.
     """
 
 
 UNKNOWN_FOR: Final = timedelta(minutes=10)
-"""How long a PSP must not know a thing until it counts as gone.
+"""How long a PSP must not know an object until the object counts as gone.
 
-That is longer than any PSP is known to need until all of its machines know what it has made.
+This is longer than any PSP is known to need until all of its machines know a new object.
 """
 
 
 def is_confirmed(unknown_since: datetime | None, now: datetime) -> bool:
-    """Return whether NotFound is final: the PSP raises it now, and did so 10 minutes ago or earlier.
+    """Return whether NotFound is final: it was first raised at least 10 minutes ago.
 
-    `unknown_since` is the time of the first NotFound about the thing, with no other response since.
-    None means that this is the first.
+    `unknown_since` is the time of the first NotFound about the object, without another response
+    since. None means that this is the first.
     """
     return unknown_since is not None and now - unknown_since >= UNKNOWN_FOR
 
 
 class WebhookRejected(Exception):
-    """A webhook that is forged, altered, too old, dated in the future, or for another merchant."""
+    """The webhook is forged, altered, too old, dated in the future, or for another merchant."""
 
 
 class PaymentProvider(Protocol):
@@ -106,13 +107,13 @@ class PaymentProvider(Protocol):
 
     An adapter reports and decides nothing: a card that the bank declines is an outcome, not an
     error. Every method may be called again after any failure, and takes at most 5 seconds in all.
-    It raises ProviderUnavailable when there is no usable response, and ProviderRefused when the PSP
+    It raises ProviderUnavailable if there is no usable response, and ProviderRefused if the PSP
     rejects the call itself. Callers treat ProviderRefused like an outage, except from `start`,
     `identity` and, when a card is imported, `read_card`.
 
-    A PSP that says that a thing was removed is believed at once. One that does not know it (404) may
-    not know it yet: `outcome`, `close`, `discard` and `forget_guest` raise NotFound. The caller asks
-    again, and believes it once it `is_confirmed`.
+    If a PSP says that an object was removed, that is final. If a PSP does not know an object (404),
+    it may not know the object yet: `outcome`, `close`, `discard` and `forget_guest` then raise
+    NotFound. The caller asks again until NotFound `is_confirmed`.
     """
 
     @property
@@ -121,35 +122,36 @@ class PaymentProvider(Protocol):
         return frozenset()
 
     def identity(self, merchant_account: MerchantAccount) -> str | None:  # noqa: ARG002 - an adapter that tells needs it
-        """Return the PSP's id of the merchant that the keys of an account belong to; no secret.
+        """Return the PSP's id of the merchant to whom an account's keys belong; not a secret.
 
         It is the same for every key of one merchant in one mode (live or test), and differs for any
-        other. None, or ProviderRefused, means that the PSP does not say.
+        other. None, or ProviderRefused, means that the PSP does not tell.
         """
         return None
 
     def start(self, request: HostedPageRequest) -> HostedPage:
         """Create the page of an attempt. The same idempotency key returns the same page again.
 
-        A guest without a reference at the PSP, or with one that it has deleted, gets a new one. If the
-        PSP does not know the guest, raise NotFound until it `is_confirmed` since the request's
-        `begun_at`: the same call is repeated until then. Afterwards the guest gets a new one.
+        A guest without a reference at the PSP, or with a reference that the PSP has deleted, gets a
+        new one. If the PSP does not know the guest, raise NotFound until it `is_confirmed` since
+        the request's `begun_at`: the same call is repeated until then. Afterwards the guest gets a
+        new reference.
         """
         ...
 
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
-        """Return what became of a page, from the PSP's response and the evidence so far.
+        """Return the outcome of a page, from the PSP's response and the evidence so far.
 
-        A page that the PSP has removed is PageClosed. A card that has been discarded is not reported
-        again, so that it cannot come back when a backup is restored. Once the guest was erased, the
-        request of a session that has ended names nobody and no address.
+        A page that the PSP removed is PageClosed. A discarded card is not reported again, so that
+        it cannot come back when a backup is restored. After an erasure of the guest, the request of
+        an ended session holds no name and no address.
         """
         ...
 
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        """Close a page so that it takes no more cards. A page that is over or removed is fine."""
+        """Close a page so that it takes no more cards. Also accept a page that is over or removed."""
         ...
 
     def discard(
@@ -158,7 +160,7 @@ class PaymentProvider(Protocol):
         guest_reference: GuestReference,
         token: CardToken,
     ) -> None:
-        """Delete a stored token at the PSP. A token that is gone is fine."""
+        """Delete a stored token at the PSP. Also accept a token that is gone."""
         ...
 
     def read_card(
@@ -167,12 +169,12 @@ class PaymentProvider(Protocol):
         guest_reference: GuestReference,  # noqa: ARG002 - as above
         token: CardToken,  # noqa: ARG002 - as above
     ) -> CardReading:
-        """Return a stored card as it is now, or that it is gone. Changes nothing.
+        """Return a stored card's present state, or that the card is gone. Changes nothing.
 
-        It keeps its token and its guest. It is gone only if the PSP says that it had the card: the
-        token was discarded, or its guest deleted. A token that the PSP does not know is no evidence,
-        because the keys may be another merchant's: raise ProviderRefused. Called only if the PSP can
-        do this, as its capabilities say.
+        The card keeps its token and its guest. It is gone only if the PSP says that it had the
+        card: the token was discarded, or its guest deleted. If the PSP does not know the token, the
+        keys may be another merchant's: raise ProviderRefused. Called only if the PSP's capabilities
+        include `reads_cards`.
         """
         raise ProviderUnavailable("this PSP does not tell of stored cards")
 
@@ -183,9 +185,9 @@ class PaymentProvider(Protocol):
     ) -> CardList:
         """Return some of the cards stored at a merchant account: the first, or those after a place.
 
-        Changes nothing. Read on until the place is None, the lists hold each card once that was stored
-        before the first call and is not gone. Called only if the PSP can do this, as its capabilities
-        say.
+        Changes nothing. A caller continues until the place is None. All the lists together hold
+        each card once that was stored before the first call and is not gone. Called only if the
+        PSP's capabilities include `lists_cards`.
         """
         raise ProviderUnavailable("this PSP does not list stored cards")
 
@@ -194,9 +196,9 @@ class PaymentProvider(Protocol):
         merchant_account: MerchantAccount,  # noqa: ARG002 - a PSP that can needs it
         guest_reference: GuestReference,  # noqa: ARG002 - as above
     ) -> None:
-        """Delete a guest at the PSP, with the cards and whatever it knows of the person.
+        """Delete a guest at the PSP, with the cards and all personal data.
 
-        A guest who is gone is fine. A PSP that cannot do this does nothing, as its
+        Also accept a guest who is gone. A PSP that cannot delete guests does nothing, as its
         capabilities say.
         """
         return
@@ -204,9 +206,9 @@ class PaymentProvider(Protocol):
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         """Verify a webhook over its raw bytes, and return a notice for each session in it.
 
-        Also for each stored card that was changed or lost, if `read_card` tells of it. Events that
-        concern neither return an empty sequence. Raises WebhookRejected when the webhook cannot be
-        trusted. Makes no call to the PSP.
+        Also return a notice for each stored card that was changed or lost, if `read_card` can read
+        it. Return an empty sequence for other events. Raises WebhookRejected if the webhook cannot
+        be trusted. Makes no call to the PSP.
         """
         ...
 

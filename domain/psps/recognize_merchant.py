@@ -1,4 +1,4 @@
-"""Refuse keys of another merchant than the one that the stored records belong to."""
+"""Refuse keys of another merchant than the merchant of the stored records."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from domain.storage import Storage, WriteUnit
 class AnotherMerchant(ProviderUnavailable):
     """The keys belong to another merchant than before.
 
-    With them the PSP would report every page and token as unknown, and their sessions would end.
-    So this counts as an outage, until the keys are right again.
+    With these keys, the PSP would report every page and token as unknown, and the sessions would
+    end. So this counts as an outage until the keys are right again.
     """
 
     def __init__(self, *, kept: str | None, given: str | None) -> None:
@@ -24,19 +24,19 @@ class AnotherMerchant(ProviderUnavailable):
 
 
 class MerchantOfOriginal(AnotherMerchant):
-    """These records are a copy, and the keys belong to a merchant of the original, or may.
+    """These records are a copy, and the keys belong, or may belong, to a merchant of the original.
 
-    With them the copy would discard cards of the original.
+    With these keys, the copy would discard the original's cards.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognizeMerchant:
-    """Step before the first call to a PSP: check that the keys are the same merchant's.
+    """Step before the first call to a PSP: check that the keys belong to the same merchant.
 
-    The first identity that the PSP reports is stored for good. Keys without an identity are
-    accepted only while none is stored. Once these records are a copy, keys of a merchant of the
-    original, and keys without an identity, are refused for good, but for PSPs `without_keys`.
+    The first identity that the PSP reports is stored permanently. Keys without an identity are
+    accepted only while no identity is stored. If these records are a copy, keys of the original's
+    merchants and keys without an identity are refused, except for PSPs `without_keys`.
     """
 
     storage: Storage
@@ -54,9 +54,9 @@ class RecognizeMerchant:
     def compare(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> str | None:
-        """Return the stored identity, and store nothing.
+        """Return the stored identity. Stores nothing.
 
-        Raises AnotherMerchant if it differs, and MerchantOfOriginal.
+        Raises AnotherMerchant if the identity differs, and MerchantOfOriginal.
         """
         with self.storage.read() as unit:
             kept = unit.merchant_identities.get(provider, merchant_account)
@@ -73,7 +73,7 @@ class RecognizeMerchant:
     def _claim(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
     ) -> str:
-        """Store the identity unless another process was faster; return the stored one."""
+        """Store the identity unless another process stored one first; return the stored identity."""
 
         def claim(unit: WriteUnit) -> str:
             claimed = unit.merchant_identities.claim(provider, merchant_account, identity)

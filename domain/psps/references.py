@@ -1,4 +1,4 @@
-"""What is remembered of a PSP: its references for guests, and the merchants behind its accounts."""
+"""Stored references of PSPs: to guests, and to the merchants behind merchant accounts."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from domain.psps.hosted_page import PspGuest
 
 
 class GuestReferences(Protocol):
-    """The PSPs' own references for our guests."""
+    """The PSPs' own references for guests."""
 
     def get(self, guest: PspGuest) -> GuestReference | None:
-        """Return the reference, or None when the guest has none there."""
+        """Return the reference, or None if the guest has no reference there."""
         ...
 
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
-        """Return every reference of a guest and where it is, each once.
+        """Return every reference of a guest, with its place, without duplicates.
 
-        Also those that were replaced, and those that accounts and pages name.
+        Includes references that were replaced, and those that accounts and pages name.
         """
         ...
 
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
-        """Return whom a reference is or was of, until they are erased there.
+        """Return the guests to whom a reference belongs or belonged, until they are erased there.
 
         A write unit locks the reference: other units wait here until it ends.
         """
         ...
 
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:
-        """Store a reference; it replaces the one before, which stays known to the PSP."""
+        """Store a reference. It replaces the former one, which the PSP still knows."""
         ...
 
     def keep_former(
         self, guest_id: GuestId, psp_account: PspAccount, reference: GuestReference
     ) -> None:
-        """Store a reference that no page uses any more, so that an erasure finds the guest there."""
+        """Store a reference that no page uses, so that an erasure finds the guest there."""
         ...
 
     def remove(self, guest_id: GuestId) -> None:
@@ -52,10 +52,10 @@ class GuestReferences(Protocol):
 
 
 class MerchantIdentities(Protocol):
-    """The merchant whose keys each merchant account had when it was first used."""
+    """The merchant that each merchant account's keys belonged to when the account was first used."""
 
     def of_original(self, provider: ProviderName) -> frozenset[str]:
-        """Return those at a PSP that were stored before these records became a copy."""
+        """Return the identities at a PSP that were stored before these records became a copy."""
         ...
 
     def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
@@ -65,9 +65,9 @@ class MerchantIdentities(Protocol):
     def claim(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
     ) -> str:
-        """Store an identity unless there is one.
+        """Store an identity unless one is stored.
 
-        Return the one that is stored now. If several processes claim at once, one succeeds.
+        Return the identity that is now stored. If several processes claim at once, one succeeds.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""A webhook of a PSP, and what it concerns."""
+"""A PSP's webhook, and its subject."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from domain.identifiers import CardToken, GuestReference, MerchantAccount, Token
 class WebhookDelivery:
     """A webhook as received: header names in lower case, and the raw bytes of the body.
 
-    `merchant_account` is the one named in the request path, if any.
+    `merchant_account` is the account named in the request path, if any.
     """
 
     headers: Mapping[str, str]
@@ -22,12 +22,12 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookNotice:
-    """What a webhook concerns.
+    """The subject of a webhook.
 
-    A session, by `token_id` or by the page's reference; or cards on file, by the `card_token` of one
-    or the `guest_reference` of all, which are then read again. If it is not `signed`, because the PSP
-    signs none, anybody may have sent it: it is no evidence, and only a reason to ask the PSP about a
-    session. Cards are then read on schedule alone.
+    It is a session, named by `token_id` or the page's reference; or cards on file, named by one
+    `card_token` or by the `guest_reference` of all, which are then read again. If the PSP does not
+    sign webhooks, the notice is not `signed`, and anybody may have sent it: it is no evidence, and
+    only a reason to ask the PSP about a session. Cards are then read on schedule only.
     """
 
     merchant_account: MerchantAccount

@@ -1,1 +1,1 @@
-"""What the background worker does in each round, and its heartbeat."""
+"""The background worker's rounds, and its heartbeat."""

@@ -1,4 +1,4 @@
-"""Close a merchant account here, because its PSP cannot be asked about it any more."""
+"""Close a merchant account here, because its PSP can no longer be asked about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 
 class Affected(NamedTuple):
-    """How many records wait for a merchant account, or did until it was closed."""
+    """How many records wait for a merchant account, or waited until it was closed."""
 
     sessions: int
     cards: int
@@ -28,7 +28,7 @@ class Affected(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """What is not over at a merchant account."""
+    """The records at a merchant account that are not finished."""
 
     sessions: Sequence[TokenId]
     cards: Sequence[AccountId]
@@ -42,15 +42,16 @@ class _Left(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseAccount:
-    """Use case: close a merchant account for good; for operators.
+    """Use case: close a merchant account permanently; for operators.
 
-    The account may be closed at the PSP, or its keys revoked; or the PSP is not used here any more. From
-    now on nobody asks the PSP: open sessions end as cancelled, cards are removed with the reason
-    `account_closed`, and discards and erasures end, noted as out of reach. Webhooks change nothing, and
-    the account takes no cards. What is under way elsewhere ends when a worker takes it.
+    The account may be closed at the PSP, its keys may be revoked, or the PSP is no longer used
+    here. From now on nobody asks the PSP: open sessions end as cancelled, cards are removed with
+    the reason `account_closed`, and discards and erasures end, noted as out of reach. Webhooks
+    change nothing, and the account takes no cards. Work that other processes have begun ends when a
+    worker takes it over.
 
-    May be called again, which does what is left. Raises ServiceUnavailable, after which some is left,
-    and InvalidField for an account of which nothing is stored.
+    May be called again, which finishes the rest. Raises ServiceUnavailable, after which some
+    records may be left, and InvalidField for an account without any record.
     """
 
     storage: Storage
@@ -61,11 +62,11 @@ class CloseAccount:
     note_act: NoteAct
 
     def count(self, psp_account: PspAccount) -> Affected:
-        """Count what would be affected, and change nothing. Raises InvalidField."""
+        """Count the affected records, and change nothing. Raises InvalidField."""
         return self._left(psp_account).affected
 
     def __call__(self, psp_account: PspAccount) -> Affected:
-        """Close the account, and return what was affected."""
+        """Close the account, and return the counts of affected records."""
         left, now = self._left(psp_account), self.clock.now()
 
         def close(unit: WriteUnit) -> None:
@@ -79,23 +80,23 @@ class CloseAccount:
             unit.commit()
 
         self.storage.transact(close)
-        # Read again: a request may have stored something until the account was closed.
+        # Read again, because a request may have stored something until the account was closed.
         left = self._left(psp_account)
         for token_id in left.sessions:
-            # The log names what cannot be decoded.
+            # The log names records that cannot be decoded.
             with suppress(RecordUnreadable):
                 self._end(token_id)
         for account_id in left.cards:
             with suppress(RecordUnreadable):
                 self._remove(account_id)
-        # Also those of the cards.
+        # Including the cards' references.
         for token in self._left(psp_account).discards:
             with suppress(RecordUnreadable):
                 self._give_up(psp_account, token)
         return left.affected
 
     def reopen(self, psp_account: PspAccount) -> bool:
-        """Let the account take cards again; what has ended stays as it is. Return whether it was closed."""
+        """Let the account take cards again; return whether it was closed. Ended records stay ended."""
 
         def reopen(unit: WriteUnit) -> bool:
             standing = unit.merchant_standings.of(psp_account)
@@ -148,12 +149,12 @@ class CloseAccount:
 
 
 def _places(unit: UnitOfWork, guest_id: GuestId) -> Iterable[PspAccount]:
-    """Return where something of a guest is at a PSP."""
+    """Return the merchant accounts at which a guest has records."""
     return {psp_account for psp_account, _ in unit.guest_references.of(guest_id)}
 
 
 def _is_known(unit: UnitOfWork, psp_account: PspAccount) -> bool:
-    """Return whether the account is in use, was used, or is closed."""
+    """Return whether the account is used, was used, or is closed."""
     return (
         psp_account in unit.configurations.psp_accounts()
         or unit.merchant_standings.of(psp_account).is_closed

@@ -1,4 +1,4 @@
-"""Delete what is kept for a time only."""
+"""Delete records that are kept only for a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from domain.storage import Storage, WriteUnit
 class Retention:
     """How long records are kept.
 
-    Sessions with their evidence and refused cards after their end, deliveries after their event,
-    cards with their consents after their removal, and entries of the audit trail.
+    Sessions are kept with their evidence and refused cards after their end, deliveries after their
+    event, cards with their consents after their removal, and entries of the audit trail after their
+    time.
     """
 
     sessions: timedelta = timedelta(days=400)
@@ -28,11 +29,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetOldRecords:
-    """Use case: delete idempotency keys after 24 hours, and the rest after its `retention`.
+    """Use case: delete idempotency keys after 24 hours, and other records after their `retention`.
 
-    What is due, open or to be discarded is never deleted. Each kind of record has a unit of work of
-    its own, which deletes a bounded number, so that others need not wait long to write. May be called
-    at any time. Raises ServiceUnavailable, once it has tried each kind.
+    Records that are due, open or to be discarded are never deleted. Each kind of record has its own
+    unit of work, which deletes a limited number, so that other writers wait only briefly. May be
+    called at any time. Raises ServiceUnavailable, after trying every kind.
     """
 
     storage: Storage
@@ -40,7 +41,10 @@ class ForgetOldRecords:
     retention: Retention
 
     def __call__(self) -> bool:
-        """Delete some, or none while the clock is not steady. Return whether more may be left."""
+        """Delete some records, or none while the clock is not steady.
+
+        Return whether more may be left.
+        """
         if not self.clock.is_steady():
             return False
         now, kept = self.clock.now(), self.retention
@@ -57,7 +61,7 @@ class ForgetOldRecords:
             try:
                 forgotten += self._some(forget)
             except ServiceUnavailable as error:
-                # The other tables hold what is known of guests.
+                # The other tables hold data about guests.
                 unavailable = error
         if unavailable is not None:
             raise unavailable

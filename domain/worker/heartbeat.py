@@ -1,4 +1,4 @@
-"""The background workers of an installation, and the heartbeats that they leave."""
+"""The background workers of an installation, and their heartbeats."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final, Protocol
 from domain.identifiers import WorkerId
 
 BEAT_EVERY: Final = timedelta(seconds=20)
-"""How often a worker stores a heartbeat. It is missing after three times that."""
+"""How often a worker stores a heartbeat. A worker is missing after three times this interval."""
 MISSED_AFTER: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProcess:
-    """A background worker, from its start to its end: where it runs, and which release."""
+    """A background worker from its start to its end: its machine and its release."""
 
     worker_id: WorkerId
     host: str
@@ -26,7 +26,7 @@ class WorkerProcess:
 
 
 class WorkerState(StrEnum):
-    """What is known of a worker. One that was killed is RUNNING until another finds it LOST."""
+    """The state of a worker. A killed worker is RUNNING until another worker finds it LOST."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -35,9 +35,9 @@ class WorkerState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWorker:
-    """A worker with its state, the time of its first heartbeat, and the age of its last one.
+    """A worker with its state, the time of its first heartbeat, and the age of its last heartbeat.
 
-    The age is negative for a heartbeat from a time to come, left by a clock that was wrong.
+    The age is negative if a clock that was wrong left a heartbeat in the future.
     """
 
     worker: WorkerProcess
@@ -47,31 +47,31 @@ class SeenWorker:
 
     @property
     def is_missing(self) -> bool:
-        """Whether it has not been seen for a minute, or only in a time to come."""
+        """Whether the worker was not seen for a minute, or only in the future."""
         return is_missed(self.age)
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is missing, and did not stop."""
+        """Whether the worker is missing and did not stop."""
         return self.is_missing and self.state is not WorkerState.STOPPED
 
 
 def is_missed(age: timedelta) -> bool:
-    """Return whether a last heartbeat of this age is over a minute old, or as far ahead."""
+    """Return whether a heartbeat of this age is over a minute old, or as far in the future."""
     return abs(age) > MISSED_AFTER
 
 
 class Workers(Protocol):
-    """The workers that have left heartbeats, in any process.
+    """The workers of all processes, by their heartbeats.
 
     `now` is the time by the caller's clock. A storage that machines share uses its own clock
-    instead, because theirs differ.
+    instead, because the machines' clocks differ.
     """
 
     def leave_heartbeat(
         self, worker: WorkerProcess, now: datetime, state: WorkerState = WorkerState.RUNNING
     ) -> None:
-        """Note that a worker is seen now, in this state."""
+        """Store that a worker is seen now, in this state."""
         ...
 
     def seen(self, now: datetime) -> Sequence[SeenWorker]:
@@ -79,7 +79,7 @@ class Workers(Protocol):
         ...
 
     def lose(self, worker_id: WorkerId) -> bool:
-        """Make a running worker a lost one. Return False when it is not running."""
+        """Mark a running worker as lost. Return False if it is not running."""
         ...
 
     def forget(self, worker_id: WorkerId) -> None:

@@ -1,6 +1,6 @@
-"""The jobs of the background worker: settle a session, discard a token, read a card, send an event.
+"""The background worker's jobs: settle a session, discard a token, read a card, send an event.
 
-`entrypoints/worker/job_runner.py` takes them, each under a lease, and does them.
+`entrypoints/worker/job_runner.py` leases the jobs and does them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from domain.sessions.session import DueSession
 from domain.settling.settle_session import SettleSession
 
 Kind: TypeAlias = Literal["sessions", "discards", "cards", "events"]
-"""What a job works on."""
+"""The kind of record that a job works on."""
 
 Target = TypeVar("Target", bound=Hashable)
-"""What jobs call, and may hang: a merchant account at its PSP, or an endpoint for events."""
+"""What a job calls, and what may hang: a merchant account at its PSP, or an endpoint for events."""
 
 
 class End(StrEnum):
-    """What became of the session, token or event that a job works on.
+    """The result for the session, token or event of a job.
 
-    A session is SETTLED, with or without a card, or still OPEN although its PSP has responded. One is
-    WAITING whose PSP has not, as a token is that is not DISCARDED, and a card that is not READ.
+    A session is SETTLED, with a card or without, or still OPEN although its PSP responded. A
+    session is WAITING if its PSP did not respond; so is a token that is not DISCARDED, and a card
+    that is not READ.
     """
 
     SETTLED = "settled"
@@ -49,10 +50,11 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """What a job did, and what it found out about its target.
+    """The result of a job, and its findings about the target.
 
-    `end` is None if it failed, or another process has done it. `is_silent`: the PSP has not
-    responded for 24 hours. `attempt` is the one to deliver an event. `fault` is what the job raised.
+    `end` is None if the job failed, or if another process did it. `is_silent` means that the PSP
+    has not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is what
+    the job raised.
     """
 
     end: End | None = None
@@ -63,20 +65,20 @@ class JobResult:
     @property
     def is_target_away(self) -> bool:
         """Whether the target is an endpoint that is away, so that other events to it can wait."""
-        # One that is gone or off gets no further request, so what is due to it takes no time.
+        # An endpoint that is gone or off gets no further request, so its due events cost no time.
         return self.attempt is not None and self.attempt.endpoint is EndpointState.AWAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Generic[Target]):
-    """A piece of work that was taken. `do` may raise anything; the job is then due again later."""
+    """A leased piece of work. `do` may raise anything; the job is then due again later."""
 
     target: Target
     do: Callable[[], JobResult]
 
 
 Take: TypeAlias = Callable[[Collection[Target]], Job[Target] | None]
-"""Takes the job that has been due the longest, except for these targets; None when none is due."""
+"""Leases the job due for the longest time, except at these targets; None if no job is due."""
 
 
 class _Due(Protocol):
@@ -91,7 +93,7 @@ Due_co = TypeVar("Due_co", bound=_Due, covariant=True)
 def jobs_at_psps(
     settle: SettleSession, discard_token: DiscardToken, refresh: RefreshAccount, clock: Clock
 ) -> Mapping[Kind, Take[PspAccount]]:
-    """Return how to take the jobs at PSPs: due sessions, due tokens, and due cards on file."""
+    """Return the functions that lease the jobs at PSPs: due sessions, due tokens, and due cards."""
 
     def settle_it(taken: DueSession) -> JobResult:
         session = settle(taken.token_id)
@@ -129,7 +131,7 @@ def _at_psps(take: _TakeDue[Due], do: Callable[[Due], JobResult]) -> Take[PspAcc
 
 
 def jobs_at_endpoints(deliver: DeliverEvent) -> Mapping[Kind, Take[EndpointId]]:
-    """Return how to take the jobs at clients' endpoints: to deliver due events."""
+    """Return the function that leases the jobs at clients' endpoints: due events."""
 
     def take_delivery(except_to: Collection[EndpointId]) -> Job[EndpointId] | None:
         taken = deliver.take(except_to=except_to)

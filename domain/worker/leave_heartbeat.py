@@ -1,4 +1,4 @@
-"""Workers store heartbeats, by which every process can see whether a worker runs."""
+"""Workers store heartbeats, so that every process can see whether a worker runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from domain.storage import Storage, WriteUnit
 from domain.worker.heartbeat import WorkerProcess, WorkerState, is_missed
 
 KEPT_FOR: Final = timedelta(days=1)
-"""How long a worker that is not seen any more stays in the storage."""
+"""How long a worker stays stored after its last heartbeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveHeartbeat:
     """Use case: store that a worker is seen now, or stops. Raises ServiceUnavailable.
 
-    It returns the other workers that did not stop, and have not been seen for a minute while this
-    one was: after an outage of the database, or a jump of the clock, none has been seen. Each is
+    It returns the other workers that did not stop, and were not seen for a minute while this worker
+    was. (After an outage of the database, or a jump of the clock, no worker was seen.) Each is
     returned once, to one worker, and again if it comes back and is lost again.
     """
 
@@ -49,10 +49,10 @@ class LeaveHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsWorkerMissing:
-    """Use case: return whether no worker has been seen for a minute. Raises ServiceUnavailable.
+    """Use case: return whether no worker was seen for a minute. Raises ServiceUnavailable.
 
-    A heartbeat that is over a minute ahead is none. `watching_since` is when this process started:
-    a worker has a minute from then to start.
+    A heartbeat more than a minute in the future does not count. `watching_since` is the start of
+    this process: a worker has a minute from then to start.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""Read how an installation is doing: its workers, and what waits for them, PSPs and endpoints."""
+"""Read the status of an installation: its workers, and the waiting work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from domain.worker.heartbeat import SeenWorker
 from domain.worker.jobs import Kind
 
 DueKind: TypeAlias = Kind | Literal["erasures"]
-"""What may be due: the jobs of the worker, and erasures, due or not, until they are done."""
+"""The kinds of waiting work: the worker's jobs, and erasures that are not done, due or not."""
 
 
 class EndpointStatus(NamedTuple):
-    """An endpoint for events, with the deliveries that it has not taken."""
+    """An endpoint for events, with the counts of deliveries that it has not accepted."""
 
     endpoint: EventEndpoint
     counts: DeliveryCounts
@@ -29,13 +29,15 @@ class EndpointStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How an installation is doing at one time.
+    """The status of an installation at one time.
 
-    `workers` are those seen within a day. `due` is what a worker should do now, since when it should.
-    `unanswered` are sessions, discards and cards whose PSP has not responded; `erasures` are those that
-    wait for a merchant account.
-    `readings` are the cards that were read at each merchant account within a minute, of
-    READINGS_PER_MINUTE. `expiring` are the access tokens that expire in 14 days.
+    - `workers`: the workers seen within a day.
+    - `due`: the work that a worker should do now, and since when.
+    - `unanswered`: sessions, discards and cards whose PSP has not responded.
+    - `erasures`: the erasures that wait for a merchant account.
+    - `readings`: how many cards were read at each merchant account within a minute, of
+      READINGS_PER_MINUTE.
+    - `expiring`: the access tokens that expire within 14 days.
     """
 
     workers: Sequence[SeenWorker]
@@ -48,13 +50,13 @@ class Status:
 
     @property
     def is_worker_missing(self) -> bool:
-        """Whether no worker has been seen for a minute."""
+        """Whether no worker was seen for a minute."""
         return all(worker.is_missing for worker in self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStatus:
-    """Use case: read the status, from indexes alone. Raises ServiceUnavailable."""
+    """Use case: read the status, using indexes alone. Raises ServiceUnavailable."""
 
     storage: Storage
     clock: Clock
