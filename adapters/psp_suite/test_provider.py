@@ -372,6 +372,51 @@ def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Se
     return [Evidence(origin=origin, content=content, received_at=now) for content in contents]
 
 
+def reported(facts: Facts) -> Iterable[GuestCard]:
+    """Return a card for a PSP whose outcomes are known from evidence alone."""
+    return () if Ability.TELLS_OUTCOME in facts.abilities else (GuestCard.GOOD,)
+
+
+@needs(Ability.STAND_IN)
+class TestEvidence:
+    """The evidence of a PSP that is not asked for the outcome."""
+
+    @for_each("card", reported)
+    def test_a_webhook_that_a_browser_brings_back_has_no_effect(
+        self, session: Session, card: GuestCard
+    ) -> None:
+        session.type_card(card)
+        evidence = session.psp.evidence(session.page)
+        forged = [
+            replace(each, origin=EvidenceOrigin.RETURN)
+            for each in evidence
+            if each.origin is EvidenceOrigin.WEBHOOK
+        ]
+
+        assert session.adapter.outcome(session.request, session.page, forged) == Pending()
+
+    @for_each("card", reported)
+    def test_evidence_about_an_earlier_page_has_no_effect_on_the_next(
+        self, session: Session, card: GuestCard
+    ) -> None:
+        session.type_card(card)
+        evidence = session.psp.evidence(session.page)
+        following = session.next_attempt()
+
+        told = session.adapter.outcome(following.request, following.page, evidence)
+
+        assert told == Pending()
+
+    @for_each("card", reported)
+    def test_evidence_counts_in_any_order(self, session: Session, card: GuestCard) -> None:
+        session.type_card(GuestCard.REFUSED)
+        outcome = session.after_a_refused_card().collect(card)
+        if Ability.SECOND_CARD in session.psp.facts.abilities:
+            evidence = session.psp.evidence(session.page)[::-1]
+
+            assert session.adapter.outcome(session.request, session.page, evidence) == outcome
+
+
 @needs(Ability.STAND_IN)
 class TestCard:
     @pytest.mark.parametrize("typed", [GuestCard.GOOD, GuestCard.ANOTHER_GOOD])
