@@ -1,4 +1,4 @@
-"""The published test cards, and the checks of what a guest types."""
+"""The published test cards, and the checks of a guest's input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.fields import is_clean
 
 
 class Behaviour(StrEnum):
-    """What a test card does; `test_cards` in the catalogs describes it."""
+    """The behavior of a test card; `test_cards` in the catalogs describes it."""
 
     SUCCEEDS = "succeeds"
     DECLINED = "declined"
@@ -46,7 +46,7 @@ TEST_CARDS: Final[Mapping[str, PublishedCard]] = {
     "4000000000000077": PublishedCard("visa", Behaviour.REISSUED),
     "4000000000000069": PublishedCard("visa", Behaviour.LOST),
 }
-"""Every number that the fake PSP takes."""
+"""Every number that the fake PSP accepts."""
 
 REISSUED_AS: Final = "4000000000000341"
 """The number that its bank gives a reissued card."""
@@ -55,10 +55,10 @@ WRONG_ZIPCODE: Final = "00000"
 """The postal code that fails address verification with any card."""
 
 NEEDED: Final = ("number", "expiry", "cvc", "address", "zipcode", "country_code")
-"""The fields that may not be empty, which the page's script checks too."""
+"""The fields that must not be empty. The page's script checks them too."""
 
 UNCLEAN: Final = "unclean"
-"""The fault of characters that cannot be used, in any field."""
+"""The fault of invalid characters in any field."""
 
 BILLING_FIELDS: Final = ("address", "city", "state", "zipcode", "country_code")
 _MAX_YEARS_AHEAD: Final = 50
@@ -77,7 +77,7 @@ class CardEntry:
     """A card as typed, with valid fields. The CVC was checked and dropped.
 
     `repeatable` has the other fields as typed, to be shown again if the card is refused. `repr`
-    leaves them and the number out, so no log and no traceback shows them.
+    omits them and the number, so that no log and no traceback shows them.
     """
 
     number: str = field(repr=False)
@@ -88,9 +88,9 @@ class CardEntry:
 
 
 class EntryRefused(Exception):
-    """Some fields are wrong. `errors` has the fault of each, in the order of the page.
+    """Some fields are wrong. `errors` has the fault of each field, in the order of the page.
 
-    `form.fault` in the catalogs has the message for it.
+    `form.fault` in the catalogs has the messages.
     """
 
     def __init__(self, errors: Mapping[str, str]) -> None:
@@ -99,7 +99,7 @@ class EntryRefused(Exception):
 
 
 def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEntry:
-    """Read what a guest typed. The billing address is read only if `avs` is on.
+    """Parse a guest's input. The billing address is read only if `avs` is on.
 
     Raises EntryRefused with every wrong field.
     """
@@ -132,10 +132,10 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
 
 
 def repeatable(typed: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what was typed and may be shown again: expiry date and billing address.
+    """Return the input that may be shown again: expiry date and billing address.
 
-    Number and CVC are not among them. A card number in another field is left out, and so is text
-    that is too long for its field.
+    Number and CVC are left out. So are card numbers in other fields, and text that is too long for
+    its field.
     """
     return {name: _repeatable(name, typed.get(name, "")) for name in ("expiry", *BILLING_FIELDS)}
 
@@ -159,7 +159,10 @@ def _number_fault(number: str) -> str | None:
 
 
 def brand_of(number: str) -> str | None:
-    """Return the brand of a card by the beginning of its number; None for one that is not taken."""
+    """Return the brand of a card by the beginning of its number
+
+    None if the number is not accepted.
+    """
     if number.startswith("4"):
         return "visa"
     is_mastercard = "51" <= number[:2] <= "55" or "2221" <= number[:4] <= "2720"
@@ -167,9 +170,10 @@ def brand_of(number: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Return what a keyboard of another script, or a copied text, stands for.
+    """Return the text with the usual characters in place of those of other scripts.
 
-    That is digits as 0 to 9, dashes as hyphens, and blanks as spaces, without what is invisible.
+    Digits become 0 to 9, dashes become hyphens, and blanks become spaces. Invisible characters are
+    removed.
     """
     return "".join(map(_plain, unicodedata.normalize("NFKC", text)))
 
@@ -183,12 +187,12 @@ def _plain(character: str) -> str:
         case "Zs":
             return " "
         case category:
-            # A Japanese keyboard has a long vowel where others have a hyphen.
+            # A Japanese keyboard has a long vowel mark where others have a hyphen.
             return "-" if category == "Pd" or character in "\u2212\u30fc" else character
 
 
 def _match_expiry(text: str) -> re.Match[str] | None:
-    """Match month and year as people, browsers and password managers write them.
+    """Match month and year in the forms that people, browsers and password managers use.
 
     Examples: 09/31, 9 31, 0931, 931, 09-2031 and 2031-09.
     """

@@ -1,4 +1,4 @@
-"""The countries of ISO 3166-1: their names in English, and which have no postal codes."""
+"""The countries of ISO 3166-1: their English names, and those without postal codes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TABLE: Final = (
     "WF Wallis and Futuna; EH Western Sahara; YE Yemen; ZM Zambia; ZW Zimbabwe"
 )
 NAMES: Final[Mapping[str, str]] = {each[:2]: each[3:] for each in _TABLE.split("; ")}
-"""By their codes of two letters, in alphabetical order."""
+"""The names by two-letter code, in alphabetical order."""
 
 WITHOUT_POSTAL_CODES: Final = frozenset(
     "AE AG AO AQ AW BF BI BJ BO BQ BS BV BW BZ CD CF CG CI CK CM CW "  # noqa: SIM905 - quotes would hide the codes

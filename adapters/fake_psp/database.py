@@ -16,7 +16,8 @@ from domain.outside import Ids
 
 Row: TypeAlias = Mapping[str, str | int | float]
 
-# For the lock in this process, then for other processes: together less than the 5 s of a PSP call.
+# The waits for the lock in this process, and then for other processes. Together they are less than
+# the 5 s of a PSP call.
 _WAIT_SECONDS: Final = 2.0
 _SWITCH_TRIES: Final = 20
 
@@ -36,16 +37,16 @@ _KEYS: Final = ("webhook secret", "form key", "fingerprint key")
 
 
 class PspUnavailable(Exception):
-    """The fake PSP's file cannot be read or written, and nothing was changed.
+    """The fake PSP's file cannot be read or written. Nothing was changed.
 
     The message names the file and the cause.
     """
 
 
 class PspDatabase:
-    """The database file, readable for its owner only. Each thread has its own connection.
+    """The database file, readable only by its owner. Each thread has its own connection.
 
-    `keys` has the secrets by name. They are made once, with the file.
+    `keys` has the secrets by name. They are created once, with the file.
     """
 
     def __init__(self, path: Path, ids: Ids) -> None:
@@ -103,7 +104,7 @@ class PspDatabase:
             self._turn.release()
 
     def empty_log(self) -> None:
-        """Leave nothing in the write-ahead log. Raises PspUnavailable while others use it."""
+        """Empty the write-ahead log. Raises PspUnavailable while others use the log."""
         try:
             (is_busy, *_) = self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
@@ -137,7 +138,7 @@ def rows(db: Database, sql: str, parameters: Sequence[str | float]) -> list[Row]
 
 def _use_write_ahead_log(db: Database) -> None:
     # The switch fails at once if another connection holds a lock, whatever the timeout. BEGIN
-    # IMMEDIATE waits for the lock; then the other connection may have switched already.
+    # IMMEDIATE waits for the lock; by then the other connection may have switched already.
     for _ in range(_SWITCH_TRIES):
         try:
             db.execute("PRAGMA journal_mode = WAL")

@@ -56,9 +56,9 @@ def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -
 
 
 class _Problem(Exception):
-    """Shown as an error page: what went wrong, and what the guest can do.
+    """Shown as an error page: the problem, and what the guest can do.
 
-    `key` names the catalogs' table that says so.
+    `key` names the catalogs' table with the texts.
     """
 
     def __init__(
@@ -71,7 +71,10 @@ class _Problem(Exception):
         retry_after_seconds: int | None = None,
         kept: str | None = None,
     ) -> None:
-        """With `again`, the error page has a link to the form of `page`; with `kept`, onwards."""
+        """With `again`, the error page has a link to the form of `page`.
+
+        With `kept`, it has a link onwards.
+        """
         self.status = status
         self.key = key
         self.page = page
@@ -105,7 +108,7 @@ class _CardPages:
             return
         try:
             entry = read_entry(typed, avs=page.request.avs, now=self._psp.clock.now())
-            # A page that has a card keeps it.
+            # A page that has a card keeps the card.
             page = self._psp.try_card(reference, entry)
             if page.state is PageState.COMPLETED and not self._psp.is_card_of(page, entry):
                 raise _other_kept(page)
@@ -123,7 +126,8 @@ class _CardPages:
                 again=True,
                 retry_after_seconds=60,
             ) from None
-        # Also to the form, if the bank refused the card: a reload does not try it again.
+        # Redirect to the form too, if the bank refused the card, so that a reload does not try it
+        # again.
         self._redirect(resp, page)
 
     def on_get_challenge(self, _req: falcon.Request, resp: falcon.Response, reference: str) -> None:
@@ -221,7 +225,7 @@ class _CardPages:
         accepted: Sequence[str] = (),
         **values: object,
     ) -> None:
-        """Respond with a page in its language. Without one, the browser's `accepted` decides."""
+        """Respond with a page in its language. Without a page, the browser's `accepted` decides."""
         if page is None:
             resp.append_header("Vary", "Accept-Language")
             t = catalog(*accepted)
@@ -266,7 +270,7 @@ class _CardPages:
 
 
 def _protect(resp: falcon.Response, *, has_form: bool = False) -> None:
-    """Set the security headers that a page adds to those of every response."""
+    """Set the security headers of a page, in addition to those of every response."""
     resp.set_header("Cache-Control", "no-store")
     # Without a referrer, browsers send a form with the origin "null".
     resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")
@@ -283,7 +287,7 @@ def _not_from_here(page: PspPage) -> _Problem:
 
 def _other_kept(page: PspPage) -> _Problem:
     card = page.card
-    # With spaces that do not break, the digits stay beside what they belong to.
+    # Non-breaking spaces keep the digits beside the words that they belong to.
     kept = (
         f"{card.card_logo.capitalize()}\N{NO-BREAK SPACE}••••\N{NO-BREAK SPACE}{card.last_four}"
         if card
@@ -298,7 +302,7 @@ def _prefilled(page: PspPage) -> Mapping[str, str]:
 
 
 def _messages(page: PspPage, faults: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the message beside each wrong field, or beside the one for which a card was refused."""
+    """Return the message beside each wrong field, or beside the field of a refused card."""
     t = catalog(page.request.language)
     if faults:
         return {field: t.text(_fault_key(field, fault)) for field, fault in faults.items()}

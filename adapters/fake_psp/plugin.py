@@ -13,7 +13,7 @@ from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
 from domain.psps.capabilities import Capabilities
 
-# Heavy modules are imported where they are used, so that commands start fast.
+# Heavy modules are imported where they are used, so that commands start quickly.
 if TYPE_CHECKING:
     import falcon
 

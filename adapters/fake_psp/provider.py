@@ -1,4 +1,4 @@
-"""The fake PSP as an implementation of the domain's port for PSPs."""
+"""The fake PSP as an implementation of the domain's PSP port."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FakeProvider(PaymentProvider):
         earlier_webhook_secrets: Sequence[str] = (),
         clock: Clock,
     ) -> None:
-        """Take the PSP, the secret that signs its webhooks, and earlier secrets still accepted.
+        """Take the PSP, the secret for its webhooks, and earlier secrets that are still valid.
 
         Raises PspSettingsError for a blank secret, with which anybody could sign.
         """
@@ -153,9 +153,9 @@ class FakeProvider(PaymentProvider):
 
 
 def _notice(raw: msgspec.Raw, addressee: MerchantAccount | None) -> WebhookNotice | None:
-    """Return what an event reports about a session or a card, or None. Raises WebhookRejected.
+    """Return an event's report about a session or a card, or None. Raises WebhookRejected.
 
-    Without an addressee, the event names the merchant account: the PSP signs for all of them with
+    Without an addressee, the event names the merchant account: the PSP signs for all accounts with
     the same secret.
     """
     kind = decode_webhook(_KIND, raw).type

@@ -31,19 +31,19 @@ from domain.psps.card import Card, CardAtPsp, CardList, CardReading
 from domain.psps.hosted_page import HostedPageRequest
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
-"""How long a page lives at least."""
+"""The shortest life of a page."""
 
 BANK_ACTS_AFTER: Final = timedelta(seconds=10)
-"""When a card is reissued or lost, after it was stored."""
+"""How long after its storing a card is reissued or lost."""
 
 YEARS_MORE: Final = 4
-"""How much later a reissued card expires."""
+"""How many years later a reissued card expires."""
 
 MAX_LISTED: Final = 100
-"""How many cards a call lists."""
+"""The most cards that a call lists."""
 
 MAX_CARD_ATTEMPTS: Final = 5
-"""How many cards may be tried on one page. It closes when the last one is refused."""
+"""The most cards that may be tried on one page. It closes when the last one is refused."""
 
 
 class PageState(StrEnum):
@@ -56,7 +56,7 @@ class PageState(StrEnum):
 
 
 class CardRefusal(StrEnum):
-    """Why the page refused a card: the code that shops are told."""
+    """Why the page refused a card, as the code that shops receive."""
 
     UNPUBLISHED = "unpublished"
     DECLINED = "declined"
@@ -68,10 +68,10 @@ class CardRefusal(StrEnum):
 class PspPage:
     """A page as the PSP stores it.
 
-    `card` and `avs` are set on challenged and completed pages, `collected_at` on completed ones;
-    `authenticated` says whether the guest has confirmed a challenge.
-    `refusal` is about the last card that was tried, and `typed` has what was typed beside its
-    number, to be shown again. `last_refusal` stays when another card is tried.
+    `card` and `avs` are set on challenged and completed pages, and `collected_at` on completed
+    pages. `authenticated` says whether the guest confirmed a challenge. `refusal` is about the last
+    tried card. `typed` is the other input beside the number, to be shown again. `last_refusal`
+    stays when another card is tried.
     """
 
     reference: str
@@ -95,7 +95,7 @@ class PspPage:
 
     @property
     def refused_cards(self) -> int:
-        """How many cards were refused: all that were tried, but not one held or being challenged."""
+        """The number of refused cards: all tried cards, except a stored or challenged card."""
         return self.attempts if self.refusal else max(0, self.attempts - 1)
 
 
@@ -122,7 +122,7 @@ _CARD_EVENTS: Final[Mapping[str, str]] = {
 
 
 class CardEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event about a stored card. Its bank acts when it is first sent."""
+    """An event about a stored card. The bank acts when the event is first sent."""
 
     id: str
     type: str
@@ -161,11 +161,11 @@ class Unknown(Exception):
 
 
 class OutOfOrder(Exception):
-    """The PSP cannot take a card just now. Nothing was changed."""
+    """The PSP cannot take a card at the moment. Nothing was changed."""
 
 
 class FakePsp:
-    """A PSP with a database file of its own. Every method may raise PspUnavailable.
+    """A PSP with its own database file. Every method may raise PspUnavailable.
 
     Card numbers and CVCs are not stored: only a keyed hash of the number, and its last four digits.
     `webhook_secret` signs webhooks. `events_written` is set after every change of a page.
@@ -192,9 +192,9 @@ class FakePsp:
         self._database.close()
 
     def start_page(self, request: HostedPageRequest) -> PspPage:
-        """Make a page. The same idempotency key and parameters return the same page again.
+        """Create a page. The same idempotency key and parameters return the same page again.
 
-        A guest whose reference the merchant account does not have gets a new one. Raises
+        A guest whose reference the merchant account does not have gets a new reference. Raises
         CallRefused if the key was used with other parameters.
         """
         with self._database.write() as db:
@@ -219,7 +219,7 @@ class FakePsp:
             return page
 
     def page(self, reference: str) -> PspPage:
-        """Return a page as it is now. Raises Unknown."""
+        """Return a page in its present state. Raises Unknown."""
         found = self._database.read("SELECT page FROM pages WHERE reference = ?", (reference,))
         page = _only_page(found)
         if not page.is_over and self.clock.now() >= page.ends_at:
@@ -257,7 +257,7 @@ class FakePsp:
         return self._change(reference, tried)
 
     def is_card_of(self, page: PspPage, entry: CardEntry) -> bool:
-        """Return whether a card that was typed is the one of a page."""
+        """Return whether a typed card is the page's card."""
         card = page.card
         return card is not None and (card.fingerprint, card.expiry_month, card.expiry_year) == (
             self._fingerprint(page, entry.number),
@@ -280,9 +280,9 @@ class FakePsp:
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        """Discard a token of this guest at this merchant account. It may be called twice.
+        """Discard a guest's token at a merchant account. May be called twice.
 
-        Raises Unknown for one that it never had.
+        Raises Unknown for a token that never existed there.
         """
         with self._database.write() as db:
             are_lost = _lose_cards(
@@ -296,9 +296,9 @@ class FakePsp:
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> CardReading:
-        """Return the card of a token of this guest as it is now, or that it is gone.
+        """Return the present state of the card with a guest's token, or that it is gone.
 
-        Raises CallRefused for one that it never had.
+        Raises CallRefused for a token that never existed there.
         """
         found = self._database.read(
             f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ? AND EXISTS (SELECT 1 FROM cards"  # noqa: S608 - a constant
@@ -313,7 +313,7 @@ class FakePsp:
         return CardReading(card=card, read_at=self.clock.now())
 
     def list_cards(self, merchant_account: MerchantAccount, after: str | None) -> CardList:
-        """Return the cards of a merchant account in the order of their tokens, after one of these."""
+        """Return the cards of a merchant account in the order of their tokens, after a given token."""
         found = self._database.read(
             "SELECT guest_reference, token FROM cards WHERE merchant_account = ? AND token > ?"
             " ORDER BY token LIMIT ?",
@@ -328,10 +328,10 @@ class FakePsp:
     def forget_guest(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference
     ) -> None:
-        """Delete a guest of a merchant account, with cards. It may be called twice.
+        """Delete a guest of a merchant account, with the cards. May be called twice.
 
-        Pages stay, closed and without what was typed, so that their idempotency keys make no others.
-        Raises Unknown for a guest whom it never had.
+        Pages stay, closed and without the guest's input, so that their idempotency keys create no
+        other pages. Raises Unknown for a guest who never existed there.
         """
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:
@@ -371,9 +371,9 @@ class FakePsp:
         return hmac.new(self._form_key, reference.encode(), hashlib.sha256).hexdigest()
 
     def take_due_event(self, now: datetime, *, until: datetime) -> DueEvent | None:
-        """Lease the event that has been due the longest, or return None.
+        """Lease the event that has been due for the longest time; None if no event is due.
 
-        The lease ends at `until`; then the event is due again, also if this process is killed.
+        The lease ends at `until`. Then the event is due again, even if this process was killed.
         """
         with self._database.write() as db:
             found = rows(
@@ -401,12 +401,15 @@ class FakePsp:
             db.execute("UPDATE events SET due_at = ? WHERE id = ?", (due_at.timestamp(), event.id))
 
     def remove_event(self, event: DueEvent) -> None:
-        """Remove an event that was delivered, or given up."""
+        """Remove an event that was delivered or given up."""
         with self._database.write() as db:
             db.execute("DELETE FROM events WHERE id = ?", (event.id,))
 
     def _change(self, reference: str, step: Callable[[PspPage], PspPage]) -> PspPage:
-        """Apply a step to a page, unless it is over. Write an event when it ends or refuses a card."""
+        """Apply a step to a page, unless it is over.
+
+        Write an event if the step ends the page or refuses a card.
+        """
         with self._database.write() as db:
             page = _only_page(rows(db, "SELECT page FROM pages WHERE reference = ?", (reference,)))
             if page.is_over:
@@ -454,7 +457,7 @@ class FakePsp:
         )
 
     def _let_bank_act(self, db: Database, event: CardEvent) -> None:
-        """Reissue or lose the card of an event, if it is about one that is still stored."""
+        """Reissue or lose the card of an event, if the card is still stored."""
         found = rows(db, f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ?", (event.card,))  # noqa: S608 - a constant
         if event.type == LOST:
             _lose_cards(db, "token = ?", (event.card,))
@@ -511,7 +514,7 @@ def _closed(page: PspPage) -> PspPage:
 
 
 def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> bool:
-    """Delete cards, and keep a hash of each, which names nobody. Return whether there were any."""
+    """Delete cards, but keep an anonymous hash of each. Return whether there were any."""
     gone = rows(
         db,
         f"DELETE FROM cards WHERE {condition} RETURNING token, merchant_account",  # noqa: S608 - constants
@@ -523,7 +526,7 @@ def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> bool:
 
 
 def _note_lost(db: Database, reference: str, merchant_account: str) -> None:
-    """Keep a hash of a card, or of a guest, that is gone."""
+    """Keep a hash of a card or guest that is gone."""
     hashed = _hash(reference, merchant_account)
     db.execute("INSERT OR IGNORE INTO lost_cards VALUES (?)", (hashed,))
 

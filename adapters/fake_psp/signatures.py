@@ -1,4 +1,7 @@
-"""How the fake PSP signs its webhooks: `t=<Unix seconds>,v1=<HMAC-SHA256 of "t." and the body>`."""
+"""The signature of the fake PSP's webhooks.
+
+It is `t=<Unix seconds>,v1=<HMAC-SHA256 of "t." and the body>`.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ RETRY_EVERY: Final = timedelta(hours=1)
 GIVE_UP_AFTER: Final = timedelta(days=3)
 
 _TIMEOUT_SECONDS: Final = 5.0
-# Longer than a delivery takes, so no other process sends the event at the same time.
+# Longer than a delivery takes, so that no other process sends the event at the same time.
 _CLAIM: Final = timedelta(seconds=30)
 _LOOK_EVERY_SECONDS: Final = 2.0
 _STOP_WITHIN_SECONDS: Final = 3 * _TIMEOUT_SECONDS
@@ -51,7 +51,7 @@ class WebhookSender:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current delivery, within 15 seconds. It may be called twice."""
+        """Stop after the current delivery, within 15 seconds. May be called twice."""
         self._stopping.set()
         self._psp.events_written.set()
         if self._thread is not None:
@@ -61,11 +61,11 @@ class WebhookSender:
     def deliver_due(self, now: datetime) -> int:
         """Try each event that is due at `now` once. Return how many were accepted.
 
-        After `stop` nothing is delivered. Raises PspUnavailable.
+        After `stop`, nothing is delivered. Raises PspUnavailable.
         """
         delivered = 0
         while not self._stopping.is_set():
-            # Not counted from `now`: earlier deliveries may have been slow.
+            # The time is not counted from `now`, because earlier deliveries may have been slow.
             event = self._psp.take_due_event(now, until=self._psp.clock.now() + _CLAIM)
             if event is None:
                 break

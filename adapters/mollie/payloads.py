@@ -1,4 +1,4 @@
-"""What Mollie's API takes and tells: the bodies of requests, and the fields that are read of responses.
+"""Mollie's API: the bodies of requests, and the fields that are read from responses.
 
 Source: Mollie's API reference, v2, and its OpenAPI description.
 """
@@ -32,14 +32,14 @@ PAGE_LIFETIME: Final = timedelta(minutes=30)
 """How long a payment by card stays open ("Payment status changes", expiry times)."""
 
 WITHOUT_GUEST: Final = "customer-not-present"
-"""The scope of a mandate that may be charged while the guest is away, as for a missed appointment."""
+"""The scope of a mandate that may be charged without the guest, as for a missed appointment."""
 
 _WHOLE: Final = frozenset({"ISK", "JPY"})
 """The currencies whose amounts have no decimal places ("Multicurrency")."""
 
 
 def _by_tag(locales: str) -> Mapping[str, str]:
-    """Return locales by their tags; the first of a language is also the one for `de` alone."""
+    """Return locales by their tags; a language's first locale also has the language's tag."""
     by_tag: dict[str, str] = {}
     for locale in locales.split():
         language, _, _ = locale.partition("_")
@@ -54,14 +54,14 @@ LOCALES: Final = _by_tag(
 """The languages of the hosted page by their tags ("Create payment", `locale`)."""
 
 _LOGOS: Final = {"American Express": "amex", "Diners Club": "diners"}
-"""The names by which clients know these; others are in lower case, without the space."""
+"""The brands that clients know by other names. Other brands are in lower case, without spaces."""
 
 
 _Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[a-z]+_[A-Za-z0-9]{1,64}\Z")]
 
 
 class Resource(msgspec.Struct, frozen=True, rename="camel"):
-    """What is read of any object. `mode` is that of the key; other programs may set `metadata`."""
+    """The fields read from any object. `mode` is the key's mode; other programs may set `metadata`."""
 
     id: _Id
     mode: Literal["live", "test"]
@@ -95,9 +95,9 @@ _AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": 
 
 
 class Payment(Resource, frozen=True, kw_only=True):
-    """A payment of nothing, whose page collects a card. It has one try: `failed` is final.
+    """A payment of zero, whose page collects a card. It has one try: `failed` is final.
 
-    `authorized` is left out: the payment asks for no later capture.
+    `authorized` is left out, because the payment asks for no later capture.
     """
 
     status: Literal["open", "pending", "paid", "canceled", "expired", "failed"]
@@ -111,10 +111,10 @@ class Payment(Resource, frozen=True, kw_only=True):
     def require(
         self, request: HostedPageRequest, customer: GuestReference, reference: str | None = None
     ) -> None:
-        """Raise ProviderUnavailable if it is another attempt's, or another guest's.
+        """Raise ProviderUnavailable if the payment belongs to another attempt or another guest.
 
-        It may not name a customer who has been deleted since. It may lack its metadata, if it has the
-        `reference` that was asked for.
+        The payment may name no customer, if the customer was deleted since. It may lack its
+        metadata, if it has the requested `reference`.
         """
         is_named = self.metadata is None and self.id == reference
         is_ours = is_named or self.metadata == request.idempotency_key
@@ -122,7 +122,7 @@ class Payment(Resource, frozen=True, kw_only=True):
             raise ProviderUnavailable("the response is about another payment")
 
     def page(self, request: HostedPageRequest, customer: GuestReference) -> HostedPage:
-        """Return the page. One that is over has no address, and leads back."""
+        """Return the page. A page that is over has no address, and leads back to the shop."""
         return HostedPage(
             reference=self.id,
             address=self.links.checkout.href if self.links.checkout else request.return_uri,
@@ -132,7 +132,7 @@ class Payment(Resource, frozen=True, kw_only=True):
 
 
 class _CardDetails(msgspec.Struct, rename="camel"):
-    # Here a date. A payment has the same as MM/YY, and is not asked.
+    # A date here. A payment has the same date as MM/YY, which is not read.
     card_expiry_date: date | None = None
     card_number: LastFour | None = None
     card_label: str | None = None
@@ -140,7 +140,7 @@ class _CardDetails(msgspec.Struct, rename="camel"):
 
 
 class Mandate(Resource, frozen=True, kw_only=True):
-    """A stored card. An invalid one can never be charged again."""
+    """A stored card. An invalid mandate can never be charged again."""
 
     status: Literal["valid", "pending", "invalid"]
     method: str
@@ -149,11 +149,11 @@ class Mandate(Resource, frozen=True, kw_only=True):
 
     @property
     def has_card(self) -> bool:
-        """Whether it is a card that may be charged without the guest."""
+        """Whether the mandate is a card that may be charged without the guest."""
         return self.method == CARD and WITHOUT_GUEST in (self.scopes or ())
 
     def card(self, customer: GuestReference) -> Card | str:
-        """Return the card of a customer, or the name of a field that Mollie leaves out."""
+        """Return the customer's card, or the name of a field that Mollie leaves out."""
         details = self.details or _CardDetails()
         number, expiry = details.card_number, details.card_expiry_date
         if number is None:
@@ -194,7 +194,7 @@ def payment_body(
     currency: str,
     webhooks_url: str | None,
 ) -> Mapping[str, object]:
-    """Return the payment that is asked for: nothing, by card, as the first of a sequence."""
+    """Return the body of the payment: an amount of zero, by card, as the first of a sequence."""
     body = {
         "amount": {"currency": currency, "value": "0" if currency in _WHOLE else "0.00"},
         "description": request.center_name,
@@ -210,9 +210,9 @@ def payment_body(
 
 
 def outcome_of(payment: Payment, mandate: Mandate | None, customer: GuestReference) -> Outcome:
-    """Return what became of a customer's page. `mandate` is the card of a payment that is paid.
+    """Return the outcome of a customer's page. `mandate` is the card of a paid payment.
 
-    Raises ProviderUnavailable if the response lacks something.
+    Raises ProviderUnavailable if the response lacks a needed field.
     """
     details = payment.details or _Details()
     match payment.status:

@@ -1,4 +1,4 @@
-"""The port for PSPs at Mollie: a page is a first payment of nothing, and a stored card its mandate."""
+"""The PSP port for Mollie: a page is a first payment of zero, and a stored card is its mandate."""
 
 from __future__ import annotations
 
@@ -54,10 +54,14 @@ from domain.psps.webhook import WebhookDelivery, WebhookNotice
 API_BASE: Final = "https://api.mollie.com"
 
 KEYS_LAST: Final = timedelta(minutes=50)
-"""Mollie forgets an idempotency key after an hour ("API idempotency"). The rest is for our clock."""
+"""Mollie forgets an idempotency key after an hour ("API idempotency"). The margin is for this
+machine's clock.
+"""
 
 MAX_PARTS: Final = 4
-"""How many parts of a list are read, of 100 objects each: of more, a part may be over 1 MiB."""
+"""How many parts of a list are read, of 100 objects each. A part with more objects may exceed 1
+MiB.
+"""
 
 _CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
 _OBJECT: Final = re.compile(r"[a-z]{2,9}_[A-Za-z0-9]{1,64}")
@@ -89,7 +93,7 @@ class MollieKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MollieSettings:
-    """The keys of each merchant account, the address of our webhooks, and that of Mollie's API."""
+    """The keys of each merchant account, the address for webhooks, and the address of Mollie's API."""
 
     accounts: Mapping[MerchantAccount, MollieKeys]
     webhooks_url: str
@@ -111,9 +115,11 @@ class _Call(JsonApi):
 
     @override
     def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
-        """Return what `ask` raises; a fault that is kept under a key will not pass with it.
+        """Return the exception that `ask` raises.
 
-        If a page was made all the same, nobody has its address.
+        A fault saved under an idempotency key is permanent.
+
+        If the call created a page before the fault, nobody has the page's address.
         """
         is_replayed = response.headers.get("idempotent-replayed") == "true"
         if is_replayed and response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -129,7 +135,7 @@ class _Call(JsonApi):
         json: object = None,
         key: str | None = None,
     ) -> _Read:
-        """Send a request as `ask` does. Mollie wants the idempotency key to be a UUID."""
+        """Send a request as `ask` does. Mollie requires the idempotency key to be a UUID."""
         headers = {}
         if key is not None:
             uuid = UUID(bytes=sha256(key.encode()).digest()[:16], version=4)
@@ -159,7 +165,7 @@ class MollieProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Mollie's id of the website that the key is for, and the mode."""
+        """Return Mollie's id of the website to which the key belongs, and the mode."""
         with self._mollie(merchant_account) as mollie:
             profile = mollie.one(RESOURCE, "GET", "/profiles/me")
         return f"{profile.id} {profile.mode}"
@@ -192,7 +198,7 @@ class MollieProvider(PaymentProvider):
         return payment.page(request, customer)
 
     def _webhooks_url(self, account: MerchantAccount) -> str | None:
-        """Return where Mollie reports a payment; None on loopback, which Mollie refuses."""
+        """Return the address for Mollie's webhooks; None on loopback, which Mollie refuses."""
         url = self._settings.webhooks_url
         if is_loopback(url):
             return None
@@ -225,7 +231,7 @@ class MollieProvider(PaymentProvider):
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        # Mollie says of each payment whether it can be cancelled. Others end by themselves.
+        # Mollie says of each payment whether it can be cancelled. Other payments end by themselves.
         path = _payment_path(page)
         with self._mollie(request.merchant_account) as mollie, suppress(Gone):
             if not mollie.one(PAYMENT, "GET", path).is_cancelable:
@@ -233,7 +239,8 @@ class MollieProvider(PaymentProvider):
             try:
                 mollie.one(PAYMENT, "DELETE", path)
             except ProviderRefused:
-                # It may be over by now, even by this call, if its first response was lost.
+                # The payment may be over by now, even because of this call, if its first response
+                # was lost.
                 if mollie.one(PAYMENT, "GET", path).is_cancelable:
                     raise
 
@@ -259,7 +266,8 @@ class MollieProvider(PaymentProvider):
             with self._mollie(merchant_account) as mollie:
                 mandate = _mandate(mollie, guest_reference, token)
         except Gone:
-            # It was revoked ("Get mandate"). NotFound is for one that Mollie never had.
+            # The mandate was revoked ("Get mandate"). NotFound is for a mandate that Mollie never
+            # had.
             return CardReading(card=None, read_at=asked_at)
         if mandate.status == "invalid":
             return CardReading(card=None, read_at=asked_at)
@@ -280,7 +288,8 @@ class MollieProvider(PaymentProvider):
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        # Mollie signs none: anybody can send one, so it is only a reason to ask ("Webhooks").
+        # Mollie signs no webhooks. Anybody can send one, so it is only a reason to ask
+        # ("Webhooks").
         account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
         keys_of(self._settings.accounts, account)
         try:
@@ -301,7 +310,7 @@ class MollieProvider(PaymentProvider):
         )
 
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
-        """Return what is found at Mollie of an account that has keys."""
+        """Return the findings at Mollie for an account with keys."""
         date: str | None = None
         mode = self._settings.accounts[account].mode
 
@@ -350,8 +359,9 @@ def _customer(
 def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> Iterator[str]:
     """Yield the customers that may be the guest's, each created when it is needed.
 
-    First the one on file. Then one under the guest's own idempotency key, so that a concurrent call
-    finds the same. If that was deleted within the hour, or the key is spent, one of this attempt's own.
+    The first is the customer on file. The second is created under the guest's idempotency key, so
+    that a concurrent call finds the same customer. If that customer was deleted within the hour, or
+    the key is spent, the third is created for this attempt.
     """
     if request.guest_reference is not None:
         yield request.guest_reference
@@ -359,7 +369,7 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
         try:
             made = _made_before(mollie, "/customers", request.guest_key, request)
         except ProviderRefused as refused:
-            # There may be one, whom an erasure could not find.
+            # A customer may exist that the erasure did not find.
             raise ProviderUnavailable("the guest cannot be looked for") from refused
         if made is not None:
             yield made
@@ -378,7 +388,7 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
 
 
 def _exists(mollie: _Call, reference: str, request: HostedPageRequest, now: datetime) -> bool:
-    """Write the guest's details to a customer; return False if there is none.
+    """Write the guest's details to a customer; return False if the customer does not exist.
 
     Raises NotFound if Mollie may not know the customer yet.
     """
@@ -393,7 +403,7 @@ def _exists(mollie: _Call, reference: str, request: HostedPageRequest, now: date
                 raise
             return False
         except ProviderRefused:
-            # Of an email address, which the page does not need.
+            # Mollie refused an e-mail address, which the page does not need.
             continue
     return True
 
@@ -405,10 +415,12 @@ def _made_before(
     request: HostedPageRequest,
     customer: GuestReference | None = None,
 ) -> str | None:
-    """Return the id of what was created for an attempt, found by its metadata; None if nothing was.
+    """Return the id of the attempt's object, found by its metadata
 
-    Lists begin with the newest. Raises ProviderRefused if one is too long: it will not become
-    shorter, and a page that old is over.
+    None if there is no such object.
+
+    Lists begin with the newest object. Raises ProviderRefused if a list is too long: it will not
+    become shorter, and a page that old is over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

@@ -1,1 +1,1 @@
-"""What adapters of payment service providers (PSPs) share, ours and those of other packages."""
+"""Code shared by the adapters of payment service providers (PSPs), in this package and others."""

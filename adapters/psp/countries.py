@@ -1,6 +1,6 @@
-"""ISO 3166-1 alpha-3 and numeric country codes, for PSPs that do not use alpha-2 as we do.
+"""ISO 3166-1 alpha-3 and numeric country codes, for PSPs that do not use alpha-2 codes.
 
-ISO has none for Kosovo: XKX is that of the European Union, 983 that of Unicode's CLDR.
+ISO has no codes for Kosovo: XKX is the European Union's code, 983 that of Unicode's CLDR.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a check of an installation finds, as its operator reads it."""
+"""The findings of an installation's checks, as its operator reads them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ CLOCK: Final = "clock"
 
 
 class Diagnosis(StrEnum):
-    """What a finding means for its operator."""
+    """The meaning of a finding for the operator."""
 
     OK = "ok"
     PROBLEM = "problem"
     """Something to mend."""
     UNKNOWN = "unknown"
-    """It cannot be told from here, which is no fault."""
+    """This cannot be checked from here, which is no fault."""
 
 
 class Finding(NamedTuple):
-    """What was found about something, such as `keys`.
+    """A finding about a subject, such as `keys`.
 
-    `text` says what to do unless all is well. It is one line, and holds no secret.
+    `text` is one line without a secret. It says what to do, unless all is well.
     """
 
     diagnosis: Diagnosis
@@ -38,9 +38,9 @@ ok, problem, unknown = (partial(Finding, diagnosis) for diagnosis in Diagnosis)
 
 
 def compare_clocks(date: str | None, now: datetime, *, of: str) -> Finding:
-    """Compare this machine's clock with the header `Date` of a response that has just arrived.
+    """Compare this machine's clock with the `Date` header of a response that has just arrived.
 
-    `of` names who has sent it.
+    `of` names the sender of the response.
     """
     try:
         ahead = round((now - parsedate_to_datetime(date or "")).total_seconds())

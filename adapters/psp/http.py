@@ -1,6 +1,6 @@
 """HTTP calls to a PSP, with one deadline for all calls of one method of the port.
 
-`JsonApi` is for APIs that speak JSON. It extends `HttpClient`, which is for any other.
+`JsonApi` is for APIs that speak JSON. It extends `HttpClient`, which is for all other APIs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MAX_RESPONSE_BYTES: Final = 1024 * 1024
 
 _FIELD: Final = re.compile(r"at `\$\.([A-Za-z0-9_.\[\]]{1,100})`$")
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
-# What may be logged of a response: a code or an id. Text may hold what a guest has typed.
+# The parts of a response that may be logged: a code or an id. Free text may hold a guest's input.
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-]{1,100}")
 
 
 class Gone(ProviderRefused):
-    """The PSP had the object, and says that it has removed it."""
+    """The PSP had the object, and says that it was removed."""
 
 
 _REFUSALS: Final[Mapping[int, type[ProviderRefused]]] = {
@@ -51,11 +51,11 @@ _REFUSALS: Final[Mapping[int, type[ProviderRefused]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """The time limits of a client, and how often it tries.
+    """The time limits of a client, and the number of its tries.
 
     `total_seconds` is the deadline for all requests together, `connect_seconds` the limit for one
-    connection, `pause_seconds` the wait between two tries. The port limits every method to 5
-    seconds, and counts a failure after more than 4 as a time-out.
+    connection, and `pause_seconds` the wait between two tries. The port limits every method to 5
+    seconds, and counts a failure after more than 4 seconds as a time-out.
     """
 
     total_seconds: float = 4.8
@@ -74,7 +74,7 @@ class Response:
 
 
 def is_passing(response: Response) -> bool:
-    """Return whether the same request may succeed in a moment.
+    """Return whether the same request may succeed a moment later.
 
     That is so for 409 (another request is in progress) and for 5xx without Retry-After.
     """
@@ -87,14 +87,14 @@ def is_passing(response: Response) -> bool:
 class HttpClient:
     """Sends requests to one host over one connection, until a deadline.
 
-    Create one for each call of the port, and use it in a `with` statement, which closes the
-    connection. The deadline starts when it is created. It covers connecting, TLS, sending, every
-    wait for bytes, pauses and retries; only a DNS lookup takes as long as the system's resolver
-    allows. Redirects are not followed, and proxy settings in the environment are ignored.
+    Create a client for each call of the port, and use it in a `with` statement, which closes the
+    connection. The deadline starts when the client is created. It covers connecting, TLS, sending,
+    every wait for bytes, pauses and retries; only a DNS lookup may take as long as the system's
+    resolver allows. Redirects are not followed, and proxy settings in the environment are ignored.
 
-    A request is sent again unchanged if no response arrives, or one that `is_worth_repeating`. That
-    is safe because a request that creates something carries an idempotency key. For a PSP without
-    such keys, pass `RetryPolicy(tries=1)`.
+    A request is sent again unchanged if no response arrives, or if the response
+    `is_worth_repeating`. That is safe because a request that creates something carries an
+    idempotency key. For a PSP without idempotency keys, pass `RetryPolicy(tries=1)`.
 
     `headers` are sent with every request. `tls` defaults to the certificates that the system
     trusts. Raises ValueError if `base_url` is neither https nor, as in tests, http on loopback.
@@ -141,18 +141,18 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Response:
-        """Send a request, and return the response of any status.
+        """Send a request, and return the response, whatever its status.
 
         `path` begins with a slash, is appended to the base URL, and may have a query; quote the
-        values in it. Raises ProviderUnavailable if no complete response of at most 1 MiB arrives
-        in time.
+        values in it. Raises ProviderUnavailable if no complete response of at most 1 MiB arrives in
+        time.
         """
         failure = ""
         for tries_left in reversed(range(self._retry_policy.tries)):
             response: Response | None = None
             try:
                 response = self._try(method, path, {**self._headers, **(headers or {})}, body)
-            # ValueError: a header or a path that cannot be sent, such as a key with a newline.
+            # ValueError: a header or a path cannot be sent, such as a key with a newline.
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self.close()
                 # Only its type: a reference to the exception would keep the broken connection open.
@@ -166,7 +166,7 @@ class HttpClient:
         raise ProviderUnavailable("no response", details=FailureDetails(error=failure))
 
     def _try(self, method: str, path: str, headers: dict[str, str], body: bytes | None) -> Response:
-        """Send a request once; any failure is raised as it is."""
+        """Send a request once. Let every exception pass."""
         target = self._base_path + path
         received = self._connection.request(method.upper(), target, headers, body)
         content = received.read(MAX_RESPONSE_BYTES + 1)
@@ -197,14 +197,14 @@ class JsonApi(HttpClient):
                 PAGE, "POST", "/pages", json={"kind": "card"}, headers={"Idempotency-Key": key}
             )
 
-    | Response | Becomes |
-    |---|---|
-    | 2xx that can be decoded | the decoded object |
-    | 404 with a JSON object | NotFound, which is a ProviderRefused: perhaps not known yet |
-    | 410 with a JSON object | Gone, which is a ProviderRefused: removed |
-    | 400 or 422 with a JSON object | ProviderRefused |
-    | another with Retry-After in seconds, such as 429 | ProviderUnavailable with `retry_after` |
-    | any other, or none | ProviderUnavailable: the PSP may have acted |
+    A response becomes:
+
+    - the decoded object, for 2xx that can be decoded;
+    - NotFound, which is a ProviderRefused, for 404 with a JSON object: perhaps not known yet;
+    - Gone, which is a ProviderRefused, for 410 with a JSON object: removed;
+    - ProviderRefused, for 400 or 422 with a JSON object;
+    - ProviderUnavailable with `retry_after`, for another with Retry-After in seconds, such as 429;
+    - ProviderUnavailable, for any other or none: the PSP may have acted.
 
     A 4xx without a JSON object may come from a proxy, so it counts as "any other".
 
@@ -253,7 +253,7 @@ class JsonApi(HttpClient):
             return decoder.decode(response.body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             kind, field = type(error).__name__, field_of(error)
-        # Raised outside the handler, because its context would quote the body.
+        # Raised outside the handler, because the handler's exception would quote the body.
         details = replace(self._details(response, error=kind), param=field)
         raise ProviderUnavailable("the response cannot be understood", details=details)
 
@@ -269,7 +269,7 @@ class JsonApi(HttpClient):
         """Send a request, and return the response if its status is 2xx.
 
         The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form, or empty.
-        Raises ProviderUnavailable and ProviderRefused as in the table above.
+        Raises ProviderUnavailable and ProviderRefused as listed above.
         """
         sent = dict(headers or {})
         body: bytes | None = None
@@ -285,9 +285,11 @@ class JsonApi(HttpClient):
         return response
 
     def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
-        """Return what `call` raises for a response, as in the table above; None for 2xx.
+        """Return the exception that `call` raises for a response, as listed above
 
-        Extend it for an API whose errors have status 200.
+        None for 2xx.
+
+        Override this method for an API whose errors have status 200.
         """
         if response.status // 100 == 2:
             return None
@@ -312,7 +314,7 @@ class JsonApi(HttpClient):
 
 
 def field_of(error: Exception) -> str | None:
-    """Return the path of the field that a decoder of msgspec refuses, as `details.cardNumber`."""
+    """Return the path of the field that msgspec's decoder refused, such as `details.cardNumber`."""
     found = _FIELD.search(str(error))
     return found and found[1]
 

@@ -1,4 +1,4 @@
-"""What an adapter of another distribution may rely on."""
+"""The names on which an adapter in another distribution may rely."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 INTERFACE: Final = 3
-"""The number of what follows. It grows when a name of NAMES is renamed, goes, or means another thing.
+"""The version of the interface. It grows if a name of NAMES is renamed, removed or changes its
+meaning.
 
-A plugin states the number that it was written for, and not this constant.
+A plugin states the number that it was written for, and does not import this constant.
 """
 
 NAMES: Final[Mapping[str, str]] = {
@@ -61,4 +62,4 @@ NAMES: Final[Mapping[str, str]] = {
         "json_response lose_call redirect respond_with"
     ),
 }
-"""The names that an adapter may import, by module. Others may change with any release."""
+"""The names that an adapter may import, by module. Other names may change with any release."""

@@ -28,9 +28,10 @@ Adapter = TypeVar("Adapter", bound=PaymentProvider)
 class Surroundings:
     """The installation, as far as an adapter needs it to read its settings.
 
-    `environment` holds the environment variables that are set and not empty. If operators keep the
-    setting X in a file, and set `X_FILE`, it holds X: no setting of a PSP ends in `_FILE`.
-    `database_file` is the SQLite database, or its default path if the database is another.
+    `environment` holds the environment variables that are set and not empty. If an operator keeps
+    the setting X in a file and sets `X_FILE`, it holds X; so no setting of a PSP ends in `_FILE`.
+    `database_file` is the SQLite database, or its default path if the service uses another
+    database.
     """
 
     environment: Mapping[str, str]
@@ -39,7 +40,7 @@ class Surroundings:
 
 
 class BackgroundWork(Protocol):
-    """Something that runs in its own threads beside the background worker."""
+    """Work that runs in its own threads beside the background worker."""
 
     def start(self) -> None:
         """Start the threads; called once."""
@@ -58,29 +59,28 @@ def _nothing(*_: object) -> None:
 class PspPlugin(Generic[PspSettings, Adapter]):
     """One PSP, registered as an entry point of the group `cardonfile.psps` with the same name.
 
-    `interface` is the number in `adapters/psp/interface.py` for which it was written, as a literal.
-    `name` is what operators type: lower-case letters, digits and underscores.
-    `capabilities` says what the PSP can do.
-    `read` returns the settings, or None if the PSP is not set up. Their `repr` shows none of them
-    but addresses, not even a merchant's id. It raises PspSettingsError, with one sentence, for wrong
-    settings.
-    `accounts` returns the merchant accounts that have keys, or None if it accepts any name.
-    `how_to_set_up` returns the end of a sentence about an account without keys, such as
-    "set CARDONFILE_…".
-    `make` returns the adapter, a subclass of PaymentProvider. It may be called twice, and the
-    process may fork afterwards, so it must leave nothing open. It raises PspSettingsError if a package
-    is missing.
-    `account_settings` and `settings` name every variable that it reads: per account, and others.
-    `live_setting` returns the name of a setting that holds a key for real cards, or None.
-    `is_live` returns whether an account takes real cards, or None if its keys do not tell.
-    `test_setting` names the setting that allows a PSP which takes test cards only. Such a PSP is
-    refused beside live keys.
-    `add_routes` adds pages of its own to the application, below `/<name>-…/`.
-    `background` returns what it runs beside the worker; it receives the URL of its webhooks.
-    `database` returns an SQLite file of its own, which a backup copies, or None.
-    `check` tries the keys of an account and looks at what else may be wrong at the PSP, whose webhooks
-    should go to the URL that it receives. It changes nothing there, raises nothing, and takes at most
-    5 seconds.
+    - `interface`: the number in `adapters/psp/interface.py` for which it was written, as a literal.
+    - `name`: what operators type, in lower-case letters, digits and underscores.
+    - `capabilities`: what the PSP can do.
+    - `read` returns the settings, or None if the PSP is not set up. Their `repr` shows only addresses,
+      not even a merchant's id. It raises PspSettingsError, with one sentence, for wrong settings.
+    - `accounts` returns the merchant accounts with keys, or None if the PSP accepts any name.
+    - `how_to_set_up` returns the end of a sentence about an account without keys, such as
+      "set `CARDONFILE_…`".
+    - `make` returns the adapter, a subclass of PaymentProvider. It may be called twice, and the
+      process may fork afterwards, so it must leave nothing open. It raises PspSettingsError if a
+      package is missing.
+    - `account_settings` and `settings` name every variable that it reads: per account, and others.
+    - `live_setting` returns the name of a setting that holds a key for real cards, or None.
+    - `is_live` returns whether an account takes real cards, or None if its keys do not tell.
+    - `test_setting` names the setting that allows a PSP that takes only test cards. Such a PSP is
+      refused beside live keys.
+    - `add_routes` adds the PSP's own pages to the application, below `/<name>-…/`.
+    - `background` returns work to run beside the worker; it receives the URL of the PSP's webhooks.
+    - `database` returns the PSP's own SQLite file, which a backup copies, or None.
+    - `check` tries the keys of an account and looks for other faults at the PSP, whose webhooks
+      should go to the URL that it receives. It changes nothing there, raises nothing, and takes at
+      most 5 seconds.
     """
 
     interface: int
@@ -101,5 +101,5 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     check: Callable[[Adapter, MerchantAccount, str], Sequence[Finding]] | None = None
 
 
-# Any: each plugin has its own types of settings and adapter.
+# Any: each plugin has its own types for settings and adapter.
 AnyPspPlugin = PspPlugin[Any, Any]

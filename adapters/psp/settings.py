@@ -1,4 +1,4 @@
-"""Reading the settings of a PSP, which it has once per merchant account."""
+"""Read a PSP's settings, which exist once per merchant account."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 
 
 class PspSettingsError(ValueError):
-    """A setting of a PSP that cannot be used.
+    """A PSP's setting is unusable.
 
-    Operators read the text: it names the setting and what is expected, and never shows a secret.
+    Operators read the text: it names the setting and the expected value, and never shows a secret.
     """
 
 
@@ -28,13 +28,13 @@ class AccountSettings:
 
         ACME = AccountSettings(psp="acme", required=("API_KEY", "WEBHOOK_SECRETS"))
 
-    `CARDONFILE_ACME_API_KEY` belongs to the account `default`, `CARDONFILE_ACME_SPAIN_API_KEY` to
-    the account `spain`. Names of accounts have lower-case letters, digits and underscores, so that
-    no two accounts share a setting.
+    `CARDONFILE_ACME_API_KEY` belongs to the account `default`, and `CARDONFILE_ACME_SPAIN_API_KEY`
+    to the account `spain`. Names of accounts have lower-case letters, digits and underscores, so
+    that no two accounts share a setting.
 
-    The settings in `distinct` must differ from each other in all accounts; otherwise cards and
-    webhooks could be assigned to the wrong account. They may hold several comma-separated values.
-    Those in `addresses` are https addresses, or http on loopback.
+    The settings in `distinct` must differ between all accounts; otherwise cards and webhooks could
+    be assigned to the wrong account. They may hold several comma-separated values. The settings in
+    `addresses` are https addresses, or http on loopback.
     """
 
     psp: str
@@ -52,11 +52,11 @@ class AccountSettings:
 
     @property
     def prefix(self) -> str:
-        """The prefix of all of them."""
+        """The common prefix of the settings."""
         return f"CARDONFILE_{self.psp.upper()}_"
 
     def name(self, what: str, account: MerchantAccount = DEFAULT_MERCHANT_ACCOUNT) -> str:
-        """Return the name of an account's setting, such as its `API_KEY`."""
+        """Return the name of an account's setting, such as the one for `API_KEY`."""
         infix = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"{account.upper()}_"
         return f"{self.prefix}{infix}{what}"
 
@@ -70,11 +70,12 @@ class AccountSettings:
         )
 
     def read(self, environment: Mapping[str, str]) -> Mapping[MerchantAccount, Mapping[str, str]]:
-        """Return the settings of each account that has any, as `{"API_KEY": …}`.
+        """Return the settings of each account that has settings, as `{"API_KEY": …}`.
 
         `environment` holds the variables that are set and not empty. Raises PspSettingsError if a
-        required one is missing, an account has a wrong name, two `distinct` ones are equal, or one
-        cannot be sent: it is not printable ASCII, or one of `addresses` and no https address.
+        required setting is missing, an account has an invalid name, two `distinct` settings are
+        equal, or a setting cannot be sent: it has characters other than printable ASCII, or one of
+        `addresses` is no https address.
         """
         named = sorted({self._account(match) for match in self._matches(environment)})
         accounts = {account: self._read_account(environment, account) for account in named}
@@ -155,7 +156,8 @@ Keys = TypeVar("Keys")
 def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) -> Keys:
     """Return the keys of a merchant account.
 
-    Raises ProviderUnavailable if it has none. Its work waits, because keys may be set again.
+    Raises ProviderUnavailable if the account has no keys. Its work waits, because keys may be set
+    again.
     """
     if account not in accounts:
         raise ProviderUnavailable(
@@ -179,7 +181,7 @@ def is_loopback(url: str) -> bool:
 def is_https_or_loopback(url: str) -> bool:
     """Return whether a URL is https, or http on loopback, where a stand-in may listen.
 
-    A URL with a query, a fragment, a user name or an invalid port is neither.
+    A URL with a query, a fragment, a user name or an invalid port is refused.
     """
     try:
         parts = urlsplit(url)
@@ -192,6 +194,6 @@ def is_https_or_loopback(url: str) -> bool:
 
 
 def require_https(url: str, setting: str) -> None:
-    """Raise PspSettingsError if a URL is neither https nor http on loopback. It names the setting."""
+    """Raise PspSettingsError, with the setting's name, unless `is_https_or_loopback`."""
     if not is_https_or_loopback(url):
         raise PspSettingsError(f"{setting} must be an https address, or http on loopback")

@@ -15,7 +15,7 @@ from adapters.psp.settings import PspSettingsError
 from domain.psps.payment_provider import WebhookRejected
 
 TOLERANCE: Final = timedelta(seconds=300)
-"""How far the time of signing may be from ours, before or after."""
+"""How far the signing time may differ from the current time, before or after."""
 
 _UNIX_SECONDS: Final = re.compile(r"[0-9]{1,12}")
 
@@ -23,7 +23,10 @@ Encoding: TypeAlias = Literal["hex", "base64"]
 
 
 def require_secrets(secrets: Iterable[str]) -> None:
-    """Raise PspSettingsError if there is no secret or a blank one, with which anybody could sign."""
+    """Raise PspSettingsError if there is no secret, or a blank secret.
+
+    Anybody could sign with a blank secret.
+    """
     given = tuple(secrets)
     if not given or not all(map(str.strip, given)):
         raise PspSettingsError("a webhook secret is empty")
@@ -36,7 +39,7 @@ def sign(
     algorithm: str = "sha256",
     encoding: Encoding = "hex",
 ) -> str:
-    """Return the HMAC of a message. `algorithm` is a name of hashlib's. Hex is in lower case."""
+    """Return the HMAC of a message. `algorithm` is a name in hashlib. Hexadecimal is in lower case."""
     key = secret.encode() if isinstance(secret, str) else secret
     mac = hmac.digest(key, message, algorithm)
     return mac.hex() if encoding == "hex" else base64.b64encode(mac).decode()

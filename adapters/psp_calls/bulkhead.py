@@ -10,18 +10,19 @@ from typing import Final
 from domain.psps.payment_provider import ProviderUnavailable
 
 WAIT_SECONDS: Final = 0.5
-"""How long a call waits for a free place: longer than a burst of guests, shorter than a hang."""
+"""How long a call waits for a free place. It outlasts a burst of guests, but not a PSP that hangs.
+"""
 
 
 class Bulkhead:
-    """Limits how many calls run at once, so that a PSP that hangs cannot hold every thread."""
+    """Limits the number of concurrent calls, so that a PSP that hangs cannot occupy every thread."""
 
     def __init__(self, calls: int) -> None:
         self._free = BoundedSemaphore(calls)
 
     @contextmanager
     def around_call(self) -> Iterator[None]:
-        """Hold a place. Raises ProviderUnavailable if none becomes free within half a second."""
+        """Hold a place. Raises ProviderUnavailable if no place becomes free within half a second."""
         if not self._free.acquire(timeout=WAIT_SECONDS):
             raise ProviderUnavailable("too many calls to PSPs are under way")
         try:

@@ -1,4 +1,4 @@
-"""Circuit breakers, one per merchant account: no calls for a while to a PSP that hangs."""
+"""Circuit breakers, one per merchant account: they stop calls for a while to a PSP that hangs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from domain.identifiers import PspAccount
 from domain.psps.payment_provider import ProviderUnavailable
 
 HANGS_AFTER_SECONDS: Final = 4.0
-"""A call that fails after this long counts as a time-out; a quicker failure does not."""
+"""A call that fails after this time counts as a time-out; a faster failure does not."""
 
 HANGS_BEFORE_PAUSE: Final = 3
 PAUSE_SECONDS: Final = 10.0
 MAX_PAUSE: Final = timedelta(minutes=1)
-"""The longest pause that a PSP can request: a wrong header must not stop all work for a day."""
+"""The longest pause that a PSP can request. A wrong header must not stop all work for a day."""
 
 log = structlog.get_logger()
 
@@ -28,9 +28,10 @@ log = structlog.get_logger()
 class CircuitBreaker:
     """Stops calls for one merchant account for a while.
 
-    It opens for 10 seconds after three time-outs in a row. When the PSP sends Retry-After, it opens
-    for that long, up to a minute; for the longer time when both happen. Then one trial call is let
-    through. If that times out, the breaker opens for 10 seconds again; otherwise it closes.
+    The breaker opens for 10 seconds after three time-outs in a row. If the PSP sends Retry-After,
+    it opens for that time, up to a minute. If both happen, the longer time counts. Then one trial
+    call is let through. If the trial times out, the breaker opens for 10 seconds again; otherwise
+    it closes.
     """
 
     def __init__(self, account: PspAccount, now: Callable[[], float] = time.monotonic) -> None:
@@ -43,13 +44,13 @@ class CircuitBreaker:
 
     @contextmanager
     def around_call(self) -> Iterator[None]:
-        """Record how the call ends. Raises ProviderUnavailable at once while open."""
+        """Record the result of the call. Raises ProviderUnavailable at once while open."""
         begun_at = self._now()
         with self._lock:
             if begun_at < self._open_until:
                 raise ProviderUnavailable("the circuit breaker is open")
             if not self._is_closed:
-                # This is the trial call; others are stopped meanwhile.
+                # This is the trial call; other calls are stopped meanwhile.
                 self._open_until = begun_at + PAUSE_SECONDS
         pause_seconds, has_hung = 0.0, False
         try:
@@ -63,7 +64,7 @@ class CircuitBreaker:
             self._note(has_hung, pause_seconds)
 
     def capacity(self, most: int) -> int:
-        """Return how many calls may run at once: 0 while open, 1 for a trial, else `most`."""
+        """Return how many calls may run at once: 0 while open, 1 during a trial, otherwise `most`."""
         with self._lock:
             if self._now() < self._open_until:
                 return 0
@@ -81,7 +82,7 @@ class CircuitBreaker:
 
 
 class CircuitBreakers:
-    """The circuit breakers of this process, each created on the first call to its account."""
+    """The circuit breakers of this process. Each is created at the first call to its account."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

@@ -27,15 +27,15 @@ from domain.psps.payment_provider import FailureDetails, PaymentProvider, Provid
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 PSP_NOTE: Final = "PSP: "
-"""Begins the note in an exception that names the PSP whose adapter raised it."""
+"""The beginning of the note in an exception that names the PSP whose adapter raised it."""
 
 
 class GuardedProvider(PaymentProvider):
     """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
 
-    A response with values that cannot be true counts as none, but for a code that is left out.
-    Outages are logged. A call stopped by the bulkhead or the breaker never reached the PSP, so it
-    is not logged as an outage.
+    A response with impossible values counts as no response; only an impossible refusal code is
+    dropped alone. Outages are logged. A call that the bulkhead or the breaker stops never reaches
+    the PSP, so it is not logged as an outage.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ class GuardedProvider(PaymentProvider):
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        # No call is made, and the webhook secret shows which merchant it belongs to.
+        # No call is made, and the webhook secret shows to which merchant the webhook belongs.
         with self._naming_this_psp():
             return self._provider.read_webhook(delivery)
 
     @contextmanager
     def _naming_this_psp(self) -> Iterator[None]:
-        """Name the PSP in whatever the adapter raises, for the log."""
+        """Add the PSP's name to any exception of the adapter, for the log."""
         try:
             yield
         except Exception as fault:

@@ -1,4 +1,4 @@
-"""The check that the keys of a merchant account still belong to the same merchant."""
+"""The check that a merchant account's keys still belong to the same merchant."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class MerchantCheck:
     def require_known(self, account: PspAccount, provider: PaymentProvider) -> None:
         """Raise AnotherMerchant if the keys belong, or may belong, to another merchant.
 
-        The first failure is logged. Raises ProviderUnavailable, and checks again next time, while
-        the PSP does not respond.
+        The first failure is logged. While the PSP does not respond, raises ProviderUnavailable and
+        checks again at the next call.
         """
         if account not in self._verdicts:
             self._check(account, provider)
@@ -39,10 +39,14 @@ class MerchantCheck:
             raise type(verdict)(kept=verdict.kept, given=verdict.given)
 
     def _check(self, account: PspAccount, provider: PaymentProvider) -> None:
-        """Keep the verdict on an account; if several threads check at once, the first one's."""
+        """Keep the verdict on an account.
+
+        If several threads check at once, the first verdict is kept.
+        """
         verdict: AnotherMerchant | None = None
         identity: str | None = None
-        # A PSP that refuses to identify the merchant counts as one that never does.
+        # A PSP that refuses to identify the merchant counts as a PSP that never identifies
+        # merchants.
         with suppress(ProviderRefused):
             identity = provider.identity(account.merchant_account)
         try:

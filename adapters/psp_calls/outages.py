@@ -1,4 +1,4 @@
-"""The log of PSP outages: one line when calls begin to fail, one when they succeed again."""
+"""The log of PSP outages: one line when calls begin to fail, and one when they succeed again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from domain.psps.recognize_merchant import AnotherMerchant
 LINE_EVERY_SECONDS: Final = 60
 
 _ASKED_AGAIN: Final = frozenset({"outcome", "close", "discard", "forget_guest"})
-"""The operations whose NotFound is no outage: the PSP may not know the thing yet."""
+"""The operations whose NotFound is no outage: the PSP may not know the object yet."""
 
 log = structlog.get_logger()
 
@@ -31,12 +31,12 @@ log = structlog.get_logger()
 class OutageLog:
     """Logs the state of each operation at each merchant account, once per change.
 
-    One that comes and goes has a pair of lines a minute.
+    An operation whose state changes often has at most one pair of lines a minute.
 
-    The events are `psp_away`, `psp_refuses` and `psp_back`, and `psp_does_not_find` for what is asked
-    again. An operation is a method of
-    `PaymentProvider`. The line of a failure holds its `details`. Each process has its own states.
-    `observe` is told the PSP, account, operation, result and seconds of each call. It never raises.
+    The events are `psp_away`, `psp_refuses` and `psp_back`, and `psp_does_not_find` for an
+    operation that is asked again. An operation is a method of `PaymentProvider`. The line of a
+    failure holds its `details`. Each process has its own states. `observe` receives the PSP,
+    account, operation, result and seconds of each call, and never raises.
     """
 
     def __init__(
@@ -53,15 +53,16 @@ class OutageLog:
 
     @contextmanager
     def around_call(self, account: PspAccount, operation: str) -> Iterator[None]:
-        """Record whether the call fails; its exceptions pass through."""
+        """Record whether the call fails. Its exceptions pass through."""
         call = {**account._asdict(), "operation": operation}
         result, began = "fault", time.monotonic()
-        # The text of an exception is not logged: an adapter may have put PSP data into it.
+        # The text of an exception is not logged, because an adapter may have put the PSP's data
+        # into it.
         try:
             yield
             result = "ok"
         except AnotherMerchant:
-            # `MerchantCheck` logs it, with what to do.
+            # `MerchantCheck` logs this failure, with what to do.
             result = "unavailable"
             raise
         except ProviderUnavailable as failure:
@@ -83,7 +84,7 @@ class OutageLog:
             log.warning("psp_back", **call)
 
     def note_missing(self, account: PspAccount, operation: str, field: str) -> None:
-        """Log once that a response lacks a field without which its card cannot be stored."""
+        """Log once that a response lacks a field, so that its card cannot be stored."""
         with self._lock:
             is_new = (account, operation, field) not in self._missing
             self._missing.add((account, operation, field))
@@ -93,7 +94,7 @@ class OutageLog:
     def _has_changed(
         self, account: PspAccount, operation: str, failure: type[Exception] | None
     ) -> bool:
-        """Keep the new state, and return whether there is a line about it."""
+        """Keep the new state, and return whether to log it."""
         now = self._now()
         with self._lock:
             if failure is None:

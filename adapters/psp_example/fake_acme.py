@@ -24,16 +24,16 @@ LIST_LAG = timedelta(seconds=5)
 
 @dataclass
 class Merchant:
-    """What belongs to one API key."""
+    """The records that belong to one API key."""
 
     id: str
     guests: dict[str, Json] = field(default_factory=dict)
     pages: dict[str, Json] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
-    """The guest of each token."""
+    """The guest of each stored token."""
     deleted: dict[str, str] = field(default_factory=dict)
-    """The same of each that was deleted."""
+    """The guest of each deleted token."""
 
 
 class FakeAcme:

@@ -155,7 +155,7 @@ class AcmeUnderTest(RemotePspUnderTest):
 
 
 class AcmeWithoutKeysUnderTest(AcmeUnderTest):
-    """The same without idempotency keys, with lists that lag."""
+    """Acme without idempotency keys, whose lists show new pages late."""
 
     facts = replace(
         AcmeUnderTest.facts,
@@ -166,7 +166,7 @@ class AcmeWithoutKeysUnderTest(AcmeUnderTest):
 
 
 class AcmeByWebhookUnderTest(AcmeUnderTest):
-    """The same, with an Acme that reports the outcome of a page by webhook alone."""
+    """An Acme that reports the outcome of a page by webhook alone."""
 
     facts = replace(
         AcmeUnderTest.facts,
@@ -196,7 +196,7 @@ class AcmeByWebhookUnderTest(AcmeUnderTest):
         return tuple(self._told[page.reference])
 
     def _tell(self, page: HostedPage) -> None:
-        """Send a webhook, and keep what the adapter makes of it, as the service does."""
+        """Send a webhook, and keep the adapter's evidence, as the service does."""
         report, now = self._report("page.told", self.fake.shown(page.reference)), self.clock.now()
         (notice,) = self.adapter().read_webhook(self.sign(report, at=now))
         told = Evidence(origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now)

@@ -27,7 +27,7 @@ class AcmeByWebhook(AcmeProvider):
         return [
             WebhookNotice(
                 merchant_account=account,
-                # All that `outcome` needs, as nobody can be asked later.
+                # All the data that `outcome` needs, because the PSP cannot be asked later.
                 content=msgspec.json.encode(each.page).decode() if each.page else each.id,
                 token_id=TokenId(each.reference.partition(":")[0]) if each.reference else None,
                 card_token=each.card,
@@ -42,13 +42,14 @@ class AcmeByWebhook(AcmeProvider):
         page: pages.HostedPage,
         evidence: Sequence[Evidence],
     ) -> pages.Outcome:
-        # Webhooks may come in any order. A page that has a card keeps it; otherwise the last counts.
+        # Webhooks may arrive in any order. A page with a card keeps the card; otherwise the last
+        # one counts.
         told = sorted(self._told(page, evidence), key=lambda each: each.card is not None)
         return self._outcome(told[-1]) if told else pages.Pending()
 
     def _told(self, page: pages.HostedPage, evidence: Sequence[Evidence]) -> Iterator[AcmePage]:
         for each in evidence:
-            # Guests can forge what their browsers bring back.
+            # Guests can forge the evidence that their browsers bring back.
             if each.origin is EvidenceOrigin.WEBHOOK:
                 with suppress(msgspec.MsgspecError, UnicodeError):
                     found = REPORTED.decode(each.content)

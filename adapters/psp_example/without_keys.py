@@ -14,7 +14,7 @@ from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 PAGES = msgspec.json.Decoder(list[AcmePage])
 AT_ONCE = timedelta(seconds=1)
 LIST_LAG = timedelta(seconds=11)
-"""A call may end 5 seconds after it began, within a second; the list is 5 seconds behind."""
+"""A call starts within 1 second and may end 5 seconds later; the list is 5 seconds behind."""
 
 
 class AcmeWithoutKeys(AcmeProvider):

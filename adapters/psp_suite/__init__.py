@@ -1,6 +1,6 @@
-"""The contract suite: tests of what every PSP adapter promises, and what plays a PSP in them.
+"""The contract suite: tests of the promises of every PSP adapter, and stand-ins that play a PSP.
 
     pytest --pyargs adapters.psp_suite --psp acme.under_test:AcmeUnderTest
 
-It needs pytest, which the service itself does not. `under_test` describes what to write.
+The suite needs pytest, which the service itself does not. `under_test` describes what to write.
 """

@@ -1,4 +1,4 @@
-"""The fixtures of the contract suite: the PSP, its adapter, and what no test may reveal."""
+"""The fixtures of the contract suite: the PSP, its adapter, and the secrets that must not leak."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-\[\]]{1,100}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize with each able PSP; without any, the plugin deselects the test."""
+    """Parametrize a test with each PSP that has the needed abilities.
+
+    If there is no such PSP, the plugin deselects the test.
+    """
     marks = list(metafunc.definition.iter_markers())
     needed = {ability for mark in marks if mark.name == "psp_needs" for ability in mark.args}
     names, cases = next(
@@ -49,7 +52,7 @@ def _shown(value: object) -> str:
 
 @pytest.fixture
 def raised() -> list[Exception]:
-    """Collect what the adapters raise."""
+    """Collect the exceptions of the adapters."""
     return []
 
 
@@ -87,9 +90,9 @@ def private(
     capfd: pytest.CaptureFixture[str],
     recwarn: pytest.WarningsRecorder,
 ) -> Iterator[list[str]]:
-    """Collect what no test may reveal: at first keys, secrets, the guest and the cards.
+    """Collect the texts that no test may reveal, at first keys, secrets, the guest and the cards.
 
-    Neither a log, a stream, a warning nor an exception may hold any of it.
+    No log, stream, warning or exception may hold any of them.
     """
     guest = a_page_request()
     numbers = [card.number for card in psp.facts.cards.values()]
@@ -99,7 +102,7 @@ def private(
     caplog.set_level(logging.DEBUG)
     with capture_logs() as lines:
         yield private
-    # `caplog.text` would hold the records of the teardown.
+    # `caplog.text` would include the records of the teardown.
     written = [record.getMessage() for record in caplog.get_records("call")]
     streams, warned = capfd.readouterr(), [str(warning.message) for warning in recwarn]
     for where in (lines, written, streams, warned, *map(_told_by, raised)):
@@ -111,12 +114,12 @@ def private(
 
 
 def _told_by(error: BaseException) -> str:
-    """Return the text of an exception, of its attributes, and of those that led to it."""
+    """Return the text of an exception, its attributes, and the exceptions that caused it."""
     told = f"{error!r} {vars(error)}"
     led_to_it = error.__cause__ or error.__context__
     return told if led_to_it is None else f"{told} because of {_told_by(led_to_it)}"
 
 
 def _holds(text: str, private: str) -> bool:
-    # To compile a pattern takes much longer than to look for plain text, which is seldom there.
+    # Compiling a pattern takes much longer than looking for plain text, which is seldom present.
     return private in text and re.search(rf"(?<!\w){re.escape(private)}(?!\w)", text) is not None

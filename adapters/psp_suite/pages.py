@@ -1,4 +1,4 @@
-"""Pages as a guest reads them."""
+"""Read pages as a guest does."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """pytest's option `--psp`, which names the PSPs that the contract suite tests.
 
-`-p adapters.psp_suite.pytest_plugin` loads it.
+Load it with `-p adapters.psp_suite.pytest_plugin`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Load the classes before the suite is collected, so that a UsageError ends the run.
 
-    A worker of pytest-xdist would end silently; there `psps` loads them.
+    A worker of pytest-xdist would end without a message; there `psps` loads the classes.
     """
     config = collector.config
     if (
@@ -56,7 +56,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests that no PSP is able to pass."""
+    """Deselect the tests for which no PSP has the needed abilities."""
     left_out = [item for item in items if item.path.parent == SUITE and _has_no_psp(item)]
     if left_out:
         items[:] = [item for item in items if item not in left_out]
@@ -66,13 +66,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print what the suite did not test, if it ran here and not in workers of pytest-xdist."""
+    """Print what the suite did not test. Workers of pytest-xdist print nothing."""
     for name, psp in config.stash.get(_psps, {}).items():
         terminalreporter.line(f"{name}: not tested: {', '.join(psp.not_tested()) or 'nothing'}")
 
 
 def psps(config: pytest.Config) -> dict[str, type[PspUnderTest]]:
-    """Return the classes that `--psp` names, by the names that test ids show."""
+    """Return the classes that `--psp` names, by their names in test ids."""
     if _psps not in config.stash:
         try:
             config.stash[_psps] = load(config.getoption("psp"))
@@ -82,7 +82,9 @@ def psps(config: pytest.Config) -> dict[str, type[PspUnderTest]]:
 
 
 def load(named: Sequence[str]) -> dict[str, type[PspUnderTest]]:
-    """Import each `MODULE:CLASS`; the keys are the names of the PSPs, or of classes if equal.
+    """Import each `MODULE:CLASS`.
+
+    The keys are the PSPs' names, or the classes' names if those are equal.
 
     Raises pytest.UsageError with one sentence.
     """

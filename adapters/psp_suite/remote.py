@@ -47,7 +47,7 @@ _VALUE: Final = re.compile(rb'(:\s*)(?:"[^"]*"|[0-9]+)')
 
 
 class RemotePspUnderTest(PspUnderTest):
-    """Causes all trouble with a stand-in server; a subclass adds the PSP's own formats.
+    """Causes all trouble with a stand-in server. A subclass adds the PSP's own formats.
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -55,7 +55,7 @@ class RemotePspUnderTest(PspUnderTest):
     """
 
     server: StandInServer
-    """The stand-in, created by the subclass. Its pages are at `server.url` too."""
+    """The stand-in, which the subclass creates. Its pages are at `server.url` too."""
 
     def __init__(self, folder: Path) -> None:  # noqa: ARG002 - for subclasses
         self.clock = SettableClock(START)
@@ -64,14 +64,14 @@ class RemotePspUnderTest(PspUnderTest):
     def error(self, trouble: Trouble) -> Response:
         """Return the PSP's error response: 400, 401, 403, 404, 429 or 503.
 
-        Override it to return the PSP's own body, its own status for REFUSED, and its own form of
-        Retry-After, for 17 seconds.
+        Override this method to return the PSP's own body, its own status for REFUSED, and its own
+        form of Retry-After with 17 seconds.
         """
         return json_response({}, _STATUSES[trouble])
 
     @abstractmethod
     def unknown_status(self, sound: Response) -> Response:
-        """Return a correct response about a page, changed to an unknown status."""
+        """Return a valid response about a page, changed to an unknown status."""
 
     @override
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the contract suite share: sessions, watched adapters, and marks."""
+"""Shared parts of the contract suite's tests: sessions, watched adapters, and marks."""
 
 from __future__ import annotations
 
@@ -42,12 +42,15 @@ def needs(*abilities: Ability) -> pytest.MarkDecorator:
 
 
 def for_each(names: str, cases: Callable[[Facts], Iterable[object]]) -> pytest.MarkDecorator:
-    """Parametrize a test with the cases that follow from each PSP's facts: tuples, if names are several."""
+    """Parametrize a test with cases computed from each PSP's facts.
+
+    A case is a tuple if there are several names.
+    """
     return pytest.mark.psp_cases(names.split(), cases)
 
 
 def methods_of(facts: Facts) -> Sequence[Method]:
-    """Return the methods of an adapter that call the PSP."""
+    """Return the adapter's methods that call the PSP."""
     needed = {
         Method.CLOSE: Ability.CLOSES_PAGES,
         Method.FORGET_GUEST: Ability.FORGETS_GUESTS,
@@ -86,11 +89,11 @@ class _WatchedAdapter:
 def watched(
     psp: PspUnderTest, adapter: PaymentProvider, raised: list[Exception]
 ) -> PaymentProvider:
-    """Return the adapter, whose calls must leave it as it was.
+    """Return the adapter, wrapped so that a call that changes the adapter fails the test.
 
-    `raised` collects what they raise.
+    `raised` collects the exceptions of the calls.
     """
-    # cast: it has every attribute of the adapter.
+    # cast: the wrapper has every attribute of the adapter.
     return cast("PaymentProvider", _WatchedAdapter(adapter, raised, psp.keeps))
 
 
@@ -113,7 +116,7 @@ def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
 
 
 class Session:
-    """A session whose page has been made."""
+    """A session with a page."""
 
     def __init__(
         self,
@@ -131,29 +134,29 @@ class Session:
 
     # Any: `changes` are fields of the request, of any type.
     def another(self, **changes: Any) -> Session:
-        """Make the page of another session."""
+        """Return another session with a page."""
         return Session(self.psp, self.adapter, a_request(self.psp, **changes), self._private)
 
     def next_attempt(self) -> Session:
-        """Make the page of this session's second attempt."""
+        """Return the session with the page of its second attempt."""
         self.psp.clock.advance(self.psp.facts.list_lag)
         request = replace(self.request, attempt=2, guest_reference=self.page.guest_reference)
         return Session(self.psp, self.adapter, request, self._private)
 
     def outcome(self) -> Outcome:
-        """Return what became of the page."""
+        """Return the outcome of the page."""
         outcome = self.adapter.outcome(self.request, self.page, self.psp.evidence(self.page))
         if isinstance(outcome, CardCollected):
             self._private.extend(filter(None, (outcome.card.token, outcome.card.fingerprint)))
         return outcome
 
     def after_refusal(self, card: GuestCard) -> Outcome:
-        """Return the outcome that is expected after the bank has refused a card."""
+        """Return the expected outcome after the bank has refused a card."""
         facts = self.psp.facts
         return replace(facts.after_refusal, refusal_code=facts.refusal_codes.get(card))
 
     def after_a_refused_card(self) -> Session:
-        """Return the session with the page that takes another card: the same one, or the next."""
+        """Return the session with the page that takes another card: the same page, or the next."""
         may_stay = Ability.SECOND_CARD in self.psp.facts.abilities
         return self if may_stay else self.next_attempt()
 
@@ -168,7 +171,7 @@ class Session:
     def collect(
         self, card: GuestCard = GuestCard.GOOD, *, expiry: tuple[int, int] = EXPIRY
     ) -> CardCollected:
-        """Type a card as the guest, which must be accepted; returns the outcome."""
+        """Type a card as the guest, and return the outcome. The card must be accepted."""
         self.psp.type_card(self.page, card, expiry=expiry)
         outcome = self.outcome()
         assert isinstance(outcome, CardCollected)
@@ -193,11 +196,11 @@ class Session:
         return cards
 
     def forget_guest(self) -> None:
-        """Have the PSP forget the guest of the session."""
+        """Ask the PSP to delete the session's guest."""
         self.adapter.forget_guest(self.request.merchant_account, self.page.guest_reference)
 
     def prepare(self, method: Method) -> Callable[[], object]:
-        """Return a call of a method, which may be repeated. START is for a guest who is new."""
+        """Return a repeatable call of a method. START is for a new guest."""
         if method is Method.START:
             request = a_request(self.psp, guest_id=OTHER_GUEST_ID)
             return lambda: self.adapter.start(request)
@@ -220,7 +223,7 @@ class Session:
         return self.outcome
 
     def effect(self, method: Method) -> object:
-        """Return what a method changes at the PSP, or reads of it."""
+        """Return the state at the PSP that a method changes or reads."""
         match method:
             case Method.START:
                 return self.psp.count_pages()

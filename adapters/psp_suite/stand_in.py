@@ -1,4 +1,4 @@
-"""A small HTTP server on loopback that plays a PSP in tests, and can misbehave.
+"""A small HTTP server on loopback that plays a PSP in tests, and can cause trouble.
 
     def respond(request: Request) -> Response:
         return json_response({"id": "page_1"})
@@ -7,7 +7,7 @@
         server.have(respond_with(Response(503)), on="^POST /v1/pages$")
         ...
 
-The author writes `respond`; connections, threads and trouble are handled here.
+The author writes `respond`; this module handles connections, threads and trouble.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Final, NoReturn, TypeAlias
 from typing_extensions import override
 
 GIVE_UP_SECONDS: Final = 60
-"""How long a call without a response is held, unless it is ended before."""
+"""How long a call without a response is held, unless it ends earlier."""
 
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 _REDIRECTED: Final = re.compile("/redirected/([0-9]+)")
@@ -51,9 +51,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response. Content-Length is added; the content type is JSON's unless `headers` are given.
+    """A response. Content-Length is added. The content type is JSON unless `headers` are given.
 
-    It is sent byte by byte over `seconds`.
+    The response is sent byte by byte over `seconds`.
     """
 
     status: int = 200
@@ -62,7 +62,7 @@ class Response:
     seconds: float = 0
 
     def raw(self) -> bytes:
-        """Return the response as it is sent."""
+        """Return the bytes of the response."""
         fields = {**self.headers, "Content-Length": str(len(self.body)), "Connection": "close"}
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in fields.items()]
@@ -89,7 +89,7 @@ Act: TypeAlias = Callable[[], Response]
 """Handles the call, and returns the correct response."""
 
 Trouble: TypeAlias = Callable[[Request, Act], Response]
-"""Handles the call instead; may handle it correctly at first."""
+"""Handles the call in place of the correct handler, which it may call first."""
 
 
 class _Dropped(Exception):
@@ -116,7 +116,7 @@ def drop_response(_: Request, act: Act) -> NoReturn:
 
 
 def lose_call(_: Request, __: Act) -> NoReturn:
-    """Ignore the call, and hold the connection until the server recovers or the caller leaves."""
+    """Ignore the call, and hold the connection until the server recovers or the caller hangs up."""
     raise _Silent
 
 
@@ -126,17 +126,17 @@ def redirect(_: Request, __: Act) -> NoReturn:
 
 
 def respond_with(response: Response) -> Trouble:
-    """Send this response without handling the call."""
+    """Return a trouble that sends this response without handling the call."""
     return lambda _, __: response
 
 
 def change(to: Callable[[Response], Response]) -> Trouble:
-    """Handle the call, and change the response."""
+    """Return a trouble that handles the call and changes the response."""
     return lambda _, act: to(act())
 
 
 def drip(seconds: float) -> Trouble:
-    """Handle the call, and send the response byte by byte over so many seconds."""
+    """Return a trouble that handles the call and sends the response byte by byte over `seconds`."""
     return lambda _, act: replace(act(), seconds=seconds)
 
 
@@ -158,11 +158,11 @@ class _TroubleWith:
 
 
 class StandInServer:
-    """Listens on loopback at `url`, and handles each request in a thread of its own.
+    """Listens on loopback at `url`, and handles each request in its own thread.
 
-    `port` 0 takes a free port; another one serves to look at its pages by hand.
-    Requests below the path `api` come from the adapter: they are recorded in `calls`, each takes
-    `delay_seconds`, and only they meet trouble. Others come from the guest's browser.
+    `port` 0 takes a free port; give another port to look at the pages by hand. Requests below the
+    path `api` come from the adapter: they are recorded in `calls`, each takes `delay_seconds`, and
+    only they meet trouble. Other requests come from the guest's browser.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class StandInServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the server, and end the calls that are held.
+        """Stop the server, and end the held calls.
 
         Raises AssertionError if a caller waited longer than GIVE_UP_SECONDS.
         """
@@ -204,26 +204,26 @@ class StandInServer:
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
     ) -> None:
-        """Make trouble for calls whose `POST /v1/pages` matches the regular expression `on`.
+        """Cause trouble for calls like `POST /v1/pages` that match the regular expression `on`.
 
-        It starts with the `from_call`-th matching call from now, and ends after `times` calls, or
-        when the server recovers. If several apply to a call, the first one counts.
+        The trouble starts with the `from_call`-th matching call from now. It ends after `times`
+        calls, or when the server recovers. If several troubles apply to a call, the first counts.
         """
         self._trouble.append(_TroubleWith(trouble, re.compile(on), from_call, times))
 
     def handle_later(self, _: Request, act: Act) -> NoReturn:
-        """Break the connection, and keep the call for `handle_late_calls`. This is a trouble."""
+        """Break the connection, and keep the call for `handle_late_calls`. Use this as a trouble."""
         self._late.append(act)
         raise _Dropped
 
     def handle_late_calls(self) -> None:
-        """Handle the calls that were kept, in the order of their arrival."""
+        """Handle the kept calls, in the order of their arrival."""
         late, self._late = self._late, []
         for act in late:
             act()
 
     def recover(self) -> None:
-        """End all trouble, and the calls that are held."""
+        """End all trouble and all held calls."""
         self._trouble.clear()
         self._recovered.set()
         self._recovered = threading.Event()
@@ -259,9 +259,9 @@ class StandInServer:
             return Response(302, headers={"Location": f"{self.url}/redirected/{number}"})
 
     def _send_slowly(self, raw: bytes, seconds: float, send: Callable[[bytes], object]) -> None:
-        """Send in pieces over so many seconds; when the server recovers, send the rest at once.
+        """Send in pieces over so many seconds. When the server recovers, send the rest at once.
 
-        A piece is one byte, or more if there is no time to send each byte by itself.
+        A piece is one byte, or more if there is no time to send each byte alone.
         """
         recovered, begun_at = self._recovered, time.monotonic()
         pieces = min(len(raw), max(1, int(seconds / _SHORTEST_PAUSE_SECONDS)))

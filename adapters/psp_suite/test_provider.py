@@ -1,6 +1,6 @@
-"""What every PSP adapter promises (`PaymentProvider` in domain/psps/payment_provider.py).
+"""The promises of every PSP adapter (`PaymentProvider` in domain/psps/payment_provider.py).
 
-How to test an adapter of your own: `docs/adding-a-provider.md`.
+`docs/adding-a-provider.md` says how to test an adapter.
 """
 
 from __future__ import annotations
@@ -91,19 +91,19 @@ NAMES: Final = (
     "_Harbor_ **Spa** `1` ~~2~~ # 3 [Spa](https://spa.example) https://www.spa.example",
     "{{ Harbor }} {% Spa %} $1 %s \\*",
 )
-"""Names of centers that hold HTML, Markdown and templates, which some PSPs would render."""
+"""Names of centers with HTML, Markdown and templates, which some PSPs would render."""
 _TIME: Final = re.compile("[0-9]{10,}")
 UNKNOWN: Final = ("0", "?0")
-"""What makes another reference of one. A path must quote it."""
+"""Suffixes that turn a reference into another one. A path must quote them."""
 CLOSES: Final = ("close", "cancel", "expire", "void", "deactivate", "abort")
-"""Ends of paths that close a page at some PSP. An unknown reference must not lead there."""
+"""Ends of paths that close a page at some PSPs. An unknown reference must not lead there."""
 _BROKEN: Final = (b"", b"null", b"7", b"{", b"{}", b'{"type": "\xff"}', b"\xff\xfe")
 BROKEN_JSON: Final = (*_BROKEN, b"[" * 100_000, b'{"x":' * 100_000)
 BILLING: Final = replace(
     ADDRESS, first_name="Zoë", last_name="Null", email="billing@guests.example", phone="+49 30 123"
 )
 MAX_TRIES: Final = 5
-"""How often a method may send one call. More would be a burden on a PSP in trouble."""
+"""How often a method may send one call. More calls would be a burden on a PSP in trouble."""
 LATER_SECONDS: Final = 60.0
 
 Json: TypeAlias = Any  # as it goes over the wire
@@ -114,7 +114,7 @@ _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
     str: ("", "\x00", "x" * 9_999, 7, None, "0001-01-01T00:00:00+14:00"),
     type(None): ("x", 7),
 }
-"""For a value of each type, what a response may hold instead."""
+"""For each type of value, the wrong values that a response may hold instead."""
 
 
 class TestStart:
@@ -186,7 +186,7 @@ class TestStart:
 
 
 def shows_as_stated(psp: PspUnderTest, page: HostedPage, consent: Consent) -> bool:
-    """Return whether the guest reads a consent there, or nowhere there if a page of ours shows it."""
+    """Return whether the page shows the consent, or must not and does not show it."""
     return (consent.text in psp.read_page(page)) is psp.plugin.capabilities.shows_consent
 
 
@@ -212,7 +212,7 @@ class TestPage:
     def test_it_leads_back_to_the_two_addresses_of_the_request(self, session: Session) -> None:
         ways_out = session.psp.ways_out(session.page)
 
-        # A PSP may add to the query. A second "?" would be read as a part of the last value.
+        # A PSP may add to the query. A second "?" would be read as part of the last value.
         for way_out, requested in (
             (ways_out.with_card, session.request.return_uri),
             (ways_out.without, session.request.cancel_uri),
@@ -286,7 +286,7 @@ class TestPage:
 
 
 def page_in_the_end(session: Session, **changes: Any) -> HostedPage:
-    """Start a page with a guest whom the PSP may not know yet, and again once that is confirmed."""
+    """Start a page with a guest that the PSP may not know yet, and again once that is confirmed."""
     psp = session.psp
     request = a_request(psp, live_until=psp.clock.now() + 120 * MINUTE, **changes)
     with suppress(NotFound):
@@ -350,7 +350,8 @@ class TestOutcome:
     ) -> None:
         unknown = replace(session.page, reference=session.page.reference + suffix)
 
-        # The PSP may not know it yet. Any other exception would keep its session open for ever.
+        # The PSP may not know the page yet. Any other exception would keep its session open for
+        # ever.
         with suppress(NotFound):
             assert session.adapter.outcome(session.request, unknown, ()) == Pending()
 
@@ -379,7 +380,7 @@ def reported(facts: Facts) -> Iterable[GuestCard]:
 
 @needs(Ability.STAND_IN)
 class TestEvidence:
-    """The evidence of a PSP that is not asked for the outcome."""
+    """Evidence from a PSP that cannot be asked for the outcome."""
 
     @for_each("card", reported)
     def test_a_webhook_that_a_browser_brings_back_has_no_effect(
@@ -595,7 +596,7 @@ class TestRefusedCards:
         assert session.outcome().refused_cards == 2
 
         session.type_card(GuestCard.CHALLENGED)
-        # The code of the refused card may be gone by now.
+        # The PSP may no longer report the refused card's code.
         assert replace(session.outcome(), refusal_code=None) == Pending(refused_cards=2)
 
         session.psp.answer_challenge(session.page, confirmed=True)
@@ -758,7 +759,7 @@ class TestDiscardedToken:
         session.discard(session.collect().card)
 
         assert session.outcome() in (Pending(), PageClosed())
-        # A PSP may attach a card to its guest for a while after it was typed.
+        # A PSP may attach a card to its guest some time after it was typed.
         psp.clock.advance(session.page.ends_at - psp.clock.now() + 5 * MINUTE)
         assert session.outcome() == PageClosed()
 
@@ -824,7 +825,7 @@ class TestReadCard:
         for each in (*unknown, nobodys):
             with pytest.raises((ProviderRefused, ProviderUnavailable)):
                 session.read(each)
-        # As with keys of another merchant.
+        # The same happens with another merchant's keys.
         with pytest.raises((ProviderRefused, ProviderUnavailable)):
             session.adapter.read_card(OTHER, card.guest_reference, card.token)
         session.discard(card)
@@ -873,7 +874,7 @@ class TestListCards:
 
 
 def sessions_of(notices: Iterable[WebhookNotice], *known: Session) -> set[TokenId | None]:
-    """Return the sessions that notices name, among those known; None for any other."""
+    """Return the known sessions that the notices name, and None for each unknown one."""
     by_page = {each.page.reference: each.request.token_id for each in known}
     by_token_id = {each.request.token_id: each.request.token_id for each in known}
     return {
@@ -913,7 +914,7 @@ class TestWebhook:
             assert session.request.guest_email not in notice.content
             assert session.request.guest_name not in notice.content
             assert len(notice.content) < len(body), "content is the whole body"
-        # Its content is the same when it is delivered again, and readable as evidence.
+        # The content is the same in each delivery of the webhook, and readable as evidence.
         psp.clock.advance(MINUTE)
         assert list(psp.adapter().read_webhook(signed(psp, body))) == list(notices)
         contents = [notice.content for notice in notices]
@@ -1033,7 +1034,8 @@ class TestSignature:
                 compared.extend((raw, raw.hex().encode(), b64encode(raw)))
             return really(one, other)
 
-        # A module may have imported it under a name of its own; None stands for one that must not load.
+        # A module may have imported compare_digest under another name. None stands for a module
+        # that must not load.
         for module in filter(None, list(sys.modules.values())):
             for name in [name for name, each in vars(module).items() if each is really]:
                 monkeypatch.setattr(module, name, compare)
@@ -1087,7 +1089,7 @@ class TestSignature:
         self, psp: PspUnderTest, session: Session, private: list[str]
     ) -> None:
         sound, forged = signed(psp, session.event()), signed(psp, session.event(), secret="a guess")
-        # The fixture looks for them in what is raised and logged.
+        # The `private` fixture looks for the secrets in exceptions and logs.
         for name, value in sound.headers.items():
             words = re.findall(r"[\w+/-]{16,}", value)
             private.extend(each for each in words if each not in forged.headers[name])
@@ -1123,7 +1125,7 @@ class TestSignedTime:
     def test_an_old_one_beside_a_recent_one_is_rejected(self, session: Session, text: str) -> None:
         now = session.psp.clock.now()
         replayed = session.psp.sign(session.event(), at=now - timedelta(hours=1))
-        # With the name before it, as in "t=1790000000".
+        # With the name before the time, as in "t=1790000000".
         both = re.compile(rf"([A-Za-z_]+=)?{_TIME.pattern}")
         text = text.format(now=int(now.timestamp()))
         headers = {name: both.sub(text, value) for name, value in replayed.headers.items()}
@@ -1139,9 +1141,9 @@ def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
 
 
 def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
-    """Yield troubles at each call of each method, which last, or at this call alone (1).
+    """Yield each trouble at each call of each method: lasting, or at this call only (1).
 
-    None of them is permanent: it passes, or an operator corrects the key or the address.
+    None of these troubles is permanent: it passes, or an operator corrects the key or the address.
     """
     is_remote = Ability.REMOTE in facts.abilities
     lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]
@@ -1169,7 +1171,7 @@ def after(method: Method, before: object) -> object:
 
 
 def repeated(act: Callable[[], object]) -> object:
-    """Call a method again. What it deleted the first time, the PSP may not know any more."""
+    """Call a method again. The PSP may no longer know what the first call deleted."""
     with suppress(NotFound):
         return act()
     return None
@@ -1185,7 +1187,7 @@ class TestTrouble:
         psp, act = session.psp, session.prepare(method)
         before, first = session.effect(method), None
         psp.have(trouble, from_call=call, calls=calls)
-        # A method may send a single call again by itself.
+        # A method may repeat a single call by itself.
         with suppress(ProviderUnavailable) if calls else pytest.raises(ProviderUnavailable):
             first = act()
         psp.recover()
@@ -1208,7 +1210,7 @@ class TestTrouble:
         act, told = session.prepare(method), None
         before = session.effect(method)
         psp.have(Trouble.NOT_FOUND, from_call=call, calls=1)
-        # An adapter may also ask again by itself.
+        # An adapter may also repeat the call by itself.
         with suppress(NotFound, ProviderUnavailable):
             told = act()
             assert session.effect(method) == after(method, before), "a 404 is taken for the end"
@@ -1237,7 +1239,7 @@ class TestTrouble:
             made = psp.guests(MAIN) - guests
             assert made <= {raised.value.guest_reference}, "the refusal must name the new guest"
 
-        # ProviderUnavailable, if an earlier call of the method may have done something.
+        # ProviderUnavailable is allowed if an earlier call of the method may have acted.
         is_refused = isinstance(raised.value, ProviderRefused)
         assert is_refused or call > 1
         assert session.effect(method) == before or not is_refused
@@ -1248,7 +1250,7 @@ class TestTrouble:
 
 
 def tried(act: Callable[[], HostedPage]) -> HostedPage | None:
-    """Start a page; return None if the PSP gives no usable response."""
+    """Start a page. Return None if there is no usable response."""
     try:
         return act()
     except ProviderUnavailable:
@@ -1257,7 +1259,7 @@ def tried(act: Callable[[], HostedPage]) -> HostedPage | None:
 
 @needs(Ability.STAND_IN)
 class TestLists:
-    """The PSP's lists show a new page late, and without idempotency keys only lists show it."""
+    """A PSP without idempotency keys, whose lists show a new page late."""
 
     @pytest.fixture
     def request_(self, psp: PspUnderTest, adapter: PaymentProvider) -> HostedPageRequest:
@@ -1273,7 +1275,7 @@ class TestLists:
     def test_before_they_show_a_page_no_second_one_is_made(
         self, psp: PspUnderTest, adapter: PaymentProvider, request_: HostedPageRequest, part: float
     ) -> None:
-        # Up to a second after `begun_at`, an adapter may create without looking.
+        # Within a second after `begun_at`, an adapter may create the page without reading the list.
         psp.clock.advance(max(psp.facts.list_lag * part, 1.5 * SECOND))
         early = tried(lambda: adapter.start(request_))
         psp.clock.advance(request_.begun_at + psp.facts.list_lag - psp.clock.now())
@@ -1333,7 +1335,7 @@ class TestLists:
     ) -> None:
         psp.clock.advance(psp.facts.list_lag)
         psp.have(fault, from_call=call, calls=1)
-        # Not ProviderRefused, which would begin the next attempt: a page exists.
+        # ProviderRefused would begin the next attempt although a page exists.
         with suppress(ProviderUnavailable):
             adapter.start(request_)
         psp.recover()
@@ -1363,7 +1365,7 @@ class TestPspInTrouble:
         with pytest.raises(ProviderUnavailable) as raised:
             act()
 
-        # Without idempotency keys, a second call would make a second page.
+        # Without idempotency keys, a second call would create a second page.
         is_once = method is Method.START and Ability.IDEMPOTENCY_KEYS not in psp.facts.abilities
         calls, at_most = psp.count_calls() - before, 1 if is_once else MAX_TRIES
         made = f"{method.name} met {trouble.name}"
@@ -1384,7 +1386,7 @@ class TestPspInTrouble:
             act()
         psp.recover()
         psp.clock.advance(psp.facts.list_lag)
-        # A client that lives as long as the adapter would be past its deadline by now.
+        # The deadline of a client that lives as long as the adapter would have passed by now.
         now = time.monotonic
         monkeypatch.setattr(time, "monotonic", lambda: now() + LATER_SECONDS)
 
@@ -1392,7 +1394,7 @@ class TestPspInTrouble:
 
 
 def bodies_of(psp: PspUnderTest, act: Callable[[], object]) -> list[bytes]:
-    """Return the bodies of the responses to the calls that `act` makes."""
+    """Return the bodies of the responses to the calls of `act`."""
     bodies: list[bytes] = []
 
     def keep(_: int, body: bytes) -> bytes:
@@ -1406,7 +1408,7 @@ def bodies_of(psp: PspUnderTest, act: Callable[[], object]) -> list[bytes]:
 
 
 def instead(call: int, changed: bytes) -> Callable[[int, bytes], bytes]:
-    """Return a change that gives one call, counted from 1, another body."""
+    """Return a change that replaces the body of one call, counted from 1."""
     return lambda number, body: changed if number == call else body
 
 
@@ -1458,7 +1460,7 @@ class TestResponseAboutAnother:
 
         page = tried(lambda: session.adapter.start(a_request(psp)))
 
-        # With one call, nothing shows whether the PSP knew the guest.
+        # With a single call, nothing shows whether the PSP knew the guest.
         assert page is None or page.guest_reference == session.page.guest_reference
 
     @needs(Ability.READS_CARDS)
@@ -1485,10 +1487,10 @@ class TestResponseAboutAnother:
 
 @needs(Ability.STAND_IN, Ability.REMOTE, Ability.JSON)
 class TestDamagedResponse:
-    """Any value of a response may be of another type, or out of bounds."""
+    """Any value of a response may have another type, or be out of bounds."""
 
     @for_each(
-        # The others find nothing left to do when they are repeated.
+        # The other methods have nothing left to do when they are repeated.
         "method",
         lambda facts: [
             each for each in methods_of(facts) if each not in (Method.DISCARD, Method.FORGET_GUEST)
@@ -1507,7 +1509,7 @@ class TestDamagedResponse:
 
 
 def without(field: str, value: Json) -> Json:
-    """Return a JSON value with null in each field of that name."""
+    """Return the JSON value with null in each field of that name."""
     if isinstance(value, dict):
         return {
             name: None if name == field else without(field, each) for name, each in value.items()
@@ -1517,7 +1519,7 @@ def without(field: str, value: Json) -> Json:
 
 @needs(Ability.STAND_IN, Ability.REMOTE, Ability.JSON)
 class TestNullField:
-    """A response that is complete but for a field that may be null is no outage: it will not change."""
+    """A complete response with null in a nullable field is no outage, because it will not change."""
 
     # Shows F50.
     @for_each("field", lambda facts: facts.nullable)
@@ -1527,7 +1529,7 @@ class TestNullField:
             lambda _, body: json.dumps(without(field, json.loads(body))).encode()
         )
 
-        # A PSP may tell a moment later; once it is confirmed that it does not, the page is closed.
+        # A PSP may report the card a moment later. Once NotFound is confirmed, the page is closed.
         with suppress(NotFound):
             outcome = session.outcome()
             assert isinstance(outcome, CardCollected | NoCardCollected | PageClosed)
@@ -1535,7 +1537,7 @@ class TestNullField:
 
 
 def damages(body: bytes) -> Iterator[bytes]:
-    """Yield a JSON body with one value changed, for each value and each change."""
+    """Yield the JSON body with one value changed, for each value and each change."""
     for path, value in leaves(json.loads(body)):
         for odd in _ODD.get(type(value), ()):
             changed = json.loads(body)
@@ -1547,7 +1549,7 @@ def damages(body: bytes) -> Iterator[bytes]:
 
 
 def leaves(value: Json, path: tuple[Json, ...] = ()) -> Iterator[tuple[tuple[Json, ...], Json]]:
-    """Yield the path and the value of everything in an object that is no object and no list."""
+    """Yield the path and the value of every leaf of an object."""
     if isinstance(value, dict | list):
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(each, (*path, key))
@@ -1585,11 +1587,11 @@ class TestDeadline:
                     act()
                     slow.clock.advance(slow.facts.list_lag)
                 if is_silent:
-                    # One that waits for longer than GIVE_UP_SECONDS fails when the PSP is closed.
+                    # A method that waits longer than GIVE_UP_SECONDS fails when the PSP is closed.
                     slow.fall_silent()
                 else:
-                    # Each call by itself stays below the deadline if the method makes several. An
-                    # adapter without a deadline for the whole method gets a sound response in the end.
+                    # If a method makes several calls, each call alone stays below the deadline. An
+                    # adapter without a deadline for the whole method finally gets a valid response.
                     slow.drip(5.5 / (slow.facts.calls[method] if method else 1))
                 acts.append(act)
             at_once(len(acts), attempt)
@@ -1597,7 +1599,7 @@ class TestDeadline:
 
 @needs(Ability.REMOTE)
 class TestMerchantAccountWithoutKeys:
-    """Its sessions and discards wait, because it may get keys again."""
+    """The account's sessions and discards wait, because it may get keys again."""
 
     def test_a_call_without_keys_is_no_refusal(self, session: Session) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
@@ -1634,7 +1636,7 @@ class TestMerchantAccountWithoutKeys:
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestIdentity:
-    """None is fine: not every PSP identifies the merchant of a key."""
+    """An identity is optional: not every PSP identifies the merchant of a key."""
 
     def test_it_stands_for_one_merchant(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
         main, other = (adapter.identity(account) for account in (MAIN, OTHER))
@@ -1669,7 +1671,7 @@ def checked(psp: PspUnderTest, adapter: PaymentProvider) -> Sequence[Finding]:
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestCheck:
-    """A plugin need not have one."""
+    """A plugin need not have a check."""
 
     def test_whatever_happens_its_findings_are_lines_without_a_secret(
         self, psp: PspUnderTest, adapter: PaymentProvider
@@ -1717,7 +1719,7 @@ class TestPlugin:
     def test_the_tests_know_what_the_plugin_says_of_pages(self, psp: PspUnderTest) -> None:
         abilities, capabilities = psp.facts.abilities, psp.plugin.capabilities
         assert capabilities.checks_addresses == (Ability.CHECKS_ADDRESSES in abilities)
-        # A stand-in may close pages that the PSP closes at times only.
+        # A stand-in may always close pages, even if the PSP can close them only at times.
         assert Ability.CLOSES_PAGES in abilities or not capabilities.closes_pages
 
     def test_it_says_whether_the_psp_forgets_guests(self, psp: PspUnderTest) -> None:
@@ -1845,7 +1847,7 @@ def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the 
 
 @needs(Ability.STAND_IN)
 class TestCalls:
-    """Without these, the tests above might fail no call, or not each."""
+    """If these fail, the tests above might cause trouble at no call, or not at each call."""
 
     def test_reading_a_webhook_makes_no_call(self, psp: PspUnderTest, session: Session) -> None:
         delivery = signed(psp, session.event())

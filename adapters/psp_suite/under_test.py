@@ -1,7 +1,7 @@
-"""What the contract suite needs to know of a PSP, and to do with it.
+"""What the author tells the contract suite about a PSP, and does for the suite.
 
 The author writes a subclass of `PspUnderTest`, and names it with pytest's option `--psp`. The suite
-sees neither the inside of the adapter nor that of the PSP.
+sees neither the inside of the adapter nor the inside of the PSP.
 """
 
 from __future__ import annotations
@@ -31,47 +31,59 @@ OTHER: Final = MerchantAccount("other")
 SECRET: Final = "the secret of webhooks to main"  # noqa: S105 - made up
 OTHER_SECRET: Final = "the secret of webhooks to other"  # noqa: S105 - made up
 START: Final = datetime(2026, 11, 20, 12, 0, 37, 789_012, tzinfo=UTC)
-"""The time at which a PSP under test starts, with microseconds, so that rounding is noticed."""
+"""The time at which a PSP under test starts. It has microseconds, so that rounding is noticed."""
 EXPIRY: Final = (9, 2031)
 
 
 class Ability(Enum):
-    """What not every PSP has, or what plays it here. The suite runs fewer tests without it."""
+    """Abilities that not every PSP or stand-in has. Without an ability, the suite runs fewer tests."""
 
     STAND_IN = auto()
-    """A stand-in plays it, so that its guests, calls, records and time can be controlled."""
+    """A stand-in plays the PSP, so that guests, calls, records and time can be controlled."""
     REMOTE = auto()
-    """The adapter calls it over HTTP, with a key and webhook secrets for each merchant account."""
+    """The adapter calls the PSP over HTTP, with a key and webhook secrets for each merchant
+    account.
+    """
     SIGNED_WEBHOOKS = auto()
-    """It sends webhooks whose headers hold an HMAC made with a shared secret."""
+    """The PSP sends webhooks with an HMAC, made with a shared secret, in their headers."""
     SIGNED_TIMES = auto()
-    """Its signatures include the time of signing."""
+    """The signatures include the time of signing."""
     BATCHES = auto()
     """One webhook may hold several events."""
     TELLS_OUTCOME = auto()
-    """It answers a question about the outcome of a page. Without, only webhooks report it: write `evidence`."""
+    """The PSP can be asked for the outcome of a page. If only webhooks report it, write `evidence`.
+    """
     IDEMPOTENCY_KEYS = auto()
-    """It handles a repeated call once, also a concurrent one. Without, an adapter looks first."""
+    """The PSP handles repeated and concurrent calls once. Without keys, an adapter looks in a list
+    first.
+    """
     NAMES_SESSIONS = auto()
-    """Its response to a new page names the session, so that one about another page is noticed."""
+    """The response to a new page names the session, so that a response about another page is
+    noticed.
+    """
     NAMES_GUESTS = auto()
-    """It names each guest itself. Without, the adapter chooses the name, from `guest_key`."""
+    """The PSP names each guest itself. Without it, the adapter chooses the name from `guest_key`.
+    """
     CHECKS_ADDRESSES = auto()
-    """It tells what the bank says of an address, as `Capabilities.checks_addresses` says."""
+    """The PSP reports the bank's check of an address, as `Capabilities.checks_addresses` says."""
     CLOSES_PAGES = auto()
-    """It can end a page early, as `Capabilities.closes_pages` says, or at least its stand-in can."""
+    """The PSP, or at least its stand-in, can end a page early: see `Capabilities.closes_pages`."""
     SECOND_CARD = auto()
-    """Its page takes another card after a refused one. Without, the link leads to the next page."""
+    """The page takes another card after a refused card. Without it, the link leads to the next
+    page.
+    """
     COUNTS_REFUSALS = auto()
-    """It tells how many cards a page has refused, also when it has a card or is closed."""
+    """The PSP reports how many cards a page has refused, even when it has a card or is closed."""
     FORGETS_GUESTS = auto()
-    """It can delete a guest, as `Capabilities.forgets_guests` of the plugin says."""
+    """The PSP can delete a guest, as the plugin's `Capabilities.forgets_guests` says."""
     READS_CARDS = auto()
-    """It tells of a stored card as it is now, as `Capabilities.reads_cards` of the plugin says."""
+    """The PSP reports a stored card's present state, as the plugin's `Capabilities.reads_cards`
+    says.
+    """
     LISTS_CARDS = auto()
-    """It lists the stored cards, as `Capabilities.lists_cards` of the plugin says."""
+    """The PSP lists the stored cards, as the plugin's `Capabilities.lists_cards` says."""
     JSON = auto()
-    """Its responses are JSON, so that each of their values can be damaged."""
+    """The responses are JSON, so that each of their values can be damaged."""
 
 
 class GuestCard(Enum):
@@ -86,7 +98,7 @@ class GuestCard(Enum):
     WRONG_ADDRESS = auto()
     """Accepted, but the address check fails."""
     UNCHECKED_ADDRESS = auto()
-    """Accepted, but the bank cannot check the address. Leave it out where there is no such card."""
+    """Accepted, but the bank cannot check the address. Leave it out if there is no such card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +110,13 @@ class PrintedCard:
 
 
 class Method(Enum):
-    """The methods of an adapter that call the PSP."""
+    """The adapter's methods that call the PSP."""
 
     START = auto()
     OUTCOME = auto()
-    """The outcome of a page that waits."""
+    """The outcome of a page that waits for a card."""
     OUTCOME_WITH_CARD = auto()
-    """The outcome of a page that has its card."""
+    """The outcome of a page that has a card."""
     CLOSE = auto()
     DISCARD = auto()
     FORGET_GUEST = auto()
@@ -112,7 +124,7 @@ class Method(Enum):
     READ_CARD = auto()
     """Only with READS_CARDS."""
     LIST_CARDS = auto()
-    """Only with LISTS_CARDS; the first list."""
+    """Only with LISTS_CARDS: the first list."""
 
 
 class Trouble(Enum):
@@ -130,13 +142,13 @@ class Trouble(Enum):
     NONSENSE = auto()
     """The PSP's response cannot be understood."""
     UNKNOWN_STATUS = auto()
-    """The PSP's response is valid, but for an unknown status of the page."""
+    """The PSP's response is valid except for an unknown status of the page."""
     REFUSED = auto()
-    """The PSP refuses the call for good, and does nothing."""
+    """The PSP refuses the call permanently, and does nothing."""
     NOT_FOUND = auto()
-    """404 in the PSP's own form: it does not know the page, the card or the guest, or not yet."""
+    """404 in the PSP's own form: the PSP does not know the page, card or guest, or not yet."""
     UNAUTHORIZED = auto()
-    """401: the key is wrong or revoked. REMOTE only, like all that follow."""
+    """401: the key is wrong or revoked. This and all that follow are for REMOTE only."""
     FORBIDDEN = auto()
     """403: the key lacks a permission."""
     NOT_THE_API = auto()
@@ -157,7 +169,7 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
-    """The addresses to which a page sends the guest's browser, with a card and without."""
+    """The addresses to which a page sends the guest's browser, with a card and without a card."""
 
     with_card: str
     without: str
@@ -165,26 +177,27 @@ class WaysOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The properties of a PSP that differ from one to the next.
+    """The properties in which PSPs differ.
 
-    - `cards`: its test cards.
-    - `after_refusal`: the outcome after the bank has refused a card, CardRefused or Pending.
-    - `refusal_codes`: its `refusal_code` after REFUSED, and after the failed challenge of CHALLENGED.
-      Leave it out if the PSP does not tell.
-    - `calls`: how many calls each method makes without faults; START for a guest who is new there.
+    - `cards`: the test cards.
+    - `after_refusal`: the outcome after the bank refused a card, CardRefused or Pending.
+    - `refusal_codes`: the `refusal_code` after REFUSED, and after the failed challenge of
+      CHALLENGED. Leave it out if the PSP reports none.
+    - `calls`: how many calls each method makes without faults. START is for a new guest.
     - `telling_events`: the kinds of webhooks about a session.
-    - `silent_events`: the kinds that are not about a session, including an unknown one.
+    - `silent_events`: the kinds that are not about a session, including an unknown kind.
     - `card_events`: the kinds about a stored card that was changed or lost, or about its guest.
-    - `broken_events`: bodies of telling events that lack a field or have a wrong one, by fault.
-    - `misdirected`: for whom else a correctly signed webhook may be meant, such as live mode.
-    - `live_settings`: what makes `settings` those of real cards, as `{"API_KEY": "live_…"}`.
-    - `nullable`: the fields of its responses about a card that may be null, by their names, as its
-      description says.
+    - `broken_events`: bodies of telling events with a missing or wrong field, by the fault.
+    - `misdirected`: other addressees of a correctly signed webhook, such as live mode.
+    - `live_settings`: the changes that turn `settings` into those of real cards, as `{"API_KEY":
+      "live_…"}`.
+    - `nullable`: the names of fields in responses about a card that the PSP's description allows to
+      be null.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `resolution`: the unit of the PSP's times.
-    - `page_lifetime`: how long a page lives at most, if that is less than a day.
-    - `list_lag`: how long a repeated call may have to wait until the PSP's lists show a new page.
-    - `abilities`: what the PSP has; leave out what it lacks.
+    - `page_lifetime`: the longest life of a page, if less than a day.
+    - `list_lag`: the longest wait until the PSP's lists show the page of a repeated call.
+    - `abilities`: the PSP's abilities.
     """
 
     cards: Mapping[GuestCard, PrintedCard]
@@ -209,9 +222,9 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestDetails:
-    """What a PSP received of a guest; None is for nothing.
+    """The guest's details that a PSP received; None where it received nothing.
 
-    `language` is that of the page, as an RFC 5646 tag.
+    `language` is the language of the page, as an RFC 5646 tag.
     """
 
     name: str | None
@@ -230,26 +243,27 @@ class PspUnderTest(ABC):
     facts: ClassVar[Facts]
 
     clock: SettableClock
-    """The clock of the adapter and of the stand-in; it moves only when a test moves it."""
+    """The clock of the adapter and the stand-in. It moves only when a test moves it."""
 
     ids: Ids
-    """Creates the ids of sessions; for a PSP that remembers them, new ones in each run."""
+    """Creates the ids of sessions. For a PSP that remembers them, create new ids in each run."""
 
     keys: Sequence[str] = ()
-    """The keys with which the adapter calls a REMOTE PSP; no log may hold them.
+    """The keys with which the adapter calls a REMOTE PSP. No log may hold them.
 
-    Add what is made of them, such as the base64 text of a user name and a password.
+    Add texts that are made from keys, such as the base64 text of a user name and a password.
     """
 
     settings: ClassVar[Mapping[str, str]] = {}
-    """Valid settings of MAIN at a REMOTE PSP, as `{"API_KEY": …}`, with a secret for `sign`."""
+    """Valid settings of MAIN at a REMOTE PSP, as `{"API_KEY": …}`, including a secret for `sign`.
+    """
 
     keeps: frozenset[str] = frozenset()
     """The attributes of an adapter that its calls may change, such as a cached access token."""
 
     @classmethod
     def not_tested(cls) -> Sequence[str]:
-        """Name what the suite does not test, because the facts leave it out."""
+        """Return the names of what the suite does not test, because the facts leave it out."""
         facts = cls.facts
         left_out: Mapping[str, bool] = {
             "misdirected": not facts.misdirected,
@@ -279,8 +293,8 @@ class PspUnderTest(ABC):
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
         """Return a new adapter, with its usual deadline.
 
-        Each of these secrets may sign webhooks to MAIN. OTHER_SECRET signs those to OTHER, if the
-        PSP is REMOTE.
+        Each of these secrets may sign webhooks to MAIN. If the PSP is REMOTE, OTHER_SECRET signs
+        webhooks to OTHER.
         """
 
     # The guest
@@ -289,11 +303,11 @@ class PspUnderTest(ABC):
     def type_card(
         self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
     ) -> None:
-        """Type a card as the guest; without effect if the page is over."""
+        """Type a card as the guest. Does nothing if the page is over."""
 
     @abstractmethod
     def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
-        """Pass or fail the challenge as the guest; without effect if the page is over."""
+        """Pass or fail the challenge as the guest. Does nothing if the page is over."""
 
     @abstractmethod
     def read_page(self, page: HostedPage) -> str:
@@ -310,9 +324,10 @@ class PspUnderTest(ABC):
         """Return the addresses to which the page sends the guest's browser."""
 
     def evidence(self, page: HostedPage) -> Sequence[Evidence]:  # noqa: ARG002 - for overriding
-        """Return the evidence that the service would have stored for the page by now.
+        """Return the evidence that the service would have stored for the page so far.
 
-        For a PSP that reports the outcome only with the browser's return or in webhooks.
+        Override it for a PSP that reports the outcome only in webhooks or with the browser's
+        return.
         """
         return ()
 
@@ -320,15 +335,15 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def billing_info(self, page: HostedPage) -> BillingInfo:
-        """Return the billing address that the PSP received, as far as it accepts one."""
+        """Return the billing address that the PSP received, limited to the fields that it accepts."""
 
     def guest_details(self, page: HostedPage) -> GuestDetails | None:  # noqa: ARG002 - for overriding
-        """Return what the PSP received of the guest; None if it takes none of it."""
+        """Return the guest's details that the PSP received; None if it accepts no details."""
         return None
 
     @abstractmethod
     def count_pages(self) -> int:
-        """Return how many pages were ever made."""
+        """Return how many pages were created so far."""
 
     @abstractmethod
     def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
@@ -343,9 +358,9 @@ class PspUnderTest(ABC):
         """Return the tokens that a merchant account can charge."""
 
     def update_card(self, card: Card, to: GuestCard, *, expiry: tuple[int, int]) -> None:
-        """Give a stored card of MAIN the number of another, and an expiry date, as its bank does.
+        """Change a stored card of MAIN to another number and expiry date, as its bank does.
 
-        Write it for READS_CARDS only.
+        Override it for READS_CARDS only.
         """
         raise NotImplementedError  # the suite calls it for READS_CARDS alone
 
@@ -355,9 +370,8 @@ class PspUnderTest(ABC):
     def have(self, trouble: Trouble, *, from_call: int = 1, calls: int | None = None) -> None:
         """Cause trouble from the `from_call`-th call from now on, until `recover`.
 
-        With `calls`, only so many calls meet it.
-        NONSENSE and UNKNOWN_STATUS are sent after the PSP has handled the call. They only need to
-        work for pages that exist already.
+        With `calls`, only that number of calls meet it. NONSENSE and UNKNOWN_STATUS are sent after
+        the PSP has handled the call. They need to work only for existing pages.
         """
 
     def change_bodies(self, change: Callable[[int, bytes], bytes]) -> None:
@@ -380,7 +394,7 @@ class PspUnderTest(ABC):
         raise NotImplementedError  # the suite calls it for such a PSP alone
 
     def fall_silent(self) -> None:
-        """Receive calls, and send no byte of a response, until `recover`. For REMOTE only."""
+        """Receive calls without sending any byte of a response, until `recover`. For REMOTE only."""
         raise NotImplementedError  # the suite calls it for REMOTE alone
 
     @abstractmethod
@@ -391,23 +405,29 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
-        """Return the body of a webhook of that kind, about this page if it is a telling one."""
+        """Return the body of a webhook of that kind, about this page if the kind is a telling one."""
 
     def card_event(self, kind: str, card: Card) -> bytes:
         """Return the body of a webhook of that kind about a card of MAIN. For `card_events`."""
         raise NotImplementedError  # the suite calls it for each of `card_events`
 
     def batch(self, bodies: Sequence[bytes]) -> bytes:
-        """Return the body of one webhook with the events of these. Write it for BATCHES only."""
+        """Return the body of one webhook with the events of these bodies.
+
+        Override it for BATCHES only.
+        """
         raise NotImplementedError  # the suite calls it for BATCHES alone
 
     @abstractmethod
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
-        """Sign a body, for the address of MAIN's webhooks.
+        """Sign a body, for the webhook address of MAIN.
 
-        The delivery has only the headers that the signature consists of.
+        The delivery has only the headers of the signature.
         """
 
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
-        """Return a webhook to MAIN that is correctly signed now, but for somebody else. For `misdirected`."""
+        """Return a correctly signed webhook to MAIN that is meant for another addressee.
+
+        Override it for `misdirected`.
+        """
         raise NotImplementedError  # the suite calls it for each of `misdirected`

@@ -37,14 +37,14 @@ class NotPermitted(ProviderUnavailable):
 
 
 class KeySpent(ProviderRefused):
-    """The idempotency key returns this failure from now on, whether or not the call acted."""
+    """From now on the idempotency key returns this failure, whether or not the call acted."""
 
 
 _TRANSLATIONS: Final[
     Mapping[type[stripe.StripeError], type[ProviderUnavailable | ProviderRefused]]
 ] = {
     stripe.APIError: ProviderUnavailable,
-    # An operator replaces a revoked key, and the same call then succeeds.
+    # An operator replaces a revoked key, and then the same call succeeds.
     stripe.AuthenticationError: ProviderUnavailable,
     stripe.PermissionError: NotPermitted,
     stripe.RateLimitError: ProviderUnavailable,
@@ -52,15 +52,15 @@ _TRANSLATIONS: Final[
     stripe.InvalidRequestError: ProviderRefused,
     stripe.IdempotencyError: KeySpent,
 }
-"""What an error of the SDK means here. Any other is an outage: the call may have acted."""
+"""The meaning of the SDK's errors here. Any other error is an outage: the call may have acted."""
 
 
 class Call:
     """A call of the port with the keys of a merchant account.
 
     Use it in a `with` statement, which closes its connection. `date` is the header of the latest
-    response. Pass methods of the SDK's services in `v1` to `ask`: no exception of the SDK leaves it,
-    because they hold what was sent and received.
+    response. Pass methods of the SDK's services in `v1` to `ask`. No exception of the SDK leaves
+    `ask`, because they hold what was sent and received.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Call:
 
     @property
     def time(self) -> datetime | None:
-        """Stripe's clock, as the last response tells; None if it does not."""
+        """Stripe's time in the last response; None if the response has no time."""
         with suppress(TypeError, ValueError):
             return parsedate_to_datetime(self.date or "").replace(tzinfo=UTC)
         return None
@@ -123,7 +123,8 @@ class Call:
                 details=FailureDetails(error=type(error).__name__, param=field_of(error)),
             )
         if response is None:
-            # Raised outside the handlers: their exceptions hold the key, and what was sent.
+            # Raised outside the handlers, because the handlers' exceptions hold the key and the
+            # sent data.
             raise failure
         if isinstance(response, LiveOrTest) and response.livemode is not self._is_live:
             raise ProviderUnavailable(

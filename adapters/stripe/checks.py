@@ -1,4 +1,4 @@
-"""What `cardonfile doctor` finds at Stripe: the key, the clock and the webhook endpoint."""
+"""The findings of `cardonfile doctor` at Stripe: the key, the clock and the webhook endpoint."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ EVERY_EVENT: Final = "*"
 
 
 def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Sequence[Finding]:
-    """Try a key, which is for this mode, and look for the webhook endpoint.
+    """Check that a key works in this mode, and look for the webhook endpoint.
 
-    The service takes its events at `urls` only: at no address of another account, and with no slash
+    The service accepts events only at `urls`: not at another account's address, and without a slash
     at the end.
     """
 
@@ -54,7 +54,7 @@ def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Seque
 
 
 def _address(url: str) -> str:
-    """Return what the service compares of a URL: neither the query, nor capitals of the host."""
+    """Return the part of a URL that the service compares: no query, and the host in lower case."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path}"
 

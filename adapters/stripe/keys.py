@@ -17,10 +17,10 @@ _SECRET_KEY: Final = re.compile(r"(?:sk|rk)_(?:test|live)_[A-Za-z0-9_]+")
 class StripeKeys:
     """The keys of one merchant account, hidden in its `repr`, and its currency.
 
-    `secret_key` is a secret key (`sk_…`) or a restricted one (`rk_…`), for test or live mode.
-    Any of `webhook_secrets` may have signed a webhook: there are two while one is being rolled.
-    `currency` is a three-letter code in lower case (ISO 4217), or None to send none.
-    Raises ValueError for a key of another form, and for no webhook secret or a blank one.
+    `secret_key` is a secret key (`sk_…`) or a restricted key (`rk_…`), for test or live mode. Any
+    of `webhook_secrets` may have signed a webhook: there are two while a secret is being rolled.
+    `currency` is a three-letter code in lower case (ISO 4217), or None to send no currency. Raises
+    ValueError for a malformed key, and if there is no webhook secret or a blank one.
     """
 
     secret_key: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""What Stripe's page shows: its languages, and our text within it."""
+"""The languages of Stripe's page, and cardonfile's text on it."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def consent_as_sent(text: str) -> str:
 
 
 def consent_length(text: str) -> int:
-    """Return the length of a consent text as it is sent."""
+    """Return the length of the consent text that is sent."""
     return len(consent_as_sent(text))

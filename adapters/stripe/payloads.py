@@ -1,7 +1,7 @@
-"""Translates requests into Stripe's parameters, and Stripe's responses into outcomes.
+"""Translate requests into Stripe's parameters, and Stripe's responses into outcomes.
 
-Each class holds the fields that are read of an object in Stripe's API reference, with their names
-there. A response of another form, or with a value not listed there, cannot be understood.
+Each class holds the fields that are read from an object in Stripe's API reference, with their names
+there. A response in another form, or with a value that is not listed there, cannot be understood.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SHORTEST_LIFE: Final = timedelta(minutes=30)
 LONGEST_LIFE: Final = timedelta(hours=24)
-"""How long after its creation a Checkout Session may end ("Create a Session", `expires_at`)."""
+"""The longest life of a Checkout Session after its creation ("Create a Session", `expires_at`)."""
 
 LEEWAY: Final = timedelta(minutes=2)
 """The margin on both sides for latency, retries and clocks that differ."""
@@ -48,10 +48,11 @@ CARD: Final = "card"
 
 LINK: Final = "link"
 """The brand of a "card" that is a Link account, with any payment method behind it (PaymentMethod,
-`card.brand`). It has no fingerprint, and no bank has checked its address."""
+`card.brand`). It has no fingerprint, and no bank has checked its address.
+"""
 
 DETACH_GRACE: Final = timedelta(minutes=1)
-"""How long after the completion of a page Stripe may take to attach its card to the customer.
+"""The longest time that Stripe needs to attach a completed page's card to the customer.
 
 Stripe attaches it at the end of the confirmation, which a challenge may prolong.
 """
@@ -68,10 +69,10 @@ def page_parameters(
     """Return the parameters of "Create a Session" for the page of an attempt.
 
     They are the same for a repeated call. `currency` is a three-letter code in lower case, or None
-    to send none.
+    to send no currency.
 
-    The center's consent text takes the place of Stripe's own, as "Customize payment method reuse
-    agreement" describes it: two texts would be ambiguous, and only ours is kept with the card.
+    The center's consent text replaces Stripe's own, as "Customize payment method reuse agreement"
+    describes. Two texts would be ambiguous, and only the center's text is kept with the card.
 
     Checkout creates SetupIntents for use `off_session`; there is no parameter for it. Since version
     2026-09-30 `payment_method_types` is called `allowed_payment_method_types`.
@@ -103,7 +104,7 @@ def page_parameters(
 
 
 def _branding(request: HostedPageRequest) -> SessionCreateParamsBrandingSettings:
-    """Return how the page shows the center: by its name, not that of the merchant account."""
+    """Return how the page shows the center: under its own name, not the merchant account's."""
     branding: SessionCreateParamsBrandingSettings = {"display_name": request.center_name}
     if request.color:
         branding["button_color"] = request.color
@@ -125,10 +126,10 @@ def _ends_at(request: HostedPageRequest) -> datetime:
 
 
 def customer_parameters(request: HostedPageRequest) -> CustomerUpdateParams:
-    """Return the details of the guest, with which Stripe prefills its page.
+    """Return the guest's details with which Stripe prefills its page.
 
-    Without a name or an e-mail address, those at Stripe stay. Without an address, the one that an
-    earlier page wrote is removed: who opens this page need not know it.
+    Without a name or an e-mail address, the stored values stay at Stripe. Without an address, the
+    address that an earlier page wrote is removed, because this page's visitor need not know it.
     """
     billing = request.billing_info or BillingInfo()
     name = " ".join(filter(None, (billing.first_name, billing.last_name))) or request.guest_name
@@ -226,7 +227,10 @@ class CollectedMethod(msgspec.Struct):
 
 
 class SetupError(msgspec.Struct):
-    """SetupIntent, `last_setup_error`. Only its codes are read: its texts may name the guest."""
+    """SetupIntent, `last_setup_error`.
+
+    Only its codes are read, because its texts may name the guest.
+    """
 
     code: str | None = None
     decline_code: str | None = None
@@ -266,7 +270,7 @@ class SetupIntent(msgspec.Struct):
 
     @property
     def authenticated(self) -> bool | None:
-        """Whether 3-D Secure has authenticated the guest; None if that is not told."""
+        """Whether 3-D Secure authenticated the guest; None if Stripe does not tell."""
         attempt = self.latest_attempt
         card = attempt.payment_method_details.card if isinstance(attempt, SetupAttempt) else None
         if card is None:
@@ -294,13 +298,13 @@ class CheckoutSession(LiveOrTest):
     setup_intent: SetupIntent | str | None = None
 
     def is_for(self, request: HostedPageRequest) -> bool:
-        """Return whether it was made for this attempt."""
+        """Return whether the session was created for this attempt."""
         attempt = (self.metadata or {}).get(ATTEMPT)
         return (self.client_reference_id, attempt) == (request.token_id, str(request.attempt))
 
     @property
     def refusal_code(self) -> str | None:
-        """Why the last card was refused; None once Stripe has taken another."""
+        """Why the last card was refused; None after Stripe has accepted another card."""
         intent = self.setup_intent
         if not isinstance(intent, SetupIntent) or intent.last_setup_error is None:
             return None
@@ -365,9 +369,9 @@ class CurrentMethod(LiveOrTest):
     card: CardDetails | None = None
 
     def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
-        """Return the card as it is now. Raises ProviderUnavailable if this is another one.
+        """Return the card's present state. Raises ProviderUnavailable if this is another card.
 
-        Raises ProviderRefused if it is another customer's, or none.
+        Raises ProviderRefused if it is another customer's card, or no card.
         """
         if self.id != token:
             raise ProviderUnavailable("the response is about another card")
@@ -383,20 +387,20 @@ class CurrentMethod(LiveOrTest):
 
 
 class ListedMethod(LiveOrTest):
-    """PaymentMethod in a list, with its customer, which is None once it is detached."""
+    """PaymentMethod in a list, with its customer, which is None once the method is detached."""
 
     id: _Id
     customer: Owner | None
 
 
 class ListedMethods(msgspec.Struct):
-    """A list of PaymentMethods with their customers, also of those that are detached."""
+    """A list of PaymentMethods with their customers, including detached methods."""
 
     data: list[ListedMethod]
     has_more: bool
 
     def cards(self) -> CardList:
-        """Return those that can be charged. Raises ProviderUnavailable if the list breaks off."""
+        """Return the cards that can be charged. Raises ProviderUnavailable if the list breaks off."""
         if self.has_more and not self.data:
             raise ProviderUnavailable("the list goes on, and nobody knows where")
         cards = [
@@ -428,8 +432,8 @@ def outcome_of(
     whatever the status of the session. If the card is detached or its customer deleted, it can
     never be charged again, and the page is closed.
 
-    `completed_at` is when a webhook reported the completion, or None.
-    Raises ProviderUnavailable if the response lacks something.
+    `completed_at` is when a webhook reported the completion, or None. Raises ProviderUnavailable if
+    the response lacks a needed field.
     """
     if isinstance(session.setup_intent, str):
         raise ProviderUnavailable("the response lacks the SetupIntent")
@@ -471,10 +475,11 @@ def _method_of(intent: SetupIntent) -> CollectedMethod:
 
 
 def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
-    """Return the outcome of a page whose card is not attached yet, or no longer.
+    """Return the outcome of a page whose card is not attached: not yet, or no longer.
 
-    Only a webhook says when the page was completed; otherwise its end is the latest time. Raises
-    ProviderUnavailable if Pending would end a session whose card may still be attached.
+    Only a webhook tells when the page was completed; otherwise the page's end is the latest
+    possible time. Raises ProviderUnavailable if Pending would end a session whose card may still be
+    attached.
     """
     if now >= (completed_at or page.ends_at) + DETACH_GRACE:
         return PageClosed()
@@ -507,7 +512,7 @@ def _card(card: CardDetails, customer: GuestReference, token: CardToken) -> Card
     return Card(
         guest_reference=customer,
         token=token,
-        # Stripe may have no fingerprint. The card then counts as different from all others.
+        # Stripe may have no fingerprint. The card then counts as different from all other cards.
         fingerprint=card.fingerprint or token,
         card_logo=card.brand,
         last_four=card.last4,

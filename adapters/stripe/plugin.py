@@ -30,7 +30,7 @@ ACCOUNT_SETTINGS: Final = AccountSettings(
 )
 API_BASE_SETTING: Final = "CARDONFILE_STRIPE_API_BASE"
 SDK_LOG: Final = "STRIPE_LOG"
-"""Has the SDK print what it sends and receives; the SDK reads it once, when it is imported."""
+"""Makes the SDK print what it sends and receives. The SDK reads it once, at import."""
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _SECRET = re.compile(r"whsec_[!-~]+")
 
@@ -95,7 +95,7 @@ def _api_base(url: str | None) -> str:
 def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
     """Return the adapter. Raises PspSettingsError if the SDK is not installed, or prints its log.
 
-    It unsets STRIPE_LOG in this process.
+    Unsets STRIPE_LOG in this process.
     """
     if os.environ.get(SDK_LOG) and "stripe" in sys.modules:
         raise PspSettingsError(f"unset {SDK_LOG}: Stripe's SDK would print guests' details")

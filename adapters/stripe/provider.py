@@ -1,4 +1,4 @@
-"""The port for PSPs at Stripe: a hosted page is a Checkout Session in `setup` mode."""
+"""The PSP port for Stripe: a hosted page is a Checkout Session in `setup` mode."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class StripeProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Stripe's id of the account and the mode; None if the key may not read it."""
+        """Return Stripe's id of the account and the mode; None if the key may not read the id."""
         try:
             with self._call(merchant_account) as call:
                 account = call.ask(Account, call.v1.accounts.retrieve_current)
@@ -98,7 +98,7 @@ class StripeProvider(PaymentProvider):
         return f"{account.id} {self._mode(merchant_account)}"
 
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
-        """Return what is found at Stripe of an account that has keys."""
+        """Return the findings at Stripe for an account with keys."""
         with self._call(account) as call:
             urls = [webhooks_url]
             if account == DEFAULT_MERCHANT_ACCOUNT:
@@ -123,8 +123,8 @@ class StripeProvider(PaymentProvider):
                     if not session.is_for(request):
                         raise ProviderUnavailable("the response is about another page")
                 except KeySpent:
-                    # The key no longer shows whether a page was made, but Stripe's list does. If the
-                    # list has none, there is no page that a guest could use.
+                    # The key no longer shows whether a page was created, but Stripe's list does. If
+                    # the list has no page, there is no page that a guest could use.
                     session = _page_made_before(call, request, customer)
                 if CARD not in session.payment_method_types:
                     log.error(
@@ -168,14 +168,14 @@ class StripeProvider(PaymentProvider):
                 account=request.merchant_account,
                 do="switch Link off in Stripe's dashboard: Settings, Payment methods",
             )
-        # The SetupIntent tells of the last card only; there is an event for each.
+        # The SetupIntent reports only the last card; there is an event for each card.
         told = webhooks.refused_cards(evidence, since=request.begun_at)
         refused_cards = max(outcome.refused_cards, told)
         return replace(outcome, refused_cards=refused_cards, refusal_code=session.refusal_code)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        # Stripe refuses to expire a page that is over, and one that is being submitted; only its
+        # Stripe refuses to expire a page that is over, and a page that is being submitted. Only the
         # status distinguishes the two.
         with self._call(request.merchant_account) as call:
             session = call.ask(CheckoutSession, call.v1.checkout.sessions.retrieve, page.reference)
@@ -189,7 +189,7 @@ class StripeProvider(PaymentProvider):
         guest_reference: GuestReference,
         token: CardToken,
     ) -> None:
-        # Stripe refuses to detach twice, with a text and no code, so the method is read first.
+        # Stripe refuses to detach twice, with a text but no code, so the method is read first.
         with self._call(merchant_account) as call:
             method = call.ask(StoredMethod, call.v1.payment_methods.retrieve, token)
             if method.customer is None:
@@ -200,7 +200,7 @@ class StripeProvider(PaymentProvider):
                 owner = call.ask(RetrievedCustomer, call.v1.customers.retrieve, method.customer)
                 if not owner.deleted:
                     raise
-                # It can only be charged to its customer, who was deleted for good.
+                # The card could only be charged for its customer, who was deleted permanently.
                 log.warning("stripe_discard_ended", account=merchant_account)
 
     @override
@@ -209,11 +209,12 @@ class StripeProvider(PaymentProvider):
     ) -> CardReading:
         asked_at = self._clock.now()
         with self._call(merchant_account) as call:
-            # Stripe deletes no PaymentMethod: 404 means another account or mode, and is a refusal.
+            # Stripe never deletes a PaymentMethod: 404 means another account or mode, and is a
+            # refusal.
             method = call.ask(
                 CurrentMethod, call.v1.payment_methods.retrieve, token, {"expand": ["customer"]}
             )
-        # Stripe does not say when a card was changed.
+        # Stripe does not tell when a card was changed.
         return method.reading(guest_reference, token, at=call.time or asked_at)
 
     @override
@@ -235,7 +236,7 @@ class StripeProvider(PaymentProvider):
             try:
                 customer = call.ask(RetrievedCustomer, call.v1.customers.delete, guest_reference)
             except NotFound:
-                # Stripe deletes no customer twice, and still tells of one that it has deleted.
+                # Stripe refuses to delete a customer twice, but still returns a deleted customer.
                 customer = call.ask(RetrievedCustomer, call.v1.customers.retrieve, guest_reference)
             if not customer.deleted:
                 raise ProviderUnavailable("the response does not say that the customer is deleted")
@@ -264,10 +265,10 @@ def _naming(customer: str) -> Iterator[None]:
 def _created(
     call: Call, request: HostedPageRequest, parameters: SessionCreateParams
 ) -> CheckoutSession:
-    """Create the page of an attempt; without a logo and a color that Stripe refuses.
+    """Create the page of an attempt, without a logo and a color that Stripe refuses.
 
-    No card is lost for a picture. The second call has a key of its own, because Stripe may have saved
-    the refusal under the first.
+    No card is lost because of a picture. The second call has its own key, because Stripe may have
+    saved the refusal under the first key.
     """
     create, key = call.v1.checkout.sessions.create, request.idempotency_key
     try:
@@ -290,7 +291,8 @@ def _created(
 def _customer(call: Call, request: HostedPageRequest, now: datetime) -> str:
     """Return the guest's customer at Stripe; it is created once, and again if it was deleted.
 
-    The guest's details are written to it each time, which also shows whether it exists.
+    The guest's details are written to the customer each time, which also shows whether the customer
+    exists.
     """
     for reference in _candidates(call, request):
         try:
@@ -317,7 +319,8 @@ def _exists(call: Call, request: HostedPageRequest, reference: str, now: datetim
                 raise
             is_gone = True
         if isinstance(refused, NotFound) and not is_gone:
-            # Some of Stripe's machines did not know the customer yet, and the details are not written.
+            # Some of Stripe's machines did not know the customer yet, and the details are not
+            # written.
             raise
         # Stripe refuses an address or a number; the guest types it on the page instead.
         return not is_gone
@@ -329,9 +332,9 @@ def _exists(call: Call, request: HostedPageRequest, reference: str, now: datetim
 def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
     """Yield the customers that may be the guest's, each created when it is needed.
 
-    First the one on file. Then one created under the guest's own idempotency key, so that a
-    repeated or a concurrent call finds the same one; its parameters never change. If that key returns a
-    deleted customer or a fault, one of this attempt's own.
+    The first is the customer on file. The second is created under the guest's idempotency key, so
+    that a repeated or a concurrent call finds the same customer; its parameters never change. If
+    that key returns a deleted customer or a fault, the third is created for this attempt.
     """
     if request.guest_reference is not None:
         yield request.guest_reference
@@ -351,7 +354,7 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
 def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> CheckoutSession:
     """Find the page of an attempt whose idempotency key is spent, or raise ProviderRefused.
 
-    Other programs of the merchant may have made sessions for the same customer.
+    Other programs of the merchant may have created sessions for the same customer.
     """
     parameters: SessionListParams = {"customer": customer, "status": "open", "limit": 100}
     for session in call.ask(Sessions, call.v1.checkout.sessions.list, parameters).data:

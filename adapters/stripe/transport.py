@@ -1,4 +1,4 @@
-"""The SDK's HTTP client, on the connection and deadline of a call of the port."""
+"""The SDK's HTTP client, which uses the connection and the deadline of a call of the port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing_extensions import override
 from adapters.psp.http import HttpClient, Response, RetryPolicy
 
 _PASSED_ON: Final = frozenset({"date", "request-id", "idempotent-replayed", "retry-after"})
-"""The headers that are used here. The SDK prints others, such as notices, to standard error."""
+"""The headers that the adapter needs. The SDK would print others, such as notices, to standard
+error.
+"""
 
 
 class Transport(stripe.HTTPClient):
@@ -65,5 +67,5 @@ def _is_worth_repeating(response: Response) -> bool:
 
 
 def trusted_by_the_sdk() -> ssl.SSLContext:
-    """Return a TLS context that trusts the certificates that come with the SDK."""
+    """Return a TLS context that trusts the SDK's bundled certificates."""
     return ssl.create_default_context(cafile=stripe.ca_bundle_path)

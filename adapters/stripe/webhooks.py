@@ -1,4 +1,4 @@
-"""Stripe's webhooks: verified over their raw bytes, and decoded as far as they name a session.
+"""Stripe's webhooks, verified over their raw bytes, and decoded as far as they name a session.
 
 The SDK's `construct_event` is not used: it reads the machine's clock instead of the port's, accepts
 any time in the future, knows only one secret, and returns unchecked objects. The scheme is short
@@ -75,8 +75,8 @@ def read(
 ) -> Sequence[WebhookNotice]:
     """Return a notice with the session, card or guest of an event. Raises WebhookRejected.
 
-    Other events are accepted and give none: a merchant may use the account for more, and Stripe
-    disables an endpoint that refuses events.
+    Other events are accepted without a notice: a merchant may use the account for other purposes,
+    and Stripe disables an endpoint that refuses events.
     """
     _require_signature(delivery, keys, now)
     head = decode_webhook(_HEAD, delivery.body)
@@ -105,20 +105,20 @@ def read(
 
 
 def completed_at(evidence: Sequence[Evidence], *, since: datetime) -> datetime | None:
-    """Return when the first webhook about the completion of a page came from `since`, or None.
+    """Return when the first webhook since `since` reported the completion of a page, or None.
 
-    Earlier ones are about an earlier page of the session.
+    Webhooks before `since` are about an earlier page of the session.
     """
     return min((time for time in _times(COMPLETED, evidence) if time >= since), default=None)
 
 
 def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:
-    """Return how many webhooks about a refused card came from `since`, when the page was begun."""
+    """Return how many webhooks since `since`, the beginning of the page, reported a refused card."""
     return sum(time >= since for time in _times(REFUSED, evidence))
 
 
 def _times(event: str, evidence: Sequence[Evidence]) -> list[datetime]:
-    """Return when each event of a type was received. Evidence holds an event once."""
+    """Return the arrival times of a type's events. Evidence holds each event once."""
     return [
         each.received_at
         for each in evidence
@@ -127,7 +127,7 @@ def _times(event: str, evidence: Sequence[Evidence]) -> list[datetime]:
 
 
 def _require_signature(delivery: WebhookDelivery, keys: StripeKeys, now: datetime) -> None:
-    """Raise WebhookRejected unless the body was signed with one of our secrets, and recently.
+    """Raise WebhookRejected unless the body was signed recently with one of the account's secrets.
 
     The header has one time, and several signatures while a secret is being rolled.
     """
