@@ -25,11 +25,11 @@ from domain.identifiers import (
 from domain.personal_data.erasure import AtPsps, ErasureFile
 
 _END: Final = "."
-"""The last word of a line, which a full disk may have cut off. Lines of 0.2.0 have no references."""
+"""The last word of a line; a full disk may have cut it off. Lines of 0.2.0 have no references."""
 
 
 class ErasureFileUnusable(Exception):
-    """The file cannot be written, so nobody is erased."""
+    """The file cannot be written, so no guest is erased."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"CARDONFILE_ERASURES_FILE, {path.absolute()}: {reason}")
@@ -37,9 +37,9 @@ class ErasureFileUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TextErasureFile(ErasureFile):
-    """Lines of a guest's id, a time, and the guest's references, at `path`; None remembers nothing.
+    """A file of lines, each with a guest's id, a time and references; `path` None is no file.
 
-    A reference has the form `stripe/default/cus_1`, and no blank. A line ends with a point.
+    A reference has the form `stripe/default/cus_1`, without blanks. A line ends with a point.
     """
 
     path: Path | None
@@ -51,7 +51,7 @@ class TextErasureFile(ErasureFile):
         is_new = not self.path.exists()
         try:
             # Opened to append, so that lines of other processes stay whole. The first line break
-            # ends a line that a full disk has cut off.
+            # ends a line that a full disk cut off.
             with open(self.path, "ab", opener=partial(os.open, mode=0o600)) as file:
                 references = ("/".join((*psp_account, each)) for psp_account, each in at_psps)
                 line = " ".join((guest_id, now.isoformat(), *references, _END))
@@ -66,14 +66,14 @@ class TextErasureFile(ErasureFile):
 
     @override
     def erased(self) -> Mapping[GuestId, AtPsps]:
-        """Return every guest in it. Raises OSError; ignores what is no line of it."""
+        """Return every guest in the file. Raises OSError. Ignores malformed lines."""
         if self.path is None or not self.path.exists():
             return {}
         found = defaultdict[GuestId, list[tuple[PspAccount, GuestReference]]](list)
         for line in self.path.read_text(errors="replace").splitlines():
             named, *rest = line.split(" ")
             if guest_id := plain_uuid(named):
-                # The beginning of a reference may be that of another guest.
+                # The beginning of a reference could be another guest's reference.
                 references = rest[1:-1] if rest[-1:] == [_END] else ()
                 found[GuestId(guest_id)] += map(_reference, references)
         return found
@@ -86,7 +86,7 @@ def _reference(text: str) -> tuple[PspAccount, GuestReference]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Keep the name of a new file through a loss of power, which syncing the file does not."""
+    """Sync the folder, so that the name of a new file survives a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

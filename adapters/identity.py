@@ -1,4 +1,4 @@
-"""Opaque access tokens: random text that says nothing, and is looked up by its hash."""
+"""Opaque access tokens: random text without content, looked up by its hash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from domain.storage import Storage
 class OpaqueTokens(Identity):
     """Recognizes callers by the tokens that were issued here.
 
-    `writer` writes down their uses, so that no request waits for the lock of the database.
+    `writer` stores the times of use, so that no request waits for the lock of the database.
     """
 
     storage: Storage
@@ -30,7 +30,7 @@ class OpaqueTokens(Identity):
 
     @override
     def authenticate(self, token: str) -> Caller | TokenState:
-        # The lookup is by hash, so its duration reveals nothing about the tokens that exist.
+        # The lookup is by hash, so its duration reveals nothing about existing tokens.
         with self.storage.read() as unit:
             known = unit.access_tokens.get(hash_of(token))
         now = self.clock.now()
@@ -40,10 +40,10 @@ class OpaqueTokens(Identity):
         if state is not TokenState.ACTIVE:
             return state
         hour = known.hour_to_note(now)
-        # A write that waits or has failed is not repeated in this hour.
+        # A write that is waiting or has failed is not repeated in this hour.
         if hour is not None and self._submitted.get(known.token_hash) != hour:
             self._submitted[known.token_hash] = hour
-            # While the process ends, nothing more can be submitted.
+            # While the process ends, nothing can be submitted.
             with suppress(RuntimeError):
                 self.writer.submit(self._note_use, known.token_hash, hour)
         return known.caller

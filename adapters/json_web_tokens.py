@@ -1,4 +1,4 @@
-"""Access tokens of a company's identity provider: JSON Web Tokens (RFC 7519), signed with its keys."""
+"""Access tokens of a company's identity provider: signed JSON Web Tokens (RFC 7519)."""
 
 from __future__ import annotations
 
@@ -30,31 +30,35 @@ ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Signatures by a private key. None that the public key could make, such as HS256 (RFC 8725, 2.1)."""
+"""Signatures made with a private key. HS256, which the public key could forge, is excluded (RFC
+8725, 2.1).
+"""
 LEEWAY_SECONDS: Final = 30
-"""How far the clock of the identity provider may be off."""
+"""How far the identity provider's clock may be off."""
 ACCESS_TOKEN_TYPES: Final = frozenset({"jwt", "at+jwt"})
-"""What the header `typ` of an access token may be, if it has one: nothing in particular, or RFC 9068."""
+"""The allowed values of an access token's header `typ`, if it has one: unspecific, or RFC 9068."""
 BEARER: Final = "bearer"
-"""The claim `typ` of Keycloak's access tokens. Its other tokens have `ID`, `Refresh`, `Offline`, `Logout`."""
+"""The claim `typ` of Keycloak's access tokens. Its other tokens have `ID`, `Refresh`, `Offline`,
+`Logout`.
+"""
 MIN_RSA_BITS: Final = 2048
 """RFC 7518, section 3.3."""
 ALL_CENTERS: Final = "*"
-"""In the claim of centers: the caller is not limited to some."""
+"""In the claim of centers: the caller may act for all centers."""
 
 FETCH_SECONDS: Final = 2
 MAX_KEYS_BYTES: Final = 256 * 1024
 FRESH_SECONDS: Final = 600
-"""How long keys are used before they are fetched again: a withdrawn key is valid until then."""
+"""How long keys are used before they are fetched again. A withdrawn key is valid until then."""
 PAUSE_SECONDS: Final = 10
-"""The least time between two fetches, so that tokens with invented keys cause few."""
+"""The shortest time between two fetches, so that tokens with invented keys cause few fetches."""
 NO_KEYS: Final = "not a set of keys"
 KEPT_SECONDS: Final = 24 * 3600
 """How long keys are used while they cannot be fetched."""
 
 log = structlog.get_logger()
 
-# The first that fits counts.
+# The first match counts.
 _REASONS: Final = (
     (jwt.ExpiredSignatureError, str(TokenState.EXPIRED)),
     (jwt.ImmatureSignatureError, "not yet valid"),
@@ -68,14 +72,14 @@ _REASONS: Final = (
 
 
 class KeysUnreachable(Exception):
-    """The keys of the identity provider cannot be fetched. The text says why, for operators."""
+    """The identity provider's keys cannot be fetched. The text says why, for operators."""
 
 
 class SigningKeys:
-    """The public keys of an identity provider, as it publishes them at an address (RFC 7517).
+    """An identity provider's public keys, as it publishes them at an address (RFC 7517).
 
-    They are fetched when first needed, again after 10 minutes, and for a key that is not known. While
-    that fails, the known ones are used for a day. `now` returns seconds. Any thread may call.
+    They are fetched when first needed, again after 10 minutes, and for an unknown key. If that
+    fails, the known keys are used for a day. `now` returns seconds. Any thread may call.
     """
 
     def __init__(self, url: str, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -87,14 +91,15 @@ class SigningKeys:
         self._is_away = False
 
     def find(self, key_id: str) -> jwt.PyJWK | None:
-        """Return the key with this id, or None if there is none.
+        """Return the key with this id, or None if the key does not exist.
 
-        It takes 2 s at most. Raises ServiceUnavailable while the keys cannot be fetched.
+        Takes at most 2 s. Raises ServiceUnavailable while the keys cannot be fetched.
         """
         key = self._keys.get(key_id)
         if key is not None and self._now() - self._fetched_at < FRESH_SECONDS:
             return key
-        # None with a known key waits for another one that fetches; while the provider is away, none does.
+        # A request with a known key does not wait for another request that fetches. While the
+        # provider is away, no request waits.
         if self._lock.acquire(blocking=key is None and not self._is_away):
             try:
                 if self._now() - self._tried_at >= PAUSE_SECONDS:
@@ -127,7 +132,7 @@ class SigningKeys:
         self._is_away = False
 
     def fetch(self) -> Mapping[str, jwt.PyJWK]:
-        """Return the keys as they are published now, by their ids. Raises KeysUnreachable."""
+        """Return the keys that are published now, by their ids. Raises KeysUnreachable."""
         target = urlsplit(self._url).path or "/"
         try:
             with Connection(
@@ -135,7 +140,7 @@ class SigningKeys:
                 total_seconds=FETCH_SECONDS,
                 connect_seconds=FETCH_SECONDS,
                 max_body_bytes=MAX_KEYS_BYTES,
-                # The system's resolver has no limit of its own.
+                # The system's resolver has no time limit of its own.
                 look_up=lambda *host: begin(lambda: look_up(*host)).result(FETCH_SECONDS),
             ) as connection:
                 response = connection.request("GET", target, {"accept": "application/json"}, None)
@@ -145,7 +150,7 @@ class SigningKeys:
             document = json.loads(body)
             if not isinstance(document, dict):
                 raise KeysUnreachable(NO_KEYS)
-            # Keys of unknown kinds are left out, as RFC 7517, 5, asks.
+            # Keys of unknown kinds are left out, as RFC 7517, 5, requires.
             keys = filter(_may_sign, jwt.PyJWKSet.from_dict(document))
             return {str(key.key_id): key for key in keys}
         except (OSError, HTTPException) as error:
@@ -155,7 +160,7 @@ class SigningKeys:
 
 
 def _may_sign(key: jwt.PyJWK) -> bool:
-    """Return whether a key can be named, and is a strong one for signatures: no secret, not for encryption."""
+    """Return whether a key has an id, and is a strong public key for signatures."""
     is_named = isinstance(key.key_id, str)
     is_strong = not isinstance(key.key, RSAPublicKey) or key.key.key_size >= MIN_RSA_BITS
     is_for_signatures = key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")
@@ -166,11 +171,11 @@ def _may_sign(key: jwt.PyJWK) -> bool:
 class JsonWebTokens(Identity):
     """Recognizes callers by the tokens of an identity provider.
 
-    A token must have been signed by one of the `keys`, issued by `issuer` for `audience`, and have
-    an end; it must be an access token, and its header `typ` be `token_type` if that is given. The claims
-    say who calls and what the caller may do. A claim is named by its key, or by
-    the keys that lead to it, joined by dots. Permissions that this service does not know are left
-    out. With `centers_claim`, a caller without that claim may act for no center.
+    A token must be signed with one of the `keys`, issued by `issuer` for `audience`, and have an
+    end. It must be an access token, with the header `typ` equal to `token_type` if that is given.
+    The claims name the caller and its permissions. A claim is named by its key, or by the keys that
+    lead to it, joined by dots. Unknown permissions are left out. With `centers_claim`, a caller
+    without that claim may act for no center.
     """
 
     issuer: str
@@ -201,9 +206,9 @@ class JsonWebTokens(Identity):
             return next((why for kind, why in _REASONS if isinstance(error, kind)), "malformed")
         return self._caller(claims) if self._is_access_token(header, claims) else "wrong type"
 
-    # Any: what the values are is seen here.
+    # Any: the types of the values are checked here.
     def _is_access_token(self, header: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
-        # A token for something else must not be taken for an access token (RFC 8725, 3.11).
+        # A token for another purpose must not count as an access token (RFC 8725, 3.11).
         named, claimed = header.get("typ"), claims.get("typ")
         if claimed is not None and str(claimed).lower() != BEARER:
             return False
@@ -213,7 +218,7 @@ class JsonWebTokens(Identity):
             return media_type == self.token_type.lower()
         return media_type is None or media_type in ACCESS_TOKEN_TYPES
 
-    # Any: what the values are is seen here.
+    # Any: the types of the values are checked here.
     def _caller(self, claims: Mapping[str, Any]) -> Caller | str:
         name = _claim(claims, self.caller_claim)
         try:
@@ -245,7 +250,7 @@ class JsonWebTokens(Identity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EitherIdentity(Identity):
-    """Recognizes callers by tokens issued here, and by JSON Web Tokens: those have two dots."""
+    """Recognizes callers by tokens issued here, and by JSON Web Tokens, which contain two dots."""
 
     opaque: Identity
     json_web: Identity
@@ -257,7 +262,7 @@ class EitherIdentity(Identity):
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a claim, or None. A key may contain dots itself, as a URL does."""
+    """Return the value of a claim, or None. A key may itself contain dots, as a URL does."""
     if name in claims:
         return claims[name]
     first, _, rest = name.partition(".")

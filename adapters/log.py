@@ -1,4 +1,4 @@
-"""The log of the life of sessions, of erasures, and of cards that PSPs lose."""
+"""The log of sessions' steps, of erasures, and of cards that PSPs lose."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = structlog.get_logger()
 
 
 class LinesOfSessions(SessionLog):
-    """Logs one line per step, without the token of the session, which opens its link."""
+    """Logs one line per step, without the session's token, which would open its link."""
 
     @override
     def __call__(self, *steps: SessionStep) -> None:
-        # The step is committed, whatever becomes of its line.
+        # The step is committed, whether or not its line can be logged.
         with suppress(Exception):
             for step, session, reason, _ in steps:
                 log.info(
@@ -35,7 +35,7 @@ class LinesOfSessions(SessionLog):
 
 
 def log_lost_card(account: Account, reason: str) -> None:
-    """Log an account that was removed because of what its PSP says. Never raises."""
+    """Log an account that was removed because of its PSP's answer. Never raises."""
     with suppress(Exception):
         log.warning(
             "card_lost",
@@ -48,7 +48,7 @@ def log_lost_card(account: Account, reason: str) -> None:
 
 
 def log_stopped_removal(psp_account: PspAccount) -> None:
-    """Log that so many cards of an account are unknown that no more are removed. Never raises."""
+    """Log that removal stopped at an account, because too many cards are unknown. Never raises."""
     with suppress(Exception):
         provider, account = psp_account
         log.error(
@@ -61,7 +61,7 @@ def log_stopped_removal(psp_account: PspAccount) -> None:
 
 
 class LinesOfErasures(ErasureLog):
-    """Logs who was erased, by id alone."""
+    """Logs erasures with the guest's id alone."""
 
     @override
     def __call__(

@@ -1,4 +1,4 @@
-"""HTTP requests over one connection, until a deadline and up to a number of bytes."""
+"""HTTP requests over one connection, with a deadline and a limit of bytes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-# Why no HTTP client package: httpx, urllib3 and requests limit each wait for bytes, but not their
-# sum, so a response that arrives byte by byte can block a caller without end. libcurl (pycurl) does
-# limit a whole transfer, but its wheels bring their own TLS library, which system updates miss.
+# Why no HTTP client package is used: httpx, urllib3 and requests limit each wait for bytes, but not
+# their sum, so a response that arrives byte by byte can block a caller for ever. libcurl (pycurl)
+# limits a whole transfer, but its wheels contain their own TLS library, which system updates miss.
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """The limit for everything but the body: status line, headers, chunk lengths."""
@@ -32,16 +32,18 @@ AddressInfo: TypeAlias = tuple[int, int, int, str, Any]
 """An address with family, kind of socket and protocol, as `socket.getaddrinfo` returns it."""
 
 LookUp: TypeAlias = Callable[[str, int], Iterable[AddressInfo]]
-"""Returns the addresses of a host and port that may be connected to, in order of preference."""
+"""Returns the addresses of a host and port to which connections are allowed, in order of
+preference.
+"""
 
 
 def look_up(host: str, port: int) -> Iterable[AddressInfo]:
-    """Return all addresses of a host. It takes as long as the system's resolver allows."""
+    """Return all addresses of a host. Takes as long as the system's resolver allows."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 CERTIFICATE_NOT_TRUSTED: Final = "certificate not trusted"
-# The first that fits counts: most are kinds of OSError.
+# The first match counts: most are kinds of OSError.
 _REASONS: Final = (
     (TimeoutError, "no response in time"),
     (socket.gaierror, "name not found"),
@@ -55,14 +57,14 @@ _REASONS: Final = (
 
 
 def reason_of(error: OSError | http.client.HTTPException) -> str:
-    """Return in a few words why a request failed, without what was sent or received."""
+    """Return in a few words why a request failed, without any sent or received data."""
     return next(text for kind, text in _REASONS if isinstance(error, kind))
 
 
 def begin(work: Callable[[], Returned]) -> Future[Returned]:
-    """Begin work that takes no time limit, such as the system's resolver.
+    """Begin work that has no time limit, such as the system's resolver.
 
-    It is in a daemon thread, which does not keep the process from ending.
+    The work runs in a daemon thread, which does not keep the process from ending.
     """
     begun: Future[Returned] = Future()
 
@@ -77,13 +79,13 @@ def begin(work: Callable[[], Returned]) -> Future[Returned]:
 
 
 class Deadline:
-    """The time, so many seconds from now, at which all work must end."""
+    """The time, a number of seconds from now, at which all work must end."""
 
     def __init__(self, seconds: float) -> None:
         self._ends_at = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Return the seconds left. Raises TimeoutError if there are none."""
+        """Return the seconds left. Raises TimeoutError if no time is left."""
         left = self._ends_at - time.monotonic()
         if left <= 0:
             raise TimeoutError("it took too long")
@@ -91,13 +93,14 @@ class Deadline:
 
 
 class Connection:
-    """A connection to the host of a URL, opened when it is needed, and again if the host closes it.
+    """A connection to a URL's host, opened when needed, and again if the host closes it.
 
-    The deadline is `total_seconds` after it was created. It covers connecting, which may take
+    The deadline is `total_seconds` after its creation. It covers connecting, which may take
     `connect_seconds` for one address, TLS, sending and every wait for bytes. `look_up` finds the
-    addresses, and no other is connected to; TLS and the header `Host` keep the name of the host. A
-    response has at most `max_body_bytes` and a head. `tls` defaults to the certificates that the
-    system trusts. Redirects are not followed, and proxy settings in the environment are ignored.
+    addresses, and no other address is connected to; TLS and the header `Host` use the name of the
+    host. A response has at most `max_body_bytes` and a head. `tls` defaults to the certificates
+    that the system trusts. Redirects are not followed, and proxy settings in the environment are
+    ignored.
     """
 
     def __init__(
@@ -113,7 +116,7 @@ class Connection:
         parts = urlsplit(url)
         self._tls = (tls or _trusted_by_the_system()) if parts.scheme == "https" else None
         self._host = parts.hostname or ""
-        # Without a port http.client would take the end of an IPv6 address for one.
+        # Without a port, http.client would read the end of an IPv6 address as a port.
         default_port = http.client.HTTP_PORT if self._tls is None else http.client.HTTPS_PORT
         self._port = parts.port or default_port
         self._connect_seconds = connect_seconds
@@ -139,23 +142,24 @@ class Connection:
     ) -> http.client.HTTPResponse:
         """Send a request, and return the response when its head has arrived.
 
-        `target` is the path and the query. Reading the body obeys the deadline and the limit, too.
-        Raises OSError or HTTPException if that fails, ValueError if a header or the target cannot
-        be sent, and what `look_up` raises. After an exception the connection must be closed.
+        `target` is the path and the query. Reading the body obeys the deadline and the limit too.
+        Raises OSError or HTTPException on failure, ValueError if a header or the target cannot be
+        sent, and the exceptions of `look_up`. After an exception, the connection must be closed.
         """
         connection = self.open()
         connection.sock.settimeout(self.deadline.remaining())
         connection.request(method, target, body=body, headers=headers)
         response = connection.getresponse()
         if response.status < HTTPStatus.OK:
-            # http.client skips only 100: the next request would get this one's final response.
+            # http.client skips only 100: the next request would receive this request's final
+            # response.
             raise http.client.HTTPException("an interim response")
         return response
 
     def open(self) -> http.client.HTTPConnection:
-        """Return the connection, a new one if there is none or the host has closed it.
+        """Return the connection, or a new one if there is none or the host has closed it.
 
-        Nothing is sent. Raises as `request` does.
+        Sends nothing. Raises as `request` does.
         """
         connection = self._connection
         if connection is not None and connection.sock is not None and _is_readable(connection.sock):
@@ -176,11 +180,11 @@ class Connection:
         return connection
 
     def _connect(self, host: str, port: int) -> socket.socket:
-        """Connect to the first address of the host that accepts, within the deadline."""
+        """Connect to the host's first address that accepts, within the deadline."""
         refusal: OSError = OSError("the host has no address")
         for family, kind, protocol, _, address in self._look_up(host, port):
             try:
-                # Creating the socket may fail too, on a machine without this address family.
+                # Creating the socket may also fail, on a machine without this address family.
                 return self._connect_to(socket.socket(family, kind, protocol), address, host)
             except OSError as error:
                 refusal = error
@@ -209,7 +213,7 @@ class _Response(http.client.HTTPResponse):
     def __init__(
         self, deadline: Deadline, max_bytes: int, sock: socket.socket, **options: Any
     ) -> None:
-        # Any: they are passed through from http.client.
+        # Any: the values are passed through from http.client.
         super().__init__(sock, **options)
         bounded = _UntilDeadline(self.fp.detach(), sock, deadline, max_bytes)
         self.fp = io.BufferedReader(bounded)
@@ -241,7 +245,7 @@ class _UntilDeadline(io.RawIOBase):
         count = self._raw.readinto(buffer)
         self._bytes_left -= count or 0
         if self._bytes_left < 0:
-            # Checked here because http.client accepts a chunk of -1 bytes.
+            # Checked here, because http.client accepts a chunk of -1 bytes.
             raise http.client.HTTPException("the response is too long")
         return count
 

@@ -18,7 +18,7 @@ from domain.sessions.address_verification import PostalCodes
 _GROUPED: Final = re.compile(r"[A-Z0-9]+(?:(?: ?- ?| )[A-Z0-9]+){0,2}")
 _DASHES: Final = re.compile(r"[\u2010-\u2015\u2212\u30fc]")
 _POSTAL_MARK: Final = "\u3012"
-"""It stands before Japanese postal codes."""
+"""The mark before Japanese postal codes."""
 
 _SIGNS: Final = {
     "AT": "A",
@@ -40,7 +40,7 @@ _SIGNS: Final = {
     "FO": "DK",
     "MC": "F",
 }
-"""What people write before a postal code instead of the ISO code, by country."""
+"""The prefixes that people write before a postal code in place of the ISO code, by country."""
 
 _LETTERS: Final = {"SV": "CP"}
 """The letters at the beginning of a country's postal codes, if they are not its ISO code."""
@@ -73,12 +73,12 @@ class PostalCodeFormats(PostalCodes):
 class _Format:
     pattern: re.Pattern[str]
     separators: Sequence[str]
-    """What may stand between the two parts of a postal code, the usual first."""
+    """The possible separators between the two parts of a postal code, the usual one first."""
 
 
 @cache
 def _format_of(country_code: str) -> _Format | None:
-    """Return the format of a country's postal codes, or None when its addresses have none."""
+    """Return the format of a country's postal codes, or None if its addresses have no postal codes."""
     try:
         countries = load_validation_data(country_code.lower())  # type: ignore[no-untyped-call]  # no types
         country = countries[country_code.upper()]
@@ -101,13 +101,13 @@ def _with_and_without_prefix(
         if prefix and compact.startswith(prefix):
             yield compact.removeprefix(prefix)
     letters = _LETTERS.get(country_code, country_code)
-    # Only where each code begins with them. Irish codes may begin with any.
+    # Only where each code begins with these letters. Irish codes may begin with any letter.
     if compact.isdigit() and letters in pattern.pattern:
         yield letters + compact
 
 
 def _with_separator(code: str, separators: Sequence[str]) -> Iterator[str]:
-    """Yield a code with each separator wherever it may stand, and without a separator."""
+    """Yield a code with each separator at each possible place, and without a separator."""
     for separator in separators:
         places = range(1, len(code)) if separator else (0,)
         yield from (f"{code[:place]}{separator}{code[place:]}" for place in places)

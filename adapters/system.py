@@ -21,7 +21,7 @@ STEADY_AFTER: Final = timedelta(minutes=10)
 
 
 class SystemClock(Clock):
-    """The clock of the operating system, compared with the seconds that have `elapsed`."""
+    """The operating system's clock, compared with the seconds that have `elapsed`."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class SystemClock(Clock):
         *,
         steady_after: timedelta = STEADY_AFTER,
     ) -> None:
-        """Begin to compare. The clock is steady after that long without a jump."""
+        """Begin to compare. The clock is steady after `steady_after` without a jump."""
         self._elapsed = elapsed
         self._steady_after = steady_after
         self._even_since = datetime.now(UTC), elapsed()
@@ -48,7 +48,7 @@ class SystemClock(Clock):
 
 
 class RandomIds(Ids):
-    """Identifiers that cannot be guessed."""
+    """Identifiers that nobody can guess."""
 
     @override
     def uuid(self) -> str:
@@ -60,10 +60,10 @@ class RandomIds(Ids):
 
 
 def operating_system_user() -> Actor:
-    """Return the user who runs this process. Variables of the environment do not change it."""
+    """Return the user who runs this process. Environment variables have no influence."""
     uid = os.getuid()
     try:
         return Actor(f"user:{pwd.getpwuid(uid).pw_name}")
     except KeyError:
-        # Containers may run as a user without a name.
+        # Containers may run under a user without a name.
         return Actor(f"user:{uid}")

@@ -1,7 +1,7 @@
-"""The way around a fault of msgspec 0.22: it crashes if several threads are the first to use a type.
+"""A workaround for msgspec 0.22, which crashes if several threads are the first to use a type.
 
-Making a decoder of the type prepares it. So decoders are made at import, when there is one thread;
-types that are read without one are named to `prepare`.
+Creating a decoder of the type prepares the type. So decoders are created at import, when there is
+one thread; types that are read without a decoder are passed to `prepare`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ import msgspec
 
 
 def prepare(*types: type) -> None:
-    """Let threads use these types from now on. Call it at import; it may be called again."""
+    """Prepare these types for use by threads. Call this at import; it may be called again."""
     for each in types:
         msgspec.json.Decoder(each)

@@ -1,8 +1,8 @@
-"""The words that guests read: a catalog for each language, in the file `<language>.toml` here.
+"""The texts for guests: a catalog for each language, in the file `<language>.toml` here.
 
-In a template, `t` is the catalog of the page's language: `{{ t("problem.way_back_to", center=name) }}`.
-The texts that guests agree to bind. Their files `consent/<version>.<language>.txt` are never changed:
-a new text is a file of a new version.
+In a template, `t` is the catalog of the page's language: `{{ t("problem.way_back_to", center=name)
+}}`. The consent texts are legally binding. Their files `consent/<version>.<language>.txt` are never
+changed: a new text is a file with a new version.
 """
 
 from __future__ import annotations
@@ -21,38 +21,42 @@ from domain.consents.consent_text import ConsentText
 from domain.languages import canonical, first_of
 
 LANGUAGES: Final = frozenset({"ar", "de", "en", "es", "fr", "it", "nl", "pt"})
-"""The languages that there is a catalog for."""
+"""The languages with a catalog."""
 
 MAX_ACCEPTED: Final = 20
-"""How many languages of a header are read."""
+"""The most languages of a header that are read."""
 
 _FILES: Final = files(__name__)
 _WEIGHT: Final = re.compile(r"[qQ]=([01](?:\.[0-9]{0,3})?)")
 
 
 class Catalog:
-    """The words of one language. A key such as `form.title` names a table of its file and a word there.
+    """The texts of one language.
 
-    `direction` is `ltr` or `rtl`, as the attribute `dir` of HTML has it.
+    A key such as `form.title` names a table of its file and a text there.
+
+    `direction` is `ltr` or `rtl`, like HTML's attribute `dir`.
     """
 
     def __init__(self, language: str, words: Mapping[str, Any]) -> None:
-        """Take the content of a TOML file: tables of tables of texts."""
+        """Take the content of a TOML file: nested tables of texts."""
         self.language = language
         self.direction: str = words["direction"]
         self._words = words
 
     def __call__(self, key: str, **values: object) -> Markup:
-        """Return a text for HTML, with its placeholders filled in. Raises KeyError for no such key.
+        """Return a text for HTML, with its placeholders filled in.
 
-        Each text that is filled in, such as a name, is isolated by `<bdi>`: it may run in the other
-        direction.
+        Raises KeyError for an unknown key.
+
+        Each value that is filled in, such as a name, is isolated by `<bdi>`, because its direction
+        may differ.
         """
         isolated = {name: _isolated(value) for name, value in values.items()}
         return escape(self.text(key)).format(**isolated)
 
     def text(self, key: str, **values: object) -> str:
-        """Return the same without markup, for what holds none: an attribute, or a title."""
+        """Return the text without markup, for places without markup: an attribute, or a title."""
         text: str = self._found(key)
         return text.format(**values) if values else text
 
@@ -70,16 +74,16 @@ class Catalog:
 def _isolated(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    # A text without letters, such as a phone number, would take the direction of the page.
+    # A text without letters, such as a phone number, would take the page's direction.
     if any(map(str.isalpha, value)):
         return Markup("<bdi>{}</bdi>").format(value)
     return Markup('<bdi dir="ltr">{}</bdi>').format(value)
 
 
 def catalog(*wishes: str) -> Catalog:
-    """Return the catalog for the first of these languages that has one, such as `de` for `de-AT`.
+    """Return the first of the languages' catalogs, such as `de` for `de-AT`.
 
-    English for none.
+    English if there is no catalog for any of them.
     """
     return _read(first_of(wishes, LANGUAGES))
 
@@ -93,7 +97,7 @@ def _read(language: str) -> Catalog:
 def accepted_languages(header: str | None) -> Sequence[str]:
     """Return the languages of an Accept-Language header, the best first (RFC 9110, section 12.5.4).
 
-    What cannot be read in it is left out. So is `*`, which names none.
+    Malformed parts are left out. So is `*`, which names no language.
     """
     accepted: list[tuple[float, str]] = []
     for each in (header or "").split(",")[:MAX_ACCEPTED]:
@@ -105,7 +109,7 @@ def accepted_languages(header: str | None) -> Sequence[str]:
 
 
 def shipped_consents() -> Mapping[str, ConsentText]:
-    """Return the newest text that guests agree to in each language."""
+    """Return the newest consent text in each language."""
     newest: dict[str, ConsentText] = {}
     for file in sorted(_FILES.joinpath("consent").iterdir(), key=attrgetter("name")):
         version, language, _ = file.name.split(".")

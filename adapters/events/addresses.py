@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-# RFC 6052: a translator takes the last 32 bits for the IPv4 address of the destination.
+# RFC 6052: a translator reads the last 32 bits as the IPv4 address of the destination.
 _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
-# RFC 4291 and IANA's registry: no other IPv6 address is assigned for unicast.
+# RFC 4291 and IANA's registry: all other unicast IPv6 addresses are unassigned.
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 # Not public by IANA's registries of special-purpose addresses, which `is_global` follows only in
 # newer versions of Python: protocol assignments, tunnels to IPv4 addresses (6to4), documentation.
@@ -25,9 +25,9 @@ _SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "2002::/16", "3fff::/20
 
 
 def parse_address(text: str) -> Address:
-    """Parse an address. If it stands for an IPv4 address in IPv6, return that one.
+    """Parse an address. If an IPv6 address stands for an IPv4 address, return the latter.
 
-    Raises ValueError if it is none, or if it has a zone (`fe80::1%eth0`).
+    Raises ValueError if the text is not an address, or has a zone (`fe80::1%eth0`).
     """
     address = ip_address(text)
     if isinstance(address, IPv4Address):
@@ -40,7 +40,7 @@ def parse_address(text: str) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is one of the public internet."""
+    """Return whether an address is public on the internet."""
     return (
         address.is_global
         and not address.is_multicast

@@ -1,4 +1,4 @@
-"""The body of an event, with the field names that the responses of the API have."""
+"""The body of an event, with the field names of the API's responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
 class EventCard(Struct, frozen=True, kw_only=True):
-    """What an event says of a card."""
+    """The card of an event."""
 
     card_logo: Annotated[str, _field("visa")]
     last_four: Annotated[str, _field("4242")]
@@ -35,7 +35,7 @@ class EventCard(Struct, frozen=True, kw_only=True):
 
 
 class EventData(Struct, frozen=True, kw_only=True):
-    """What an event is about. Every type of event has all fields; what there is not, is null."""
+    """The subject of an event. Every type of event has all fields; missing values are null."""
 
     guest_id: Annotated[_Uuid, _field("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11")]
     center_id: Annotated[_Uuid, _field("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3")]
@@ -67,7 +67,7 @@ class EventData(Struct, frozen=True, kw_only=True):
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
-    """The body: what has happened, and when. Fields and types may be added."""
+    """The body: the event and its time. Fields and types may be added in the future."""
 
     type: Annotated[str, _field(EventType.ACCOUNT_STORED.value, "What has happened.")]
     timestamp: Annotated[
@@ -93,7 +93,7 @@ def _payload(event: Event) -> EventPayload:
 
 
 def examples() -> Mapping[EventType, EventPayload]:
-    """Return an event of each type, for the OpenAPI document."""
+    """Return an example of each type of event, for the OpenAPI document."""
     card = CardSummary(card_logo="visa", last_four="4242", expiry_on="09/31")
     of_card = {"account_id": _ACCOUNT_ID, "card": card}
     ids = {

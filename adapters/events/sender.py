@@ -1,4 +1,4 @@
-"""Sends an event to an endpoint, once, and never to an address that is not public."""
+"""Send an event to an endpoint once, and never to an address that is not public."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Returned = TypeVar("Returned")
 class HttpEventSender(EventSender):
     """Sends events by HTTP, from any thread.
 
-    Endpoints are https, or http if `may_be_http`. Their addresses are public or in one of the
-    `allowed_networks`, in which an IPv4 address that is written as IPv6 counts as IPv4. `tls`
-    defaults to the certificates that the system trusts. `look_up` finds the addresses of a host.
+    Endpoints are https, or http if `may_be_http`. Their addresses must be public or in one of the
+    `allowed_networks`, where an IPv4 address in IPv6 form counts as IPv4. `tls` defaults to the
+    certificates that the system trusts. `look_up` finds the addresses of a host.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class HttpEventSender(EventSender):
 
         def post(connection: Connection) -> int:
             response = connection.request("POST", _target(url), headers, body)
-            # The status says all. Some of the rest is read, because a receiver that cannot
-            # send it may take the event for not received.
+            # The status is sufficient. A part of the body is read, because a receiver that cannot
+            # send its body may assume that the event was not received.
             with suppress(OSError, HTTPException):
                 response.read(MAX_BODY_BYTES)
             return response.status
@@ -73,13 +73,13 @@ class HttpEventSender(EventSender):
         return self._with_connection(url, post)
 
     def connect(self, url: str) -> None:
-        """Connect to an endpoint, and send nothing. Raises EventNotSent as `send` does."""
+        """Connect to an endpoint without sending anything. Raises EventNotSent as `send` does."""
         self._with_connection(url, Connection.open)
 
     def why_unreachable(self, url: str) -> str | None:
-        """Return why nothing is sent to a URL whose host is an IP address or `localhost`.
+        """Return why events cannot be sent to a URL with an IP address or `localhost` as its host.
 
-        None if it may be sent there, or if that shows only when the name of the host is looked up.
+        None if events may be sent there, or if only a lookup of the host's name can show it.
         """
         host = urlsplit(url).hostname or ""
         try:
@@ -104,11 +104,11 @@ class HttpEventSender(EventSender):
             reason = f"not {error.expected}"
         except (OSError, HTTPException) as error:
             reason = reason_of(error)
-        # Raised outside the handlers, because its context may quote the response.
+        # Raised outside the handlers, because their exceptions may quote the response.
         raise EventNotSent(reason)
 
     def _addresses(self, host: str, port: int) -> Sequence[AddressInfo]:
-        """Return the addresses of a host that events may be sent to."""
+        """Return the addresses of a host to which events may be sent."""
         found = begin(lambda: tuple(self._look_up(host, port))).result(self._total_seconds)
         allowed = [each for each in found if self._may_connect_to(each)]
         if found and not allowed:

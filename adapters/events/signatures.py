@@ -1,4 +1,4 @@
-"""The headers by which a receiver verifies an event (Standard Webhooks, "Signature scheme")."""
+"""The headers with which a receiver verifies an event (Standard Webhooks, "Signature scheme")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pages for guests share: their layout, their style and icon, and the color of a center."""
+"""The shared parts of all pages for guests: layout, style, icon, and the color of a center."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHEET: Final = re.compile(r"([0-9a-f]{6})\.css")
 def templates(package: str, style: str) -> Environment:
     """Return the templates of a package, which may extend `layout.html`.
 
-    `style` is the path below which `add_style` serves. A page with `color` or `logo_uri` shows them.
+    `style` is the path below which `add_style` serves. A page with `color` or `logo_uri` uses them.
     """
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__name__)])
     environment = Environment(loader=loader, autoescape=True)
@@ -31,10 +31,10 @@ def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> N
 
 
 def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
-    """Return whether a form was sent from a page of this origin, as far as its headers say.
+    """Return whether a form was sent from a page of this origin, as far as its headers tell.
 
-    A proxy that adds `Referrer-Policy: no-referrer` makes browsers send the origin "null", and some
-    programs that guests use send no origin. Then `Sec-Fetch-Site` says where the form was, if the
+    If a proxy adds `Referrer-Policy: no-referrer`, browsers send the origin "null", and some
+    programs that guests use send no origin. Then `Sec-Fetch-Site` tells where the form was, if the
     browser sends it (Fetch Metadata Request Headers).
     """
     return req.get_header("Origin") in (None, "null", origin) and req.get_header(
@@ -43,18 +43,18 @@ def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
 
 
 def form_action(*, has_form: bool) -> str:
-    """Return the directive `form-action` of a page's Content-Security-Policy, with its semicolon.
+    """Return the `form-action` directive of a page's Content-Security-Policy, with its semicolon.
 
-    A page with a form has none. Browsers apply the directive to each redirect that follows a form:
-    to the PSP, to the shop, and to wherever the shop sends its guests next.
+    A page with a form has no such directive. Browsers would apply it to each redirect after the
+    form: to the PSP, to the shop, and to any further address of the shop.
     """
     return "" if has_form else "form-action 'none'; "
 
 
 class MaskedGuest:
-    """A guest's name and email address, masked without telling how long they are.
+    """A guest's name and email address, masked without showing their length.
 
-    A screen reader would read out every bullet, so the initials and the domain stand apart.
+    The initials and the domain stand apart, because a screen reader would read out every bullet.
     """
 
     def __init__(self, name: str, email: str | None) -> None:
@@ -68,7 +68,7 @@ class MaskedGuest:
 
 
 class Files:
-    """The files of a folder. Unlike those of a static route, requests for them are logged by a route."""
+    """The files of a folder. Unlike a static route's, requests for them are logged by route."""
 
     def __init__(self, folder: Path) -> None:
         self._contents = {file.name: file.read_bytes() for file in folder.iterdir()}
@@ -82,7 +82,7 @@ class Files:
 
 
 class _Colors:
-    """Style sheets of their own, because a page may hold no style."""
+    """Style sheets for colors, because a page may not contain styles."""
 
     def on_get(self, _: falcon.Request, resp: falcon.Response, sheet: str) -> None:
         """Respond with the style sheet of a color, such as `1d4f91.css`. Raises HTTPNotFound."""
@@ -90,7 +90,7 @@ class _Colors:
         if found is None:
             raise falcon.HTTPNotFound
         resp.content_type = "text/css; charset=utf-8"
-        # On a dark page a dark button needs an edge.
+        # On a dark page, a dark button needs an edge.
         resp.text = (
             f":root {{ --fill: #{found[1]}; --fill-ink: #fff; --fill-edge: #{found[1]}; }}\n"
             "@media (prefers-color-scheme: dark) { :root { --fill-edge: var(--line); } }\n"

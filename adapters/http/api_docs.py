@@ -1,7 +1,7 @@
-"""The API in the browser: `/docs`, where people read the interface and try it out.
+"""The API in the browser: at `/docs`, people read the interface and try it out.
 
-Swagger UI shows the document at `/openapi.json`. Its files come with the package `offapi`; nothing
-is loaded from another host, and no script of the page can call one.
+Swagger UI shows the document at `/openapi.json`. Its files come with the package `offapi`. Nothing
+is loaded from another host, and no script of the page can call another host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONTENT_TYPES: Final = {
     "swagger_bundle.js": _JAVA_SCRIPT,
     "swagger_style.css": _CSS,
 }
-"""Every file of the page. There are no others."""
+"""All files of the page, with their content types."""
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
@@ -50,7 +50,7 @@ class ApiDocsFiles:
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Respond with a file, or with 304 if the browser has it. Raises HTTPNotFound.
 
-        Browsers ask each time, so an upgrade reaches them with the next page.
+        Browsers ask each time, so an upgrade takes effect with the next page.
         """
         if name not in _CONTENT_TYPES:
             raise falcon.HTTPNotFound
@@ -66,10 +66,10 @@ class ApiDocsFiles:
 
 @cache
 def _file(name: str) -> tuple[bytes, str]:
-    """Return the content of a file, and its fingerprint. It is read once in each process."""
+    """Return the content of a file and its fingerprint. Each process reads it once."""
     path = _HERE / "static" / name
     if not path.exists():
-        # The package is not imported: it would read 9 MB for its own templates.
+        # The package is not imported, because it would read 9 MB for its own templates.
         path = Path(str(distribution("offapi").locate_file(f"offapi/{name}")))
     content = path.read_bytes()
     return content, sha256(content).hexdigest()

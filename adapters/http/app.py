@@ -50,15 +50,16 @@ def create_app(
     hsts: str,
     observe: Observe | None = None,
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the WSGI application with these resources, and these examples of events.
+    """Return the WSGI application with these resources and these examples of events.
 
-    `hsts` is the header Strict-Transport-Security where the public address is https.
+    `hsts` is the value of the header Strict-Transport-Security if the public address is https.
     """
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[
             RequestIds(ids=ids),
             SecurityHeaders(hsts=hsts if links.base_url.startswith("https://") else None),
-            # Probes come every few seconds. What they find wrong is logged where it is found.
+            # Probes arrive every few seconds. Problems that they find are logged where they are
+            # found.
             AccessLog(
                 unlogged={probe.path for probe in operations_of(HealthChecks)}, observe=observe
             ),
@@ -81,7 +82,7 @@ def _add_routes(
     resources: Iterable[object],
     authenticate: Authentication,
 ) -> None:
-    # Two resources may share a path: cards are listed where a session is started.
+    # Two resources may share a path: cards are listed at the path at which a session is started.
     routes: defaultdict[str, SimpleNamespace] = defaultdict(SimpleNamespace)
     for resource in resources:
         for operation in operations_of(type(resource)):

@@ -18,23 +18,23 @@ from domain.permissions import Caller
 
 MISSING: Final = "missing"
 LINES_A_MINUTE: Final = 1_000
-"""How many refused tokens are logged a minute for each reason."""
+"""The most refused tokens that are logged a minute for each reason."""
 
 # Clients of similar services send `apikey`.
 _TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
 
 
 def sent_token(req: falcon.Request) -> str | None:
-    """Return the token of a request, or None if it has none."""
+    """Return the token of a request, or None without a token."""
     sent = _TOKEN.fullmatch(req.get_header("Authorization", default="").strip())
     return sent[1] if sent else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
-    """Finds the caller of a request, and counts its writes.
+    """Finds the caller of a request, and counts the caller's writes.
 
-    A token is accepted from the header only. `refused` is told why each other was not.
+    Only a token in the header is accepted. `refused` receives the reason of each refusal.
     """
 
     identity: Identity
@@ -45,8 +45,8 @@ class Authentication:
     def __call__(self, req: falcon.Request) -> Caller:
         """Return the caller.
 
-        Raises UserNotAuthenticated; or TooManyRequests after 30 failures in a minute, and over the
-        caller's limit of requests that do not only read.
+        Raises UserNotAuthenticated. Raises TooManyRequests after 30 failures in a minute, and over
+        the caller's limit of requests that write.
         """
         sent = sent_token(req)
         caller = self.identity.authenticate(sent) if sent else MISSING
@@ -58,7 +58,7 @@ class Authentication:
                 "network": logged_network(req.remote_addr),
             }
             self.refusal_log.warning("authentication_refused", said, kind=caller, once=True)
-            # Over the limit it raises, and a token that was revoked must be in the log by then.
+            # This raises over the limit, so a revoked token must be logged before.
             self.limits.count_failed_authentication(req.remote_addr)
             raise UserNotAuthenticated
         req.context.caller = caller.name

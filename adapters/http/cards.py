@@ -1,6 +1,6 @@
-"""Cards on file: a guest's, at `/api/v1/guests/{guest_id}/accounts`, and a center's that expire.
+"""Cards on file, at `/api/v1/guests/{guest_id}/accounts`, and a center's that expire soon.
 
-Adding one begins with a session, in `adapters/http/sessions.py`.
+A card is added by a session, in `adapters/http/sessions.py`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class StoredCard(Struct, frozen=True, kw_only=True):
 
 
 class PaymentReference(Struct, frozen=True, kw_only=True):
-    """What a payment operation needs to charge a card on file."""
+    """What a payment needs to charge a card on file."""
 
     provider: Annotated[str, example("fake", "The payment service provider.")]
     merchant_account: Annotated[str, example("default", "The merchant account there.")]
@@ -111,7 +111,7 @@ class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
     ] = UNSET
 
     def with_reference(self, account: Account) -> Self:
-        """Add what a payment operation needs of the account, for a caller that may see it."""
+        """Add the payment reference of the account, for a caller that may see it."""
         shown = msgspec.convert(account, PaymentReference, from_attributes=True)
         return msgspec.structs.replace(self, payment_reference=shown)
 
@@ -145,7 +145,7 @@ class GuestConsent(Struct, frozen=True, kw_only=True):
 
 
 class CardConsent(GuestConsent, frozen=True, kw_only=True):
-    """The consent that applies to a card on file, and those before each renewal."""
+    """The current consent of a card on file, and the consents before each renewal."""
 
     success: TrueValue = True
     error: None = None
@@ -245,7 +245,7 @@ class CardResource:
         refusals=(errors.PaymentAccountNotFound(),),
     )
     def read_given_consent(self, caller: Caller, guest_id: str, account_id: str) -> CardConsent:
-        """Read what the guest agreed to for a card on file, before each renewal too."""
+        """Read what the guest agreed to for a card on file, also before each renewal."""
         given = self.read_consent(caller, guest_id=guest_id, account_id=account_id)
         current, *earlier = msgspec.convert(given, list[GuestConsent], from_attributes=True)
         return CardConsent(**msgspec.structs.asdict(current), earlier=earlier)
@@ -265,7 +265,7 @@ class CardResource:
     def remove(self, caller: Caller, guest_id: str, account_id: str) -> Done:
         """Remove a card on file, here and at the PSP."""
         self.remove_account(caller, guest_id=guest_id, account_id=account_id)
-        # After a backup is restored, these lines tell which cards have been removed since.
+        # After restoring a backup, these lines show which cards were removed since the backup.
         log.info(
             "card_removed",
             account_id=account_id.lower(),

@@ -1,4 +1,4 @@
-"""The HTML page whose button opens the hosted page: of an old link, or with what the guest agrees to."""
+"""The page whose button opens the hosted page, for an old link or to ask for consent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def show_continue_page(
     way_back: WayBack | None,
     hosted_page: HostedPage | None = None,
 ) -> None:
-    """Respond with the page. Its form is sent to the address that the page was loaded from.
+    """Respond with the page. Its form is sent to the address of the page.
 
-    With a `hosted_page`, the form sends its fields there.
+    With a `hosted_page`, the form sends that page's fields there.
     """
     show_page(req, resp, "continue.html", way_back, hosted_page=hosted_page)
     protect_page(resp, has_form=True)

@@ -1,4 +1,4 @@
-"""Where a process counts requests by itself, for its rate limits."""
+"""The storage in which a process counts requests by itself, for its rate limits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _FORGET_FROM: Final = 1_000
 
 
 class CountsInMemory(Storage):
-    """A custom storage of `limits`, for fixed windows. Threads may share it.
+    """A custom storage of `limits` for fixed windows. Threads may share it.
 
-    Its own storage in memory starts a thread every 10 milliseconds to forget windows that have ended,
-    and a request waits until that thread runs: with 64 connections, a fifth of all time. Here, the
-    request that makes the kept windows double forgets them, so they are at most twice those in use.
+    The package's own storage in memory starts a thread every 10 milliseconds to forget windows that
+    have ended, and requests wait for that thread: with 64 connections, a fifth of all time. This
+    storage forgets them when the number of windows has doubled, so it has at most twice the windows
+    in use.
     """
 
     STORAGE_SCHEME: list[str] | None = None
@@ -29,7 +30,7 @@ class CountsInMemory(Storage):
         self._forget_at = _FORGET_FROM
 
     def __len__(self) -> int:
-        """Return how many windows are kept."""
+        """Return the number of windows."""
         return len(self._windows)
 
     @property

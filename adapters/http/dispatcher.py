@@ -1,4 +1,4 @@
-"""What all operations have in common when they respond, in the order of the interface."""
+"""The common steps of all operations, in the order of the interface."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from domain.pagination import PageRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatcher:
-    """Has a method of a resource respond to an operation.
+    """Calls a resource's method to respond to an operation.
 
-    The method is given what it names of these: `req` and `resp`; each parameter of the path; `caller`,
-    who has what the use case needs; `body`; the values of each parameter of the query; `page`.
+    The method receives those of these arguments that it names: `req` and `resp`; each parameter of
+    the path; `caller`, who meets the use case's requirement; `body`; the values of each query
+    parameter; `page`.
     """
 
     operation: Operation

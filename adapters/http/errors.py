@@ -1,11 +1,11 @@
 """Errors as responses: the one place where refusals and faults become HTTP.
 
-The refusals of HTTP itself are here too, such as those of a path or a body.
+The refusals of HTTP itself, such as those of a path or a body, are here too.
 
-The code of a refusal is the HTTP status and the `code` in the body; its type, in the header
+The code of a refusal is the HTTP status and the `code` in the body. Its type, in the header
 `Error-Type`, is the same for all messages of a refusal. Under `/api/v1` the error object is wrapped
-in an envelope; elsewhere, and when `page` or `size` is refused, it is bare. Guests' browsers get an
-HTML page.
+in an envelope. Elsewhere, and if `page` or `size` is refused, it is not wrapped. Guests' browsers
+get an HTML page.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from domain.errors import (
 )
 
 ERROR_TYPE: Final = "Error-Type"
-"""The header of every refusal in JSON: which one it is, for programs to compare."""
+"""The header with the type of every refusal in JSON, for programs to compare."""
 
 log = structlog.get_logger()
 
 
 class InvalidRequest(Refusal):
-    """The request is malformed in a way that no other refusal names."""
+    """The request is malformed in a way that no other refusal describes."""
 
     code = 400
     type = "invalid_request"
@@ -46,13 +46,13 @@ class InvalidRequest(Refusal):
 
 
 class UnknownQueryParameter(Refusal):
-    """A list has no such query parameter. One that was ignored would return more than was meant."""
+    """A list has no such query parameter. Ignoring it would return more than the client wanted."""
 
     code = 400
     type = "unknown_query_parameter"
 
     def __init__(self, name: str) -> None:
-        # Only words are repeated: a client may put anything into a query.
+        # Only words are repeated, because a client may put anything into a query.
         named = f": {name}" if re.fullmatch("[A-Za-z_]{1,40}", name) else ""
         self.message = f"Unknown query parameter{named}"
         super().__init__()
@@ -126,7 +126,7 @@ _PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
     NotFound: Problem(status=404, key="problem.nothing_here"),
     InternalError: Problem(status=500, key="problem.fault"),
 }
-"""What a guest reads where no link leads, or for reasons of ours."""
+"""The texts for guests where no link leads, or when the service itself has a problem."""
 
 
 def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None:
@@ -142,7 +142,7 @@ def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None
 
 
 def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
-    """Return the body of a refusal under `path`: in the envelope, or bare."""
+    """Return the body of a refusal under `path`, with or without the envelope."""
     error = ErrorObject(code=refusal.code, message=refusal.message)
     is_about_paging = isinstance(refusal, TooManyItems | PageParameterInvalid)
     if f"{path}/".startswith("/api/v1/") and not is_about_paging:
@@ -167,7 +167,7 @@ def _refuse(req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: obj
 def _ask_for_token(
     req: falcon.Request, resp: falcon.Response, refusal: UserNotAuthenticated, _: object
 ) -> None:
-    # RFC 6750, 3.1: nothing more without a token.
+    # RFC 6750, 3.1: without a token, the header says nothing more.
     refused = 'Bearer error="invalid_token"'
     resp.set_header("WWW-Authenticate", refused if sent_token(req) else "Bearer")
     _refuse(req, resp, refusal)
@@ -202,21 +202,21 @@ def _log_card_limit(
 def _log_outage(
     req: falcon.Request, resp: falcon.Response, refusal: ServiceUnavailable, _: object
 ) -> None:
-    # The first line, because hints and parts of the statement may follow.
+    # Only the first line, because hints and parts of the statement may follow.
     cause = str(refusal.__cause__ or "no connection or write lock in time").partition("\n")[0]
     log.error("service_unavailable", cause=cause)
     _refuse(req, resp, refusal)
 
 
 def log_card_limit(reached: CardLimitReached, *, caller: str | None) -> None:
-    """Log that add-card, or a link, was refused by a limit against card testing."""
+    """Log that a limit against card testing refused add-card or a link."""
     log.warning("card_limit_reached", limit=reached.counted, of=reached.of, caller=caller)
 
 
 def _on_http_error(
     req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, _: object
 ) -> None:
-    # Raised by Falcon itself, above all for unknown paths and methods.
+    # Falcon raises these itself, above all for unknown paths and methods.
     for name, value in dict(error.headers or {}).items():
         resp.set_header(name, value)
     otherwise = InvalidRequest if error.status_code < 500 else InternalError

@@ -1,6 +1,6 @@
-"""The sample records of the demo, for examples of requests in the OpenAPI document.
+"""The demo's sample records, for examples of requests in the OpenAPI document.
 
-Each example succeeds in `make demo`, as it stands there. None changes a record, but for the removal of
+Each example succeeds unchanged in `make demo`. No example changes a record, except the removal of
 the sample card, which succeeds once.
 """
 

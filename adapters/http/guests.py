@@ -87,7 +87,7 @@ class GuestRecord(ListedGuest, frozen=True, kw_only=True):
 
 
 class GuestSearch(RequestBody, frozen=True, kw_only=True):
-    """What to search guests by."""
+    """The conditions of a search for guests."""
 
     required: ClassVar[tuple[str, ...]] = ("email",)
 
@@ -174,7 +174,7 @@ class GuestResource:
             "Ends the guest's open sessions, removes the cards, and deletes names and addresses here "
             "and at the PSPs. The id cannot be used again."
         ),
-        # Without known guests: what "Try it out" of the page does here cannot be taken back.
+        # Without known guests, because "Try it out" on the page would erase a guest irrevocably.
         parameters=(parameter("guest_id", "path", "The guest."),),
         calls=EraseGuest,
         refusals=GUEST_REFUSALS,

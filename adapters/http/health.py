@@ -16,7 +16,7 @@ from domain.errors import ServiceUnavailable
 from domain.storage import Storage
 
 CHECK_EVERY_SECONDS: Final = 60.0
-"""How often a process that gets no `/readyz` requests checks for a worker."""
+"""How often a process without `/readyz` requests checks for a worker."""
 
 READY: Final = "ready"
 READY_WITHOUT_WORKER: Final = "ready, but no worker has run for a minute"
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class WorkerWatch:
-    """Checks that a worker runs; logs when it is missing, and when it is back."""
+    """Checks that a worker runs. Logs when the workers are missing, and when a worker is back."""
 
     def __init__(
         self, is_missing: Callable[[], bool], now: Callable[[], float] = time.monotonic
@@ -70,7 +70,7 @@ class HealthChecks:
         also_head=True,
     )
     def alive(self) -> Health:
-        """Respond with 200: the process responds, whatever else is wrong."""
+        """Respond with 200: the process responds, whatever other problems there are."""
         return Health(status="ok")
 
     @Operation(

@@ -1,7 +1,7 @@
 """The guest's browser: `/hosted-payments`, its `return` and `cancel`, and its short form `/h/…`.
 
 Each redirects the browser with 303: to the PSP's page, or back to the stored redirect_uri. If
-neither is possible, the guest sees a page that says why. A page with a button asks for consent where
+neither is possible, the guest sees a page with the reason. A page with a button asks for consent if
 the PSP's page cannot, and opens an old link.
 """
 
@@ -123,7 +123,7 @@ _CANCEL: Final = Operation(
 
 
 class ClickedElsewhere(Exception):
-    """The button was sent by a page of another origin."""
+    """A page of another origin sent the button's form."""
 
 
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
@@ -133,7 +133,7 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
     LinkCancelled: Problem(status=410, key="problem.cancelled"),
     ProviderUnavailable: UNREACHABLE,
 }
-"""What the guest reads when the link leads nowhere."""
+"""The texts for guests whose link leads nowhere."""
 
 _UNDER_WAY: Final = Problem(
     status=503,
@@ -141,14 +141,14 @@ _UNDER_WAY: Final = Problem(
     retry_after_seconds=int(ASK_AGAIN_AFTER.total_seconds()),
     reloads=True,
 )
-"""For the second request of a double click, say."""
+"""For the second request, as of a double click."""
 
 _ErrorHandler: TypeAlias = Callable[[falcon.Request, falcon.Response, Exception, object], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostedPayments:
-    """The link that a client sends its guest to, and the two ways back from the PSP's page."""
+    """The link to which a client sends its guest, and the two ways back from the PSP's page."""
 
     open_hosted_page: OpenHostedPage
     return_from_hosted_page: ReturnFromHostedPage
@@ -169,9 +169,9 @@ class HostedPayments:
 
     @_LINK
     def open(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the PSP's page, which is created now, unless a click is needed for it.
+        """Redirect to the PSP's page, which is created now, unless a click is needed first.
 
-        Programs that make previews come here too, so nobody agrees to anything by this.
+        Programs that make previews send this request too, so it never counts as consent.
         """
         self._open(req, resp, browser=self._browser_of(req))
 
@@ -191,16 +191,16 @@ class HostedPayments:
         },
     )
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the PSP's page, which is created now: the guest clicked the button.
+        """Redirect to the PSP's page, which is created now, because the guest clicked the button.
 
-        A browser says where the form was sent from; some programs that guests use say nothing.
+        A browser tells which page sent the form; some programs that guests use do not.
         """
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
         agreed = _form_in(req).get("agreed")
         browser = self._browser_of(req) or self.ids.secret()
         if agreed:
-            # First, because the agreement is kept even if the PSP is away.
+            # Done first, because the agreement is kept even if the PSP is away.
             self._name_browser(resp, browser)
         self._open(req, resp, by_click=True, agreed=agreed, browser=browser)
 
@@ -225,7 +225,8 @@ class HostedPayments:
 
     @property
     def _cookie(self) -> str:
-        # With the prefix, browsers take it from no other host of the domain; but only over https.
+        # With this prefix, browsers accept the cookie from no other host of the domain, but only
+        # over https.
         return "__Host-cardonfile" if self._is_secure else "cardonfile"
 
     @property
@@ -233,11 +234,12 @@ class HostedPayments:
         return self.links.base_url.startswith("https:")
 
     def _browser_of(self, req: falcon.Request) -> str | None:
-        """Return the secret of the browser, or None if it has not agreed to anything yet."""
+        """Return the browser's secret, or None if the browser has not agreed to anything yet."""
         return req.cookies.get(self._cookie) or None
 
     def _name_browser(self, resp: falcon.Response, secret: str) -> None:
-        # Lax: a browser that comes from the shop sends it too. It is gone when the browser is closed.
+        # Lax, so that a browser that comes from the shop sends the cookie. It lasts until the
+        # browser is closed.
         resp.set_cookie(
             self._cookie,
             secret,
@@ -266,7 +268,10 @@ class HostedPayments:
         pages={303: "To the link itself, whether or not it is known.", 500: _LINK_PROBLEMS[500]},
     )
     def open_short(self, resp: falcon.Response, key: str) -> None:
-        """Redirect to the link: its page has a form, which is sent to the page's own address."""
+        """Redirect to the long link.
+
+        The page has a form, which is sent to the page's own address.
+        """
         _redirect(resp, self.links.uri_of_key(key))
 
     @_RETURN
@@ -283,7 +288,10 @@ class HostedPayments:
         pages={**_WAY_BACK, 413: "The form is longer than 16 KiB."},
     )
     def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Do the same with the fields of a form, which any site may send, as it may any query."""
+        """Do the same with the fields of a form.
+
+        Any site may send such a form, as it may send any query.
+        """
         self._come_back(req, resp, form=_form_in(req))
 
     def _come_back(
@@ -304,12 +312,15 @@ class HostedPayments:
         description="The form is not read.",
     )
     def go_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Do the same as without a form."""
+        """Do the same as for a browser that returns without a form."""
         self._go_back(req, resp)
 
     @_CANCEL
     def go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Note it, and redirect to the shop. The link works until the session ends."""
+        """Note that the guest left, and redirect to the shop.
+
+        The link works until the session ends.
+        """
         self._go_back(req, resp)
 
     def _go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -328,7 +339,8 @@ class HostedPayments:
     ) -> None:
         problem = _UNDER_WAY
         if req.method == "POST":
-            # Loaded by itself, the page would be a GET, without the click that an old link needs.
+            # If the page reloaded itself, the request would be a GET, without the click that an old
+            # link needs.
             problem = replace(problem, key="problem.under_way_after_click", reloads=False)
         show_problem(req, resp, problem, self._way_back(req))
 
@@ -371,7 +383,7 @@ def _link_in(req: falcon.Request) -> dict[str, str]:
 
 
 def _form_in(req: falcon.Request) -> Mapping[str, str]:
-    """Return the first value of each field of the form that was sent. Raises HTTPBadRequest."""
+    """Return the first value of each field of the request's form. Raises HTTPBadRequest."""
     body = read_bytes(req, MAX_BODY_BYTES).decode(errors="replace")
     try:
         form = parse_qs(body, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)

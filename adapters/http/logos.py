@@ -1,4 +1,4 @@
-"""The logos of centers, which our pages and those of PSPs show.
+"""The logos of centers, for cardonfile's own pages and those of PSPs.
 
 Their addresses are `/hosted-payments/logos/{center_id}/{name}`.
 """
@@ -15,15 +15,15 @@ from domain.storage import Storage
 
 @dataclass(frozen=True, kw_only=True)
 class Logos:
-    """The logo of each center that has one."""
+    """The logos of the centers."""
 
     storage: Storage
 
     def on_get(self, _: falcon.Request, resp: falcon.Response, center_id: str, name: str) -> None:  # noqa: ARG002 - it is there for browsers
         """Respond with the logo of a center. Raises HTTPNotFound.
 
-        The name differs for each picture, so that browsers may keep it. Pages that were made with an
-        earlier one get the one of now.
+        The name differs for each picture, so browsers may cache it. Pages that were created with an
+        earlier logo get the current logo.
         """
         known_id = plain_uuid(center_id)
         with self.storage.read() as unit:
@@ -33,5 +33,5 @@ class Logos:
         resp.content_type = logo.media_type
         resp.data = logo.content
         resp.set_header("Cache-Control", "public, max-age=86400")
-        # Whatever the bytes hold besides a picture, no browser runs it.
+        # Whatever else the bytes contain, no browser runs it.
         resp.set_header("Content-Security-Policy", "default-src 'none'; sandbox")

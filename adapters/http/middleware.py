@@ -31,16 +31,16 @@ SECURITY_HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-"""The security headers of a response that sets no others, such as JSON."""
+"""The security headers of a response that does not set its own, such as JSON."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestIds:
-    """Gives each request an id: the client's if it has the form of one, else a new one.
+    """Gives each request an id: the client's id if well-formed, otherwise a new id.
 
-    The response and every line that the thread logs until then have it. It must be the first of the
+    The response and every line that the thread logs until then have the id. This must be the first
     middleware, so that it wraps the others.
     """
 
@@ -55,13 +55,13 @@ class RequestIds:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
-        """Set the header, and leave nothing bound for the thread's next request."""
+        """Set the header, and unbind the id before the thread's next request."""
         resp.set_header(REQUEST_ID, req.context.request_id)
         clear_contextvars()
 
 
 def _may_be_logged(request_id: str) -> bool:
-    """Return whether it has the form of an id, and holds neither a card number nor a token."""
+    """Return whether the id is well-formed, and contains neither a card number nor a token."""
     if not re.fullmatch(REQUEST_ID_PATTERN, request_id):
         return False
     # Some UUIDs have twelve digits in a row.
@@ -72,28 +72,28 @@ def _may_be_logged(request_id: str) -> bool:
 class Paths:
     """Serves `/v1/guests/…` like `/api/v1/guests/…`, as clients of similar services send it.
 
-    The search for guests has a path of its own.
+    The search for guests has its own path.
     """
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
         """Rewrite the path before routing. Raises HTTPNotFound for a trailing slash."""
         if req.path.startswith("/v1/guests/") and req.path != GUEST_SEARCH:
             req.path = f"/api{req.path}"
-        # Falcon would take it for an empty id.
+        # Falcon would read this as an empty id.
         if req.path.endswith("/") and req.path.startswith(("/v1/", "/api/")):
             raise falcon.HTTPNotFound
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityHeaders:
-    """Sets the security headers of every response. `hsts` is None where the service is not on https."""
+    """Sets the security headers of every response. `hsts` is None if the service is not on https."""
 
     hsts: str | None
 
     def process_response(
         self, _: falcon.Request, resp: falcon.Response, __: object, ___: bool
     ) -> None:
-        """Set what a response has not: it loads nothing, is in no frame, is not cached or sniffed."""
+        """Set the missing headers: load nothing, no frames, no cache, no sniffing."""
         for name, value in SECURITY_HEADERS.items():
             if not resp.get_header(name):
                 resp.set_header(name, value)
@@ -105,10 +105,10 @@ Observe: TypeAlias = Callable[[str, str, int, float], None]
 
 
 class AccessLog:
-    """Logs one line per request, except for `unlogged` routes, without its query, body or token.
+    """Logs one line per request without query, body or token, except for `unlogged` routes.
 
-    The line of a refused one has the type of the error, and `req.context.asked_for`: the ids of what
-    was asked for. `observe` is told the route, method, status and seconds of every request. It never
+    The line of a refused request has the type of the error, and `req.context.asked_for`: the ids in
+    the path. `observe` receives the route, method, status and seconds of every request. It never
     raises.
     """
 
@@ -123,7 +123,7 @@ class AccessLog:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
-        """Log the request by its route: the path contains guests and session tokens."""
+        """Log the request by its route, because the path contains guests and session tokens."""
         elapsed_seconds = time.perf_counter() - req.context.started_at
         # A client may send text of any length as the method.
         method = req.method if req.method in falcon.HTTP_METHODS else "other"

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the operations and from the types of their bodies."""
+"""The OpenAPI 3.1 document, generated from the operations and the types of their bodies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OpenApiDocument(Struct, frozen=True):
 
 
 _REFUSALS: Final = (InvalidRequest(), InternalError(), errors.ServiceUnavailable())
-"""How every operation may refuse, authenticated or not."""
+"""The refusals of every operation, with or without authentication."""
 _AUTHENTICATED_REFUSALS: Final = (
     errors.UserNotAuthenticated(),
     errors.TooManyRequests(retry_after_seconds=60),
@@ -90,7 +90,7 @@ class OpenApi:
     """Serves the document at `/openapi.json`."""
 
     def __init__(self, links: HostedLinks, events: Mapping[EventType, Struct]) -> None:
-        """Take an example of the body of each type of event."""
+        """Take an example body of each type of event."""
         self._links = links
         self._events = events
 
@@ -170,8 +170,8 @@ def _schema(name: str, schema: Json) -> Json:
     body = _BODIES.get(name)
     properties = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
     for described in properties.values():
-        # Responses always have their fields. In a request, generators of clients take a field with a
-        # default for required.
+        # Responses always have their fields. In a request, generators of clients would treat a
+        # field with a default as required.
         described.pop("default", None)
     _without_constants(properties)
     required = [field for field in properties if field != "payment_reference"]
@@ -181,7 +181,7 @@ def _schema(name: str, schema: Json) -> Json:
 def _without_constants(properties: dict[str, Json]) -> None:
     """Describe `success` and `error` in a form that generators of clients understand.
 
-    They make unusable types of a property with one value only.
+    For a property with a single value, generators produce unusable types.
     """
     if success := properties.get("success"):
         is_success = success.pop("enum") == [True]
@@ -214,7 +214,7 @@ def _operation(operation: Operation, base_url: str) -> Json:
 
 
 def _webhook(event_type: EventType, example: Struct) -> Json:
-    """Return what a client's endpoint takes of one type."""
+    """Return the OpenAPI entry of one event type."""
     examples = {event_type.value: {"value": msgspec.to_builtins(example)}}
     content = _json(_ref(type(example)), examples=examples)
     return {
@@ -291,7 +291,8 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
         ERROR_TYPE: {
             "description": "Which refusal this is.",
             "required": True,
-            # No enum: there may be more one day, and strict clients would refuse them.
+            # Without an enum: there may be more values one day, and strict clients would refuse
+            # them.
             "schema": {
                 "type": "string",
                 "examples": sorted({refusal.type for refusal in refusals}),

@@ -1,4 +1,4 @@
-"""What an operation of the interface is, as the OpenAPI document describes it, and what responds."""
+"""An operation of the interface, as the OpenAPI document describes it, and its responding method."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from domain.permissions import Needs
 Json: TypeAlias = dict[str, object]
 
 Handler: TypeAlias = Callable[..., Struct | None]
-"""A method that responds. It returns the body of status 200, or None if it has written the response."""
+"""A method that responds. It returns the body of status 200, or None if it wrote the response
+itself.
+"""
 
 
 class Tag(StrEnum):
-    """The groups of operations, the last for others than clients."""
+    """The groups of operations. The last group is not for clients."""
 
     CARDS = "Cards"
     SESSIONS = "Sessions"
@@ -43,7 +45,7 @@ TAGS: Final[Mapping[Tag, str]] = {
     Tag.PRODUCTS: "What a center sells.",
     Tag.SERVICE: "For guests' browsers, payment service providers and operators.",
 }
-"""What each group is about."""
+"""The description of each group."""
 
 
 def parameter(
@@ -87,7 +89,7 @@ PAGING_REFUSALS: Final = (
 
 
 class UseCase(Protocol):
-    """A use case that first refuses a caller who does not have what it needs."""
+    """A use case that refuses a caller without the required permission."""
 
     needs: Needs
 
@@ -98,11 +100,11 @@ def _nothing_responds() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One method of one path: what it takes, how it responds, and how it refuses.
+    """One method of one path: its input, its response, and its refusals.
 
-    It decorates the method of a resource that responds. The signature of the method says the rest: what
-    it takes of a request, by the names in `Dispatcher`; the type of its `body`; and the type of what it
-    returns, the body of status 200. A method that takes a `page` lists records.
+    It decorates the responding method of a resource. The method's signature says the rest: its
+    arguments, by the names in `Dispatcher`; the type of its `body`; and the type of its result, the
+    body of status 200. A method with a `page` lists records.
     """
 
     method: str
@@ -119,32 +121,32 @@ class Operation:
     body_examples: Callable[[str], Mapping[str, Example]] = lambda _: {}
     """Returns examples of the body, for a service at this base URL."""
     has_signed_body: bool = False
-    """Whether it takes a body in the provider's own format."""
+    """Whether the body is in the provider's own format, with a signature."""
     response: type[Struct] | None = None
     """The body of status 200."""
     headers: Mapping[str, Json] = field(default_factory=dict)
-    """The headers of status 200 that it may have."""
+    """The headers that status 200 may have."""
     also_head: bool = False
-    """Whether HEAD has the same responses, without a body. The document does not say so."""
+    """Whether HEAD has the same responses, without a body. The document does not mention it."""
     refusals: Sequence[Refusal] = ()
-    """Those of its use case, to which its body and its query add theirs.
+    """The refusals of its use case. Its body and its query add theirs.
 
-    Every operation with a `response` has others besides.
+    Every operation with a `response` has further refusals.
     """
     calls: type[UseCase] | None = None
-    """The use case, which says what a caller needs; None if there is no caller."""
+    """The use case, which states the required permission; None if there is no caller."""
     logged: Collection[str] = ()
-    """The ids in the path that the access log has if a request is refused."""
+    """The ids in the path that the access log contains if a request is refused."""
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Operations that take parameters from the response, and which (OpenAPI Link Objects)."""
+    """Operations that take parameters from the response (OpenAPI Link Objects)."""
     pages: Mapping[int, str] = field(default_factory=dict)
     """Statuses that are a redirect or an HTML page, for a guest's browser, and their meaning."""
     handler: Handler = _nothing_responds
     takes: frozenset[str] = frozenset()
-    """The names of what the method takes."""
+    """The names of the method's arguments."""
 
     def __call__(self, handler: Handler) -> Operation:
-        """Return the operation to which this method responds."""
+        """Return the operation for the responding method."""
         takes = get_type_hints(handler)
         returned, body, is_list = takes.pop("return"), takes.get("body"), "page" in takes
         operation = replace(
@@ -166,7 +168,7 @@ class Operation:
 
     @property
     def query(self) -> Sequence[str]:
-        """The parameters of the query, if the method takes any of them; else it is not read."""
+        """The query parameters of the method. Without any, the query is not read."""
         names = [str(each["name"]) for each in self.parameters if each["in"] == "query"]
         return () if self.takes.isdisjoint(names) else names
 

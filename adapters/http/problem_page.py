@@ -19,9 +19,9 @@ _TEMPLATES: Final = templates("adapters.http", STYLE)
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What is wrong, and what the guest can do; `key` names the catalogs' table that says so.
+    """A problem, and what the guest can do. `key` names the catalogs' table with the texts.
 
-    `values` fill in its placeholders. If it `reloads`, the browser loads it again by itself after
+    `values` fill in the placeholders. If it `reloads`, the browser loads the page again after
     `retry_after_seconds`.
     """
 
@@ -60,9 +60,9 @@ def show_page(
     way_back: WayBack | None,
     **values: object,
 ) -> None:
-    """Respond with a page of a template, in the style of the center.
+    """Respond with a page from a template, in the center's style.
 
-    It is in the language of the hosted page, or else in one that the browser accepts.
+    Its language is that of the hosted page, or otherwise one that the browser accepts.
     """
     if way_back is None or way_back.negotiated:
         resp.append_header("Vary", "Accept-Language")
@@ -83,9 +83,9 @@ def show_page(
 
 
 def protect_page(resp: falcon.Response, *, has_form: bool = False) -> None:
-    """Set the headers that forbid loading anything from elsewhere, framing and sending a referrer.
+    """Set the headers that forbid loading from elsewhere, framing and sending a referrer.
 
-    A form is sent with its origin, which browsers replace by "null" where no referrer is sent.
+    A form is sent with its origin. Browsers send the origin "null" if no referrer is allowed.
     """
     resp.set_header(
         "Content-Security-Policy",

@@ -30,8 +30,9 @@ log = structlog.get_logger()
 class RateLimits:
     """Counts failed authentications per address, and writing requests per caller.
 
-    With a shared storage, processes count together. Without one, or while it is unavailable, each
-    process counts for itself, so that the limits still apply and no request waits.
+    With a shared storage, processes count together. Without a shared storage, or while it is
+    unavailable, each process counts for itself, so that the limits still apply and no request
+    waits.
     """
 
     def __init__(self, *, write: str | None = None, shared: Storage | None = None) -> None:
@@ -55,7 +56,7 @@ class RateLimits:
             self._count(self._write, "write", caller.name)
 
     def check_storage(self) -> bool:
-        """Log if the shared storage is unavailable, and return whether it is there. Counts nothing."""
+        """Log if the shared storage is unavailable; return whether it is available. Counts nothing."""
         found = self._in_shared_storage(
             lambda window: window.test(FAILED_AUTHENTICATIONS, "authentication")
         )
@@ -95,8 +96,8 @@ def counts_in_redis(url: str) -> Storage:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    # One retry, for a connection that was lost while idle; none after a time-out. Any, because
-    # `RedisStorage` declares its options as numbers and text only.
+    # One retry, for a connection that was lost while idle, and no retry after a time-out. Any,
+    # because `RedisStorage` declares its options as numbers and text only.
     retry: Any = Retry(NoBackoff(), retries=1, supported_errors=(ConnectionLost,))
     return RedisStorage(
         url,

@@ -1,4 +1,4 @@
-"""Lines about refusals that anybody on the internet can cause."""
+"""Log refusals that anybody on the internet can cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 class RefusalLog:
-    """Logs refusals as warnings, and only so many lines of each kind a minute."""
+    """Logs refusals as warnings, with a limited number of lines of each kind a minute."""
 
     def __init__(self, lines_a_minute: int, now: Callable[[], float] = time.monotonic) -> None:
         """Take the limit of each kind, and a function that returns seconds."""
@@ -24,10 +24,11 @@ class RefusalLog:
     def warning(
         self, event: str, said: Mapping[str, str | None], *, kind: str = "", once: bool = False
     ) -> None:
-        """Log an event with what is `said` of it.
+        """Log an event with the fields in `said`.
 
-        Lines of one event and `kind` are counted together, so that a flood of another kind hides none
-        of them. There must be few kinds. With `once`, equal lines are logged once a minute.
+        Lines with the same event and `kind` are counted together, so that a flood of one kind does
+        not hide another. There must be few kinds. With `once`, equal lines are logged once a
+        minute.
         """
         minute, line = self._now() // 60, (event, kind, *said.values())
         with self._lock:

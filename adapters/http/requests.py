@@ -1,7 +1,7 @@
-"""Reading JSON bodies and query parameters.
+"""Read JSON bodies and query parameters.
 
-Only malformed JSON and malformed queries are refused here. Values are passed on unchanged: the
-domain checks each of them, in the order of the interface.
+Only malformed JSON and malformed queries are refused here. The values are passed on unchanged: the
+domain checks each value, in the order of the interface.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_BODY_BYTES: Final = 16 * 1024
 MAX_QUERY_PARAMETERS: Final = 100
 
 BODY_REFUSALS: Final = (UnsupportedMediaType(), RequestBodyTooLarge(), InvalidRequestBody())
-"""How `read_body` may refuse, in its order."""
+"""The refusals of `read_body`, in its order."""
 
 Body = TypeVar("Body", bound="RequestBody")
 
 
 def field(description: str, **schema: object) -> Meta:
-    """Return what the document says of a field: its meaning and its schema."""
+    """Return a field's meaning and schema for the document."""
     return Meta(description=description, extra_json_schema=schema)
 
 
@@ -52,7 +52,8 @@ class RequestBody(Struct, frozen=True, kw_only=True):
     """A body. Unknown fields are ignored and never stored."""
 
     required: ClassVar[tuple[str, ...]]
-    """The fields that clients must send, for the document: the domain refuses without them."""
+    """The fields that clients must send, for the document. The domain refuses a body without them.
+    """
 
 
 def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
@@ -70,7 +71,7 @@ def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
 def read_json_object(req: falcon.Request) -> dict[str, object]:
     """Read a JSON object of at most 16 KiB, without repeated keys.
 
-    A byte order mark before it is ignored (RFC 8259, section 8.1).
+    A byte order mark before the object is ignored (RFC 8259, section 8.1).
 
     Raises the same errors as `read_body`.
     """
@@ -92,9 +93,9 @@ def read_json_object(req: falcon.Request) -> dict[str, object]:
 
 
 def read_bytes(req: falcon.Request, at_most: int) -> bytes:
-    """Read the whole body, reading no more than `at_most` + 1 bytes.
+    """Read the whole body, but at most `at_most` + 1 bytes.
 
-    Raises RequestBodyTooLarge if it has more than `at_most` bytes.
+    Raises RequestBodyTooLarge if the body has more than `at_most` bytes.
     """
     if (req.content_length or 0) > at_most:
         raise RequestBodyTooLarge
@@ -135,7 +136,7 @@ _JSON = json.JSONDecoder(
 class Query:
     """The query parameters of a request, with every value of each.
 
-    `known` names all that there may be; None means any. Raises HTTPBadRequest, or
+    `known` names all allowed parameters; None allows any. Raises HTTPBadRequest, or
     UnknownQueryParameter.
     """
 

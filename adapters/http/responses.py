@@ -1,6 +1,6 @@
-"""JSON responses: what they are made of, and the bodies that several resources share.
+"""JSON responses: the parts of a body, and the bodies that several resources share.
 
-The schemas of the OpenAPI document are made from the types of the bodies.
+The schemas of the OpenAPI document are generated from the types of the bodies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def json_body(resp: falcon.Response, body: Struct) -> None:
 
 
 def example(value: object, description: str = "", **schema: object) -> Meta:
-    """Return what the document says of a field: an example, its meaning, and more of its schema."""
+    """Return a field's example, meaning and further schema for the document."""
     return Meta(description=description or None, extra_json_schema={**schema, "examples": [value]})
 
 
@@ -35,7 +35,7 @@ def time_example(description: str) -> Meta:
     return example("2026-11-20T12:00:00Z", description, format="date-time")
 
 
-# The generators of clients need the type of fixed values, which msgspec leaves out.
+# Generators of clients need the type of fixed values, which msgspec leaves out.
 TrueValue = Annotated[Literal[True], Meta(extra_json_schema={"type": "boolean"})]
 FalseValue = Annotated[Literal[False], Meta(extra_json_schema={"type": "boolean"})]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]

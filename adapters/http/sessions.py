@@ -276,7 +276,7 @@ class ListedSessions(Struct, frozen=True, kw_only=True):
 
 
 def _add_card_examples(base_url: str) -> Mapping[str, Example]:
-    # There the guest's browser comes back to a page of this service.
+    # At this address, the guest's browser comes back to a page of this service.
     redirect_uri = f"{base_url}/docs"
     return {
         "spa": sample("At Still Water Spa", {"center_id": SPA_ID, "redirect_uri": redirect_uri}),

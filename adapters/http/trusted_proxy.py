@@ -18,16 +18,16 @@ _FORWARDED: Final = (
 
 
 class TrustedProxy:
-    """Replaces the address of a trusted proxy by the last one in its X-Forwarded-For header.
+    """Replaces a trusted proxy's address with the last address in its X-Forwarded-For header.
 
-    The proxy itself appended that last address; earlier ones may be forged. All forwarding headers
-    are removed, so that the application cannot depend on one.
+    The proxy itself added that last address; earlier addresses may be forged. All forwarding
+    headers are removed, so that the application cannot depend on them.
     """
 
     def __init__(
         self, app: WSGIApplication, networks: Collection[IPv4Network | IPv6Network]
     ) -> None:
-        """Wrap `app`. `networks` are those of the proxies, none if there is no proxy."""
+        """Wrap `app`. `networks` are the proxies' networks; empty if there is no proxy."""
         self._app = app
         self._networks = networks
 

@@ -42,7 +42,7 @@ _WEBHOOK: Final = Operation(
 MAX_WEBHOOK_BYTES: Final = 256 * 1024
 UNKNOWN: Final = "unknown"
 LINES_A_MINUTE: Final = 100
-"""How many refused webhooks are logged a minute: anybody can send one."""
+"""The most refused webhooks that are logged a minute. Anybody can send a webhook."""
 
 _ACCOUNT = re.compile(r"[a-z0-9_]{1,64}")
 
@@ -87,7 +87,8 @@ class Webhooks:
             body=read_bytes(req, MAX_WEBHOOK_BYTES),
             merchant_account=None if account is None else MerchantAccount(account),
         )
-        # Only names that settings can hold are logged: the path is the sender's. It learns no reason.
+        # Only names that settings can hold are logged, because the sender chooses the path. The
+        # sender learns no reason.
         is_known = ProviderName(provider) in self.receive_webhook.providers
         of = {
             "provider": provider if is_known else UNKNOWN,

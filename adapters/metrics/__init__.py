@@ -1,1 +1,1 @@
-"""Prometheus metrics: what processes count, and what is read from the storage."""
+"""Prometheus metrics: the counts of processes, and gauges read from the storage."""

@@ -1,6 +1,6 @@
-"""What a process counts, for Prometheus.
+"""The counts of a process, for Prometheus.
 
-prometheus-client looks for PROMETHEUS_MULTIPROC_DIR when this module is imported.
+prometheus-client reads PROMETHEUS_MULTIPROC_DIR when this module is imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from domain.sessions.session_log import SessionLog, SessionStep, Step
 
 STORING_SECONDS: Final = (1, 5, 15, 60, 300, 1800, 7200, 86_400)
 MAX_CODES: Final = 100
-"""How many codes of declined cards are told apart. PSPs make them up."""
+"""The most codes of declined cards that are counted separately, because PSPs invent codes."""
 
 _HARMLESSLY: Final = suppress(Exception)
 _STORED: Final = (Step.STORED, Step.RENEWED)
@@ -29,15 +29,16 @@ _ENDED: Final = (*_STORED, Step.REFUSED, Step.EXPIRED)
 
 
 class Counts:
-    """The metrics of this process, each a function that takes its labels, then the seconds, if any.
+    """The metrics of this process. Each is a function of its labels and, for some, of seconds.
 
-    None ever raises: a full disk under the files of the metrics must stop nothing.
+    The functions never raise, because a full disk under the files of the metrics must stop nothing.
     """
 
     def __init__(self, registry: CollectorRegistry | None, psps: Iterable[str] = ()) -> None:
-        """Take the registry that collects them, or None if a file of each process is collected.
+        """Take the registry that collects the metrics, or None if each process writes files.
 
-        Cards that are stored by `psps` count from 0: an alert does not see what begins at 1.
+        The counts of cards stored by `psps` start at 0, because an alert misses a series that
+        starts at 1.
         """
 
         def counter(name: str, what: str, *labels: str) -> Callable[..., None]:
@@ -102,7 +103,7 @@ class Counts:
 
 
 class CountedSessions(SessionLog):
-    """Logs the steps of sessions, and counts declined cards and what sessions came to."""
+    """Logs the steps of sessions, and counts declined cards and the results of sessions."""
 
     def __init__(self, log: SessionLog, counts: Counts) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""What is read from the storage each time Prometheus asks."""
+"""The gauges that are read from the storage whenever Prometheus asks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ACCOUNT: Final = ("psp", "account")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredGauges(Collector):
-    """Reads the status of the installation. Without the storage, it only says so."""
+    """Reads the status of the installation. Without the storage, only says that it is unavailable."""
 
     storage: Storage
     read_status: ReadStatus
@@ -33,7 +33,7 @@ class StoredGauges(Collector):
     @override
     def collect(self) -> Iterator[GaugeMetricFamily]:
         status: Status | None = None
-        # Whatever is wrong with the records, what the process has counted is served.
+        # Whatever is wrong with the records, the counts of the process are served.
         with suppress(Exception):
             self.storage.check()
             status = self.read_status()
