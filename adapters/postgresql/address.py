@@ -12,17 +12,17 @@ from psycopg.pq import Conninfo
 from adapters.sql.errors import DatabaseUnusable
 
 _UNAMBIGUOUS: Final = re.compile(r"[a-z]+://(?:[^@/]*@)?[^@]*")
-"""In any other address, libpq takes part of the password for the host, and shows it in errors."""
+"""In any other address, libpq may read part of the password as the host, and show it in errors."""
 
 _SHOWN: Final = ("service", "host", "hostaddr", "port", "dbname", "user")
 """The parts that may be shown. `options`, `sslpassword` and others may hold passwords too."""
 
 
 class AddressInvalid(DatabaseUnusable):
-    """The address of the database cannot be read."""
+    """The address of the database cannot be parsed."""
 
     def __init__(self) -> None:
-        # The error of the client may contain part of the password.
+        # The client's error may contain part of the password.
         super().__init__(
             "the address of the PostgreSQL database cannot be read; special characters in a "
             "password are written as %40 and the like"
@@ -30,7 +30,7 @@ class AddressInvalid(DatabaseUnusable):
 
 
 def require_readable(url: str) -> None:
-    """Raise AddressInvalid for an address that cannot be read, or that libpq misreads."""
+    """Raise AddressInvalid for an address that cannot be parsed, or that libpq misreads."""
     try:
         conninfo_to_dict(url)
     except (psycopg.ProgrammingError, UnicodeEncodeError):
@@ -42,7 +42,7 @@ def require_readable(url: str) -> None:
 def name_of(url: str) -> str:
     """Return the host, port, name and user of a database, for the log, without passwords.
 
-    Parts that the address lacks come from the environment of libpq, as in a connection. Raises
+    Missing parts of the address come from libpq's environment, as in a connection. Raises
     AddressInvalid.
     """
     require_readable(url)

@@ -1,4 +1,4 @@
-"""A dump of a database, by PostgreSQL's own programs."""
+"""Dump a database, using PostgreSQL's own programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from adapters.sql.errors import DatabaseUnusable
 
 
 class DumpFailed(DatabaseUnusable):
-    """pg_dump or pg_restore is missing, or has failed."""
+    """pg_dump or pg_restore is missing, or failed."""
 
 
 def dump(url: str, to: Path) -> None:

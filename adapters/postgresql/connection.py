@@ -1,6 +1,6 @@
-"""Connections to the PostgreSQL server: the pool, transactions, in-doubt commits and errors.
+"""Connections to the PostgreSQL server: the pool, transactions, commits in doubt and errors.
 
-The pool is psycopg's. Around it stand three things that it lacks: statements that end even when the
+The pool is psycopg's. Around it, this module adds what it lacks: statements that end even if the
 server hangs, quick failure while the server is away, and the outcome of a commit whose response was
 lost.
 """
@@ -47,9 +47,9 @@ CHECK_SECONDS: Final = 1.5
 LOCK_SECONDS: Final = 5
 """How long a statement waits for a lock."""
 STATEMENT_SECONDS: Final = 8
-"""How long a statement may take while guests or clients wait. More than LOCK_SECONDS."""
+"""How long a statement may take while guests or clients wait. This is longer than LOCK_SECONDS."""
 IN_DOUBT_SECONDS: Final = 3
-"""How long to try to find out the outcome of a commit whose response was lost."""
+"""How long to look for the outcome of a commit whose response was lost."""
 
 _CONFLICTS: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 _UNAVAILABLE: Final = (
@@ -60,7 +60,7 @@ _UNAVAILABLE: Final = (
     psycopg.errors.DataCorrupted,
     psycopg.errors.IndexCorrupted,
 )
-"""Errors that mean the database is unavailable, not that the statement is wrong."""
+"""Errors that mean that the database is unavailable, not that the statement is wrong."""
 
 _DIALECT: Final = Dialect(
     page_reference="attempt #>> '{page,reference}'",
@@ -75,7 +75,8 @@ _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 _TO_ROLL_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
-# In each transaction, because behind a pooler the next one may get another session of the server.
+# Set in each transaction, because behind a pooler the next transaction may get another session of
+# the server.
 _BEGIN: Final = f"""
 BEGIN ISOLATION LEVEL {{}};
 SET LOCAL TimeZone = 'UTC';
@@ -83,23 +84,23 @@ SET LOCAL lock_timeout = '{LOCK_SECONDS}s';
 SET LOCAL idle_in_transaction_session_timeout = '60s'
 """
 _BEGIN_READING: Final = _BEGIN.format("REPEATABLE READ READ ONLY")
-# A committed transaction must be on disk. A role may ask for more, not for less.
+# A committed transaction must be on disk. A role may set a stricter value, but not a weaker one.
 _BEGIN_WRITING: Final = f"""{_BEGIN.format("READ COMMITTED")};
 SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
             THEN set_config('synchronous_commit', 'on', true) END
 """
 
-# Crash recovery resets these statistics, so their reset time identifies it. Read in each transaction,
-# because behind a pooler a connection outlives the server's restart.
+# Crash recovery resets these statistics, so their reset time identifies the recovery. Read in each
+# transaction, because behind a pooler a connection outlives the server's restart.
 _RECOVERED_AT: Final = "(SELECT stats_reset FROM pg_stat_bgwriter)"
 
 
 class Conflict(Exception):
-    """A deadlock or serialization failure; a repeat of the transaction may well succeed."""
+    """A deadlock or serialization failure. A repetition of the transaction may well succeed."""
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """A connection whose statements end in time even when the server or the network hangs.
+    """A connection whose statements end in time even if the server or the network hangs.
 
     `statement_seconds` limits each statement; None means no limit.
     """
@@ -120,7 +121,7 @@ class Connection(psycopg.Connection[TupleRow]):
 
     @property
     def is_responsive(self) -> bool:
-        """Whether it is open, and has not waited for the server for more than CHECK_SECONDS."""
+        """Whether the connection is open, and the server has answered within CHECK_SECONDS."""
         since = self._waiting_since
         return not self.closed and (since is None or time.monotonic() - since <= CHECK_SECONDS)
 
@@ -135,12 +136,12 @@ class Connection(psycopg.Connection[TupleRow]):
 
 
 class Transaction:
-    """An open transaction, which runs no statement once it is over."""
+    """An open transaction, which refuses statements after its end."""
 
     dialect: Final = _DIALECT
 
     def __init__(self, connection: Connection, *, url: str, writing: bool) -> None:
-        """Begin it on a connection to `url` that has no transaction."""
+        """Begin a transaction on a connection to `url` that has no transaction."""
         self._connection: Connection | None = connection
         self._url = url
         self._is_writing = writing
@@ -148,7 +149,7 @@ class Transaction:
         self._recovered_at: datetime | None = None
         # One round trip each.
         if writing:
-            # The two identify the transaction if its commit is in doubt.
+            # The two values identify the transaction if its commit is in doubt.
             begun = _begin(
                 connection, f"{_BEGIN_WRITING}, pg_current_xact_id()::text, {_RECOVERED_AT}"
             )
@@ -158,17 +159,17 @@ class Transaction:
 
     @property
     def connection(self) -> Connection:
-        """The connection. Raises RuntimeError once the transaction is over."""
+        """The connection. Raises RuntimeError after the end of the transaction."""
         if self._connection is None:
             raise RuntimeError("this unit of work is over")
         return self._connection
 
     def execute(self, statement: str, values: Values | None = None) -> psycopg.Cursor[TupleRow]:
-        """Run a statement. Raises RuntimeError once the transaction is over."""
+        """Run a statement. Raises RuntimeError after the end of the transaction."""
         return self.connection.execute(_for_psycopg(statement), values)
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
-        """Run a statement that writes, once for each row; return how many rows changed."""
+        """Run a writing statement once for each row; return the number of changed rows."""
         with self.connection.cursor() as cursor:
             cursor.executemany(_for_psycopg(statement), rows)
             return cursor.rowcount
@@ -179,11 +180,11 @@ class Transaction:
 
     @property
     def for_update(self) -> str:
-        """The end of a SELECT that, in a write transaction, locks the rows that it reads."""
+        """The end of a SELECT that locks the rows that it reads, in a write transaction."""
         return " FOR UPDATE" if self._is_writing else ""
 
     def lock(self, *key: str) -> None:
-        """Take an advisory lock on a key until the transaction ends, if it is for writing."""
+        """Take an advisory lock on a key until the end of the transaction, if it may write."""
         if self._is_writing:
             self.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))",
@@ -191,10 +192,11 @@ class Transaction:
             )
 
     def commit(self) -> None:
-        """Commit; the transaction is over then, even if this fails.
+        """Commit. The transaction is then over, even if this fails.
 
-        If the connection is lost before the response, the outcome is looked up over another one.
-        Raises ServiceUnavailable when it was not committed, or the outcome stays unknown.
+        If the connection is lost before the response, another connection looks up the outcome.
+        Raises ServiceUnavailable if the transaction was not committed, or if its outcome stays
+        unknown.
         """
         connection = self.connection
         if not self._is_writing:
@@ -210,11 +212,11 @@ class Transaction:
                 raise ServiceUnavailable from error
         else:
             if committed != "COMMIT":
-                # PostgreSQL rolls back when an earlier statement of the transaction has failed.
+                # PostgreSQL rolls back if an earlier statement of the transaction failed.
                 raise RuntimeError("this unit of work has failed before")
 
     def end(self) -> None:
-        """Run no further statement. It may be called again."""
+        """Refuse further statements. May be called again."""
         self._connection = None
 
 
@@ -231,8 +233,8 @@ class Connections:
     ) -> None:
         """Take the address of the database, and the maximum number of connections.
 
-        `statement_seconds` is how long a statement may take; None means as long as it does.
-        `on_wait` is told how long each unit has waited for a connection.
+        `statement_seconds` is how long a statement may take; None means no limit. `on_wait`
+        receives the seconds that each unit waited for a connection.
         """
         self._url = url
         self._on_wait = on_wait
@@ -249,11 +251,11 @@ class Connections:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:
-        """Open a transaction; what the block does not commit is rolled back.
+        """Open a transaction. Whatever the block does not commit is rolled back.
 
-        Raises RuntimeError when the thread has a transaction already, or writes in a read
-        transaction; Conflict after a deadlock or serialization failure; ServiceUnavailable when the
-        database is unavailable, or a lock is not free in time.
+        Raises RuntimeError if the thread already has a transaction, or writes in a read
+        transaction; Conflict after a deadlock or serialization failure; and ServiceUnavailable if
+        the database is unavailable, or a lock is not free in time.
         """
         mine = self._of_thread
         if getattr(mine, "is_in_transaction", False):
@@ -270,7 +272,7 @@ class Connections:
             mine.is_in_transaction = False
 
     def close(self) -> None:
-        """Close every connection; no transaction may be open. It may be called again."""
+        """Close every connection. No transaction may be open. May be called again."""
         with self._opening:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -291,9 +293,10 @@ class Connections:
             pool.putconn(connection)
 
     def _taken_from(self, pool: ConnectionPool[Connection]) -> Connection:
-        """Take a connection of the pool, guarded by a circuit breaker.
+        """Take a connection from the pool, protected by a circuit breaker.
 
-        While the server is away, one thread at a time tries to connect; the others fail at once.
+        While the server is away, one thread at a time tries to connect; the other threads fail at
+        once.
         """
         was_away = self._is_away
         if was_away and not self._trial.acquire(blocking=False):
@@ -302,7 +305,7 @@ class Connections:
         try:
             connection = pool.getconn(AWAY_SECONDS if was_away else CONNECT_SECONDS)
         except psycopg.OperationalError:
-            # While another thread has a responsive connection, the pool is only exhausted.
+            # If another thread has a responsive connection, the pool is only exhausted.
             if not any(connection.is_responsive for connection in tuple(self._in_use)):
                 self._is_away = True
             raise ServiceUnavailable from self._unavailable()
@@ -317,9 +320,9 @@ class Connections:
         return connection
 
     def _unavailable(self) -> DatabaseUnavailable:
-        """Return why no connection could be had. Each reason is logged once per outage."""
+        """Return why no connection is available. Each reason is logged once per outage."""
         if self._refusal is not None and not isinstance(self._refusal, ConnectionTimeout):
-            # The further lines are hints of the client, and the attempts at other addresses.
+            # The further lines are the client's hints and the attempts at other addresses.
             reason = str(self._refusal).partition("\n")[0]
         elif len(self._in_use) < self._max_connections:
             reason = "the server does not respond"
@@ -341,7 +344,7 @@ class Connections:
                 connections = self
 
                 class Noted(Connection):
-                    """The pool keeps to itself why it cannot connect."""
+                    """Notes why connecting failed, because the pool does not tell."""
 
                     @classmethod
                     @override
@@ -360,8 +363,8 @@ class Connections:
                     kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
                     min_size=1,
                     max_size=self._max_connections,
-                    # No limit: the pool counts waiters that have timed out until it has a connection
-                    # again, and above the limit it would not open one.
+                    # No limit: until the pool has a connection again, it counts waiters that have
+                    # timed out, and above the limit it would not open a connection.
                     max_waiting=0,
                     # Without backoff: the next unit makes the pool connect again.
                     reconnect_timeout=1,
@@ -381,16 +384,16 @@ class Connections:
             with connection.limited_to(CHECK_SECONDS):
                 ConnectionPool.check_connection(connection)
         except psycopg.Error:
-            # A restart or failover has most likely cut the other connections as well.
+            # A restart or failover has most likely cut off the other connections too.
             if self._pool is not None:
                 self._pool.drain()
             raise
 
 
 def connect(url: str) -> Connection:
-    """Open a connection outside of any pool, with one transaction.
+    """Open a connection outside any pool, with one transaction.
 
-    A statement sees what was committed while it waited for a lock. Raises AddressInvalid, and
+    A statement sees data that was committed while it waited for a lock. Raises AddressInvalid, and
     psycopg.Error.
     """
     require_readable(url)
@@ -409,7 +412,7 @@ def connect(url: str) -> Connection:
 
 @contextmanager
 def translated(*, writing: bool = True) -> Iterator[None]:
-    """Replace errors that mean an unavailable database by ServiceUnavailable; others pass through.
+    """Replace errors of an unavailable database with ServiceUnavailable; others pass through.
 
     A deadlock or serialization failure becomes Conflict. Raises RuntimeError if the block writes in
     a transaction that is not for `writing`.
@@ -427,7 +430,7 @@ def translated(*, writing: bool = True) -> Iterator[None]:
 
 
 def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> bool:
-    """Return whether the server has committed a transaction; False if that stays unknown."""
+    """Return whether the server committed a transaction; False if that stays unknown."""
     give_up_at = time.monotonic() + IN_DOUBT_SECONDS
     while time.monotonic() < give_up_at:
         # Not from the pool, whose connections may all be held by threads in the same situation.
@@ -444,12 +447,13 @@ def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> 
 
 
 def _configure(connection: Connection) -> None:
-    # In records, UUIDs are text; `Rows` decodes JSON itself.
+    # Records hold UUIDs as text, and `Rows` decodes JSON itself.
     connection.adapters.register_loader("uuid", TextLoader)
     connection.adapters.register_loader("jsonb", TextLoader)
     (pid,) = _one(connection.execute("SELECT pg_backend_pid()"))
     if pid != connection.info.backend_pid:
-        # A pooler is between, and the server's next session may lack what was prepared in this one.
+        # There may be a pooler, and the server's next session may lack what was prepared in this
+        # one.
         connection.prepare_threshold = None
 
 

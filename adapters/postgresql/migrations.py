@@ -18,10 +18,10 @@ WAIT_SECONDS: Final = 60
 """How long to wait for another process that migrates the same database."""
 
 TRIES: Final = 10
-"""How often to try when a deadlock ends the migration: the service locks in another order."""
+"""How often to try if a deadlock ends the migration. The service locks tables in another order."""
 
 _LOCK: Final = 7_290_110_336_212
-"""The key of the advisory lock: a number that no other program is likely to use."""
+"""The key of the advisory lock: a number that other programs are unlikely to use."""
 
 _TEXT_ID: Final = (
     r"encode(sha256(convert_to(concat_ws(E'\n', version, language, text), 'UTF8')), 'hex')"
@@ -256,7 +256,7 @@ MIGRATIONS: Final = {
 def migrate(url: str) -> list[str]:
     """Apply all pending migrations, or none; return their names in order.
 
-    It may run again, and in several processes at once: one applies them, the others wait and
+    May run again, and in several processes at once: one process applies them, the others wait and
     return []. The database itself must exist. Raises DatabaseUnusable and ServiceUnavailable.
     """
     for _ in range(TRIES):
@@ -286,9 +286,10 @@ def apply(connection: Connection) -> list[str]:
 
 
 def _lock_tables(connection: Connection) -> None:
-    """Lock all tables before any work, so that a deadlock loses none.
+    """Lock all tables before any work, so that a deadlock loses no work.
 
-    Others may be in the schema, of other programs and owners. Requests behind it wait for 5 seconds.
+    The schema may contain tables of other programs and owners. Other requests wait up to 5 seconds
+    behind it.
     """
     ours = re.findall(r"CREATE TABLE (\w+)", "".join(MIGRATIONS.values()))
     found = connection.execute(
@@ -303,7 +304,7 @@ def _lock_tables(connection: Connection) -> None:
 
 
 def pending(url: str) -> list[str]:
-    """Return the names of the pending migrations in order; change nothing.
+    """Return the names of the pending migrations in order. Changes nothing.
 
     Raises DatabaseUnusable and ServiceUnavailable.
     """

@@ -1,4 +1,4 @@
-"""The storage port over a PostgreSQL database."""
+"""The storage port, implemented with a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from domain.errors import ServiceUnavailable
 from domain.storage import Returned, Storage, UnitOfWork, WriteUnit
 
 BACKOFF_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
-"""The maximum wait before each repeat of a unit that had a conflict."""
+"""The longest wait before a repetition of a unit that had a conflict."""
 
 
 class PostgresqlStorage(Storage):
     """Records in the database at `url`, which `migrations.migrate` has prepared.
 
-    At most `connections` are open at once. None is opened before it is needed. A statement may take
-    `statement_seconds`, or as long as it does if that is None. `on_wait` is told how long each unit
-    has waited for a connection.
+    At most `connections` are open at once, each opened only when needed. A statement may take
+    `statement_seconds`; None means no limit. `on_wait` receives the seconds that each unit waited
+    for a connection.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PostgresqlStorage(Storage):
                 with self._write_unit() as unit:
                     return work(unit)
             except Conflict:
-                # Random, so that the units in conflict do not meet again.
+                # Random, so that the conflicting units do not meet again.
                 time.sleep(uniform(0, seconds))  # noqa: S311 - nobody gains by guessing it
         with self.write() as unit:
             return work(unit)
@@ -69,13 +69,13 @@ class PostgresqlStorage(Storage):
     def check(self) -> None:
         try:
             with _unavailable_on_conflict(), self._connections.transaction(writing=False) as opened:
-                # A write transaction would use up a transaction id on each check.
+                # A write transaction would use up a transaction id at each check.
                 (may_write,) = opened.one(
                     "SELECT NOT pg_is_in_recovery() "
                     "AND NOT current_setting('default_transaction_read_only')::boolean "
                     "AND has_table_privilege('idempotency_keys', 'DELETE')"
                 )
-                # What does not fit into memory is written to a file, unless the disk is full.
+                # Data that does not fit into memory is written to a file, unless the disk is full.
                 opened.execute("SET LOCAL work_mem = '64kB'")
                 opened.execute("SELECT count(*) FROM generate_series(1, 5000)")
         except Error as error:

@@ -1,1 +1,1 @@
-"""What the storages share: the repositories, whose SQL both databases understand."""
+"""The shared parts of the storages: the repositories, whose SQL both databases understand."""

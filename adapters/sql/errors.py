@@ -4,14 +4,14 @@ from __future__ import annotations
 
 
 class DatabaseUnusable(Exception):
-    """A database that this release cannot use; the message says why, and what to do."""
+    """This release cannot use the database. The message says why, and what to do."""
 
 
 class DatabaseUnavailable(Exception):
     """The cause of a ServiceUnavailable.
 
-    `is_read_only` means that the database can be read, but not written, now or later; `is_damaged`
-    that waiting does not help either.
+    `is_read_only` means that the database can only be read, now and later. `is_damaged` means that
+    waiting does not help either.
     """
 
     def __init__(self, message: str, *, is_read_only: bool, is_damaged: bool = False) -> None:

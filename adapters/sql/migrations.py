@@ -1,4 +1,4 @@
-"""Which migrations a database lacks, and statements that both databases share."""
+"""Find the migrations that a database lacks, and statements that both databases share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUEUES: Final = """
         due_at
     ) WHERE due_at IS NOT NULL
 """
-"""Statements that index what is due by what it calls, and by its kind."""
+"""Statements that index due rows by the target of their calls and by their kind."""
 
 CONSENTS_OF_SESSIONS: Final = """
     SELECT account_id, card_sessions.token_id,
@@ -34,14 +34,14 @@ CONSENTS_OF_SESSIONS: Final = """
     FROM card_sessions JOIN payment_accounts USING (account_id)
     WHERE attempt -> 'request' -> 'consent' ->> 'text' IS NOT NULL
 """
-"""What guests agreed to, from the sessions that stored or renewed an account.
+"""Copy the consents from the sessions that stored or renewed an account.
 
-An account records the time of the latest only. Before a renewal the guest agreed no later than at the
-end of the session.
+An account records only the time of the latest consent. Before a renewal, the guest agreed no later
+than at the end of the session.
 """
 
 LONG_AGO: Final = "2000-01-01T00:00:00.000000+00:00"
-"""A card that an earlier release stores, beside this one, is due to be read."""
+"""A card that an earlier release stores beside this one is due for reading."""
 
 RECORDS_FOR_OPERATORS: Final = f"""
     CREATE TABLE consent_texts (
@@ -147,8 +147,8 @@ RECORDS_FOR_OPERATORS: Final = f"""
         PRIMARY KEY (center_id, language)
     ){{strict}}
 """
-"""What operators look into: consents, workers, the audit trail, erasures, settings, languages, times, codes,
-and what a later charge needs.
+"""Tables for operators: consents, workers, the audit trail, erasures, settings, languages, times,
+codes, and data for later charges.
 
 The databases have their own types, and SQLite's new tables are strict. `text_id` stands for the
 function below.
@@ -193,8 +193,9 @@ RELEASE_0_3: Final = """
         provider, merchant_account, page_reference
     )
 """
-"""What the release 0.3.0 stores beside: closed merchant accounts, what PSPs do not know, and pages
-that were followed by others."""
+"""The further tables of release 0.3.0: closed merchant accounts, unknown objects at PSPs, and
+earlier pages.
+"""
 
 
 def text_id(version: str, language: str | None, text: str | None) -> str:
@@ -203,7 +204,7 @@ def text_id(version: str, language: str | None, text: str | None) -> str:
 
 
 class DatabaseIsNewer(DatabaseUnusable):
-    """A newer release has migrated the database: this one lacks the migrations `unknown`."""
+    """A newer release has migrated the database: this release lacks the migrations `unknown`."""
 
     def __init__(self, unknown: Sequence[str]) -> None:
         self.unknown = tuple(unknown)
@@ -214,7 +215,7 @@ class DatabaseIsNewer(DatabaseUnusable):
 
 
 class DatabaseOfNoRelease(DatabaseUnusable):
-    """A build between releases made the database, with the migrations `unknown`."""
+    """A build between releases created the database, with the migrations `unknown`."""
 
     def __init__(self, unknown: Sequence[str]) -> None:
         super().__init__(
@@ -227,7 +228,7 @@ class DatabaseOfNoRelease(DatabaseUnusable):
 def pending_migrations(known: Sequence[str], applied: Collection[str]) -> list[str]:
     """Return the known migrations that were not applied, in order.
 
-    Raises DatabaseIsNewer, and DatabaseOfNoRelease if migrations are missing on either side.
+    Raises DatabaseIsNewer, or DatabaseOfNoRelease if migrations are missing on both sides.
     """
     unknown = [name for name in applied if name not in known]
     pending = [name for name in known if name not in applied]

@@ -1,8 +1,7 @@
 """The mapping between records and rows, derived from the fields of each record.
 
-A field is a column of the same name. Times stay times, decimals become text, and nested records
-and lists become JSON. So a new field needs its line in the dataclass and a migration, and nothing
-in between.
+A field is a column of the same name. Times stay times, decimals become text, and nested records and
+lists become JSON. So a new field needs only its line in the dataclass and a migration.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", bound="DataclassInstance")
 
 MAX_LOGGED: Final = 100
-"""How many unreadable rows of a table a process logs."""
+"""The most unreadable rows of a table that a process logs."""
 
 log = structlog.get_logger()
 
@@ -46,8 +45,8 @@ _ONE_VALUE = (
 class Rows(Generic[Record]):
     """The rows of one table and their records, with the usual statements.
 
-    `key` names the columns of the primary key, `beside` further columns to store that the record
-    lacks. `or_replace` replaces what is in the columns `kept` by a value only, not by None. Every
+    `key` names the columns of the primary key, and `beside` further columns that the record lacks.
+    `or_replace` replaces the value of a `kept` column only by another value, not by None. Every
     value in a statement is a named parameter.
     """
 
@@ -122,13 +121,13 @@ class Rows(Generic[Record]):
         return {column: values[column] for column in self._key}
 
     def record_or_none(self, row: Sequence[object]) -> Record | None:
-        """Return the record of a row of `listed`; None when it cannot be decoded."""
+        """Return the record of a row of `listed`; None if the row cannot be decoded."""
         with suppress(RecordUnreadable):
             return self.record(row)
         return None
 
     def get(self, transaction: Transaction, *, lock: bool = False, **key: str) -> Record | None:
-        """Return the record with a primary key, or None; in a write transaction, `lock` its row."""
+        """Return the record with a primary key, or None. In a write transaction, `lock` its row."""
         return self.find_one(
             transaction, self._by_key + (transaction.for_update if lock else ""), key
         )
@@ -138,31 +137,31 @@ class Rows(Generic[Record]):
         transaction.execute(f"DELETE FROM {self.table} {self._by_key}", key)
 
     def find(self, transaction: Transaction, condition: str, values: Values) -> tuple[Record, ...]:
-        """Return the records that a condition (WHERE, ORDER BY …) selects."""
+        """Return the records that match a condition (WHERE, ORDER BY …)."""
         rows = transaction.execute(self.select + condition, values).fetchall()
         return tuple(map(self.record, rows))
 
     def find_readable(
         self, transaction: Transaction, condition: str, values: Values
     ) -> tuple[Record, ...]:
-        """Do the same, and leave out those that cannot be decoded."""
+        """Return the readable records that match a condition."""
         rows = transaction.execute(self.select + condition, values).fetchall()
         return tuple(filter(None, map(self.record_or_none, rows)))
 
     def unreadable(
         self, transaction: Transaction, condition: str, values: Values
     ) -> list[dict[str, object]]:
-        """Return the primary keys of those that cannot be decoded."""
+        """Return the primary keys of the matching rows that cannot be decoded."""
         rows = transaction.execute(self.select + condition, values).fetchall()
         return [self.key_of(row) for row in rows if self.record_or_none(row) is None]
 
     def find_one(self, transaction: Transaction, condition: str, values: Values) -> Record | None:
-        """Return the first record that a condition selects, or None."""
+        """Return the first record that matches a condition, or None."""
         return next(iter(self.find(transaction, condition, values)), None)
 
 
 def _shown(column: str, value: object) -> str:
-    """Return what the log shows of a column of a key."""
+    """Return the form in which the log shows a column of a key."""
     is_token = column.startswith("token")
     return f"{str(value)[:SHOWN_OF_TOKENS]}…" if is_token else str(value)
 

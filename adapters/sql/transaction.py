@@ -1,4 +1,4 @@
-"""What the repositories need of a database, and where the SQL of the databases differs."""
+"""What the repositories need from a database, and where the databases' SQL differs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Values: TypeAlias = Mapping[str, object]
 """The values of a statement's named parameters."""
 
 OnWait: TypeAlias = Callable[[float], None]
-"""Is told how many seconds a unit has waited to begin, also in vain. Never raises."""
+"""Receives the seconds that a unit waited to begin, even if it waited in vain. Never raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Dialect:
     """The reference of a session's current page, written as in its index."""
 
     among_ids: str
-    """The condition that the column before it is in `:ids`, a list."""
+    """The condition that the preceding column is in `:ids`, a list."""
 
     order_of_creation: str
     """The column that orders rows with the same time."""
@@ -30,11 +30,11 @@ class Dialect:
     """The end of a subquery that skips rows locked by other transactions."""
 
     now: str
-    """The time: `:now`, the caller's, or the server's where several machines share a database."""
+    """The time: the caller's `:now`, or the server's if several machines share a database."""
 
 
 class Cursor(Protocol):
-    """The result of a statement. A row holds whatever the columns do."""
+    """The result of a statement. A row has the types of its columns."""
 
     @property
     def rowcount(self) -> int:
@@ -53,8 +53,8 @@ class Cursor(Protocol):
 class Transaction(Protocol):
     """An open transaction.
 
-    A parameter is written `:name` in a statement. Besides numbers, booleans and text, its value may
-    be a time, and a list where the dialect has one.
+    A parameter is written `:name` in a statement. Its value may be a number, a boolean, text, a
+    time, or a list where the dialect supports lists.
     """
 
     @property
@@ -64,15 +64,15 @@ class Transaction(Protocol):
 
     @property
     def for_update(self) -> str:
-        """The end of a SELECT that, in a write transaction, locks the rows that it reads."""
+        """The end of a SELECT that locks the rows that it reads, in a write transaction."""
         ...
 
     def execute(self, statement: str, values: Values | None = None) -> Cursor:
-        """Run a statement. Raises RuntimeError once the transaction is over."""
+        """Run a statement. Raises RuntimeError after the end of the transaction."""
         ...
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
-        """Run a statement that writes, once for each row; return how many rows changed."""
+        """Run a writing statement once for each row; return the number of changed rows."""
         ...
 
     def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:
@@ -80,16 +80,16 @@ class Transaction(Protocol):
         ...
 
     def lock(self, *key: str) -> None:
-        """Lock a key until the transaction ends; in a read transaction, do nothing.
+        """Lock a key until the transaction ends. In a read transaction, do nothing.
 
-        Use it for what cannot be locked as a row because the row may not exist yet. Waits for
-        another transaction that holds the key.
+        Use it for a row that may not exist yet. Waits for another transaction that holds the key.
         """
         ...
 
     def commit(self) -> None:
-        """Commit; the transaction is over then, even if this fails.
+        """Commit. The transaction is then over, even if this fails.
 
-        Raises ServiceUnavailable when it was not committed, or the outcome stays unknown.
+        Raises ServiceUnavailable if the transaction was not committed, or if its outcome stays
+        unknown.
         """
         ...

@@ -1,4 +1,4 @@
-"""Units of work: the repositories over one transaction."""
+"""Units of work: the repositories on one transaction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from domain.storage import WriteUnit
 
 
 def unit_of_work(transaction: Transaction) -> WriteUnit:
-    """Return the repositories over a transaction. One that only reads refuses writes and commits."""
+    """Return the repositories on a transaction. A read-only transaction refuses writes and commits."""
     return WriteUnit(
         centers=SqlCenters(transaction),
         guests=SqlGuests(transaction),

@@ -15,7 +15,7 @@ WAIT_SECONDS: Final = 60
 
 
 class CopyDamaged(DatabaseUnusable):
-    """A copy is not what SQLite itself would write; most likely the original is damaged too."""
+    """The copy is not what SQLite itself would write; most likely the original is damaged too."""
 
     def __init__(self, path: Path, finding: str) -> None:
         super().__init__(f"the copy of {path} is damaged, and the file may be too: {finding}")

@@ -21,7 +21,7 @@ from adapters.sql.transaction import Dialect, OnWait, Values
 from domain.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
-    # pysqlite3 is this very module built with a newer SQLite; it comes without types.
+    # pysqlite3 is the same module, built with a newer SQLite. It comes without types.
     import sqlite3
 else:
     import pysqlite3 as sqlite3
@@ -36,13 +36,15 @@ MAX_IDLE_WAL_BYTES: Final = 64 * 1024 * 1024
 """The size that the write-ahead log is truncated to after a large import."""
 
 FIRST_SAFE_SQLITE: Final = (3, 51, 3)
-"""Earlier versions may corrupt a database when two connections reset its write-ahead log at once."""
+"""Earlier versions may corrupt a database when two connections reset its write-ahead log at once.
+"""
 
 POLL_SECONDS: Final = 0.0005
 """How often a writer tries again while another process writes."""
 
 MAX_QUEUED_WRITERS: Final = 8
-"""How many threads may queue to write, so that other threads stay free for reading requests."""
+"""The most threads that may queue to write, so that other threads stay free for reading requests.
+"""
 QUEUE_FULL_SECONDS: Final = 0.5
 """How long a further writer waits for a place in the queue."""
 
@@ -106,7 +108,7 @@ class FileUnusable(DatabaseUnavailable):
 
 
 class FilesReplaced(DatabaseUnavailable):
-    """The files that a process has open are no longer those at their paths."""
+    """The files that a process has open are no longer the files at their paths."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -117,7 +119,7 @@ class FilesReplaced(DatabaseUnavailable):
 
 
 def _problem_with(path: Path) -> str | None:
-    """Return why a file cannot be opened or written, which SQLite does not say."""
+    """Return why a file cannot be opened or written, because SQLite does not say why."""
     folder = path.absolute().parent
     # `os.path` returns False where `Path` raises PermissionError.
     if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir() raises where a folder may not be searched
@@ -135,7 +137,7 @@ def _problem_with(path: Path) -> str | None:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Replace errors that mean an unavailable database by ServiceUnavailable; others pass through.
+    """Replace errors of an unavailable database with ServiceUnavailable; others pass through.
 
     Its cause is a FileUnusable about `path`.
     """
@@ -150,15 +152,15 @@ def translated(path: Path) -> Iterator[None]:
 def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
     """Open a connection that is read-only until `PRAGMA query_only` is switched off.
 
-    The file must exist: a mistyped path creates none. Only an explicit BEGIN starts a transaction.
-    The connection may be used from any thread, one at a time. Raises SqliteIsTooOld.
+    The file must exist, so that a mistyped path creates no file. Only an explicit BEGIN starts a
+    transaction. The connection may be used from any thread, one at a time. Raises SqliteIsTooOld.
     """
     if sqlite3.sqlite_version_info < FIRST_SAFE_SQLITE:
         raise SqliteIsTooOld
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
-        # Set here, because the statements below may have to wait as well.
+        # Set here, because the statements below may have to wait too.
         timeout=busy_timeout_seconds,
         isolation_level=None,
         check_same_thread=False,
@@ -191,15 +193,15 @@ class Transaction:
         self._is_over = False
 
     def execute(self, statement: str, values: Values | None = None) -> sqlite3.Cursor:
-        """Run a statement. Raises RuntimeError once the transaction is over."""
+        """Run a statement. Raises RuntimeError after the end of the transaction."""
         return self._connection().execute(statement, _bound(values or {}))
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
-        """Run a statement that writes, once for each row; return how many rows changed."""
+        """Run a writing statement once for each row; return the number of changed rows."""
         return self._connection().executemany(statement, map(_bound, rows)).rowcount
 
     def _connection(self) -> sqlite3.Connection:
-        # SQLite itself ends a transaction when the disk is full.
+        # SQLite itself ends a transaction if the disk is full.
         if self._is_over or not self.db.conn.in_transaction:
             raise RuntimeError("this unit of work is over")
         return self.db.conn
@@ -213,9 +215,9 @@ class Transaction:
         """Do nothing: a write transaction locks the whole database."""
 
     def commit(self) -> None:
-        """Commit; the transaction is over then, even if this raises ServiceUnavailable.
+        """Commit. The transaction is then over, even if this raises ServiceUnavailable.
 
-        A commit into files that were replaced meanwhile counts as none.
+        A commit into files that were replaced in the meantime does not count.
         """
         if self._is_over:
             raise RuntimeError("this unit of work is over")
@@ -230,9 +232,9 @@ class Transaction:
         self._files.require_in_place()
 
     def end(self) -> bool:
-        """Roll back what was not committed. Return whether the connection is still usable.
+        """Roll back uncommitted changes. Return whether the connection is still usable.
 
-        An unusable connection is closed, which ends its transaction too.
+        An unusable connection is closed, which also ends its transaction.
         """
         self._is_over = True
         try:
@@ -244,22 +246,22 @@ class Transaction:
 
 
 class HeldFiles:
-    """The files of a database: itself, its write-ahead log and the index of that log.
+    """The files of a database: the file itself, its write-ahead log and the log's index.
 
-    An open connection keeps SQLite from deleting the log, so that only somebody else can. What is
-    committed afterwards is lost to everybody who opens the database.
+    An open connection keeps SQLite from deleting the log, so only another program or person can
+    delete it. Later commits are then lost to everybody who opens the database.
     """
 
     def __init__(
         self, path: Path, *, busy_timeout_seconds: float, on_replaced: Callable[[], None]
     ) -> None:
-        """Open the connection. `on_replaced` is called once, when the files are found replaced."""
+        """Open the connection. `on_replaced` is called once, if the files were replaced."""
         self.path = path
         self._on_replaced = on_replaced
         self._lock = threading.Lock()
         self._is_told = False
         self._db = connect(path, busy_timeout_seconds=busy_timeout_seconds)
-        # SQLite names both after the file that a symbolic link leads to.
+        # SQLite names both after the target of a symbolic link.
         file = path.resolve()
         self._paths = [path, Path(f"{file}-wal"), Path(f"{file}-shm")]
         try:
@@ -271,9 +273,9 @@ class HeldFiles:
             raise
 
     def require_in_place(self) -> None:
-        """Raise ServiceUnavailable unless the files at the paths are those that were opened.
+        """Raise ServiceUnavailable unless the files at the paths are the files that were opened.
 
-        The first time, it is logged.
+        The first failure is logged.
         """
         if list(map(_identity, self._paths)) == self._identities:
             return
@@ -294,7 +296,7 @@ class HeldFiles:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the device and the inode of a file; None if there is no file."""
+    """Return the device and the inode of a file; None if the file does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -303,7 +305,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 class Connections:
-    """The connections of one process; each is opened when it is first needed."""
+    """The connections of one process. Each is opened when it is first needed."""
 
     def __init__(
         self,
@@ -320,12 +322,12 @@ class Connections:
         self._files: HeldFiles | None = None
         self._files_lock = threading.Lock()
         self._of_thread = threading.local()
-        # Weak, so that the connection of a thread that has ended is closed.
+        # Weak, so that the connection of an ended thread is closed.
         self._readers: WeakSet[Database] = WeakSet()
         self._readers_lock = threading.Lock()
-        # One writer for all threads keeps its page cache valid while no other process writes.
+        # A single writer for all threads keeps its page cache valid while no other process writes.
         self._writer: Database | None = None
-        # A lock of the process wakes the next writer much sooner than polling SQLite's lock does.
+        # A lock of the process wakes the next writer much sooner than polling SQLite's lock.
         self._write_lock = threading.Lock()
         self._queue = threading.BoundedSemaphore(MAX_QUEUED_WRITERS)
 
@@ -333,11 +335,11 @@ class Connections:
     def transaction(
         self, *, writing: bool, wait_seconds: float | None = None
     ) -> Iterator[Transaction]:
-        """Open a transaction; what the block does not commit is rolled back.
+        """Open a transaction. Whatever the block does not commit is rolled back.
 
-        `wait_seconds` replaces the busy timeout of a write transaction. Raises RuntimeError when
-        the thread has a transaction already, or writes in a read transaction; ServiceUnavailable
-        when the database is unavailable, its files were replaced, or the write lock is not free in
+        `wait_seconds` replaces the busy timeout of a write transaction. Raises RuntimeError if the
+        thread already has a transaction, or writes in a read transaction. Raises ServiceUnavailable
+        if the database is unavailable, its files were replaced, or the write lock is not free in
         time.
         """
         mine = self._of_thread
@@ -353,21 +355,21 @@ class Connections:
             mine.is_in_transaction = False
 
     def empty_log(self) -> bool:
-        """Move the write-ahead log into the file, and cut it to no length.
+        """Move the write-ahead log into the file, and truncate it.
 
-        Return whether it could: not while another connection still reads from it.
+        Return whether it succeeded: it fails while another connection still reads from the log.
         """
         with translated(self._path):
             self._held_files()
-            # It waits for those that read, and others wait for it to write.
+            # This waits for readers, and writers wait for it.
             with closing(connect(self._path, busy_timeout_seconds=EMPTY_LOG_SECONDS)) as db:
                 (is_read, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_read
 
     def close(self) -> None:
-        """Close all connections; no transaction may be open.
+        """Close all connections. No transaction may be open.
 
-        It may be called again. A later transaction opens a new connection.
+        May be called again. A later transaction opens a new connection.
         """
         with self._readers_lock:
             self._of_thread = threading.local()
@@ -385,7 +387,7 @@ class Connections:
                 self._files = None
 
     def _held_files(self) -> HeldFiles:
-        """Return the files, which are in place."""
+        """Return the files, after checking that they are in place."""
         files = self._files
         if files is None:
             # Without the lock, because this may wait for other processes.
@@ -458,17 +460,18 @@ class Connections:
         if writing:
             db.execute("PRAGMA query_only=OFF")
             db.execute("PRAGMA busy_timeout=0")
-            # What is deleted is overwritten with zeros, so that an erased guest is not in the file.
+            # Deleted data is overwritten with zeros, so that the file does not contain an erased
+            # guest.
             db.execute("PRAGMA secure_delete=ON")
         return db
 
 
 def _bound(values: Values) -> dict[str, object]:
-    """Convert the values that SQLite has no type for to text: times in UTC, lists as JSON."""
+    """Convert values without a type in SQLite to text: times in UTC, lists as JSON."""
     bound = dict(values)
     for name, value in values.items():
         if isinstance(value, datetime):
-            # Of fixed width, so that sorting by text sorts by time.
+            # Of fixed width, so that sorting as text sorts by time.
             bound[name] = value.astimezone(UTC).isoformat(timespec="microseconds")
         elif isinstance(value, list):
             bound[name] = msgspec.json.encode(value).decode()
@@ -477,7 +480,7 @@ def _bound(values: Values) -> dict[str, object]:
 
 def _begin_immediate(db: Database, *, within_seconds: float) -> None:
     # SQLite's own busy handler backs off to ten tries a second, so it rarely gets the lock while
-    # another process writes all the time.
+    # another process writes continuously.
     until = time.monotonic() + within_seconds
     while True:
         try:
@@ -491,7 +494,8 @@ def _begin_immediate(db: Database, *, within_seconds: float) -> None:
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
     # Switching from the rollback journal fails at once, whatever the timeout, while another process
-    # does the same. BEGIN IMMEDIATE waits for that process; then most likely the file is switched.
+    # does the same. BEGIN IMMEDIATE waits for that process; then the file has most likely been
+    # switched.
     for _ in range(_WAL_ATTEMPTS):
         try:
             connection.execute("PRAGMA journal_mode=WAL")

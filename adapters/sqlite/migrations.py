@@ -31,9 +31,9 @@ BUSY_TIMEOUT_SECONDS: Final = 60
 def migrate(path: Path) -> list[str]:
     """Apply all pending migrations, or none; return their names in order.
 
-    It may run again, and in several processes at once: one applies them, the others return [].
+    May run again, and in several processes at once: one process applies them, the others return [].
     A missing file is created with mode 0600, which SQLite also gives to the files beside it. Raises
-    DatabaseUnusable, ServiceUnavailable, and OSError when the file cannot be created.
+    DatabaseUnusable, ServiceUnavailable, and OSError if the file cannot be created.
     """
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
@@ -47,11 +47,11 @@ def migrate(path: Path) -> list[str]:
 
 
 def pending(path: Path) -> list[str]:
-    """Return the names of the pending migrations in order; change nothing.
+    """Return the names of the pending migrations in order. Changes nothing.
 
-    All are pending for a missing file. Raises DatabaseUnusable and ServiceUnavailable.
+    For a missing file, all are pending. Raises DatabaseUnusable and ServiceUnavailable.
     """
-    # Where this user may not look, SQLite fails too, and says so as it should.
+    # If this user may not look, SQLite fails too, with the right error.
     with suppress(PermissionError):
         if not path.exists():
             return known()
@@ -94,7 +94,7 @@ def _create(
 @MIGRATIONS()
 def m001_records_on_file(db: Database) -> None:
     """Create centers, guests, products and payment configurations."""
-    # `import_id` identifies the import that wrote the row last.
+    # `import_id` identifies the last import that wrote the row.
     _create(db, "centers", {"id": str, "name": str, "import_id": int}, key="id")
     _create(
         db,
@@ -137,7 +137,7 @@ def m001_records_on_file(db: Database) -> None:
     )
 
 
-# From here on no foreign key refers to guests or centers: when one is deleted, its cards stay.
+# From here on no foreign key refers to guests or centers: if one is deleted, its cards stay.
 
 
 @MIGRATIONS()
@@ -210,7 +210,7 @@ def m003_payment_accounts(db: Database) -> None:
         db,
         "payment_accounts",
         {
-            # The order of creation, unique even when times of creation are equal.
+            # The order of creation, unique even if times of creation are equal.
             "sequence": int,
             "account_id": str,
             "token_id": str,
@@ -294,9 +294,9 @@ def m004_access_tokens(db: Database) -> None:
 
 @MIGRATIONS()
 def m005_release_0_2(db: Database) -> None:
-    """Take a database of 0.1.0 to 0.2.
+    """Migrate a database from 0.1.0 to 0.2.
 
-    Defaults are for 0.1.0, which may still be running. It alone uses `guest_references`.
+    Defaults are for 0.1.0, which may still be running. Only 0.1.0 uses `guest_references`.
     """
     _create(
         db,
@@ -314,7 +314,7 @@ def m005_release_0_2(db: Database) -> None:
     _create(db, "psp_guests", dict.fromkeys((*key, "reference"), str), key=key)
     _extend_card_sessions(db)
     _extend_payment_accounts(db)
-    # What is due is indexed by what it calls and by its kind, no longer by its time alone.
+    # Due rows are indexed by the target of their calls and by their kind, not by time alone.
     db.execute("DROP INDEX card_sessions_due")
     db.execute("DROP INDEX idx_discards_due_at")
     for statement in QUEUES.split(";"):
@@ -403,7 +403,8 @@ def _extend_card_sessions(db: Database) -> None:
 
 
 def _extend_payment_accounts(db: Database) -> None:
-    # The default makes a card of 0.1.0 due, and then the time of its first notice is found.
+    # The default makes a card of 0.1.0 due for reading; the reading computes the time of its first
+    # notice.
     for column in (
         "expiry_notice_at TEXT DEFAULT '2000-01-01T00:00:00.000000+00:00'",
         "is_default INTEGER NOT NULL DEFAULT 0",
@@ -436,7 +437,7 @@ def _extend_payment_accounts(db: Database) -> None:
 
 @MIGRATIONS()
 def m006_operators(db: Database) -> None:
-    """Create what operators look into."""
+    """Create the tables for operators."""
     db.register_function(text_id)
     statements = RECORDS_FOR_OPERATORS.format(
         uuid="text",
@@ -454,7 +455,7 @@ def m006_operators(db: Database) -> None:
 
 @MIGRATIONS()
 def m007_release_0_3(db: Database) -> None:
-    """Create what the release 0.3.0 stores beside."""
+    """Create the further tables of release 0.3.0."""
     statements = RELEASE_0_3.format(
         uuid="text", time="text", json="text", boolean="integer", strict=" STRICT"
     )

@@ -1,4 +1,4 @@
-"""The storage port over one SQLite file."""
+"""The storage port, implemented with one SQLite file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class SqliteStorage(Storage):
     """Records in the database file at `path`, which `migrations.migrate` has created.
 
     A unit waits at most `busy_timeout_seconds` for other threads, and as long again for other
-    processes; then it raises ServiceUnavailable. No file is opened before it is needed. `on_wait` is
-    told how long each unit that writes has waited for the write lock, and `on_replaced` is called once,
-    when the files are no longer those that were opened.
+    processes; then it raises ServiceUnavailable. Files are opened only when needed. `on_wait`
+    receives the seconds that each writing unit waited for the write lock. `on_replaced` is called
+    once, if the opened files were replaced.
     """
 
     def __init__(
@@ -58,7 +58,8 @@ class SqliteStorage(Storage):
 
     @override
     def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
-        # Writers are serialized from the start, so there is no conflict to repeat the work for.
+        # Writers are serialized from the start, so there are no conflicts that would need a
+        # repetition.
         with self.write() as unit:
             return work(unit)
 
@@ -69,7 +70,7 @@ class SqliteStorage(Storage):
                 writing=True, wait_seconds=CHECK_SECONDS
             ) as transaction:
                 transaction.execute("SELECT 1 FROM centers LIMIT 1")
-                # Only a commit that writes notices a disk that is full or fails. SQLite writes this
+                # Only a commit that writes notices a full or failing disk. SQLite writes this
                 # number, which nothing reads, even if it stays the same.
                 transaction.execute("PRAGMA user_version=0")
                 transaction.commit()
@@ -78,8 +79,9 @@ class SqliteStorage(Storage):
 
     @override
     def overwrite_deleted(self) -> bool:
-        # The file itself has nothing left, as `secure_delete` is on, but for the room between the
-        # records of a page that was split. Only VACUUM would clear it, and keep all others waiting.
+        # The file itself contains no deleted data, because `secure_delete` is on, except in the
+        # gaps between the records of a split page. Only VACUUM would clear the gaps, but it would
+        # block all others.
         return self._connections.empty_log()
 
     @override

@@ -51,7 +51,8 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
 
     @override
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        # Per guest, not per center: a guest's accounts get their sequence in the order of commit.
+        # Per guest, not per center: a guest's accounts get their sequence in the order of the
+        # commits.
         self._transaction.lock("accounts", guest_id)
         return _ACCOUNTS.find(
             self._transaction,
@@ -201,7 +202,7 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
             {"center_id": center_id, "year": before.year, "month": before.month},
             order="expiry_year, expiry_month, sequence",
             request=request,
-            # It serves all guests of a center.
+            # This index serves all guests of a center.
             find=_ACCOUNTS.find_readable,
         )
 
@@ -251,7 +252,7 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         if not old:
             return 0
         ids = [account_id for (account_id,) in old]
-        # An erasure must find the guest of an imported card at the PSP, and nothing else names that
+        # An erasure must find an imported card's guest at the PSP, and no other record names that
         # guest.
         self._transaction.execute(
             "INSERT INTO former_guest_references "
@@ -296,7 +297,7 @@ def _psp_account(name: str) -> PspAccount:
 
 
 class SqlDiscards(QueuesAtPsps[Discard], Discards):
-    """Tokens to discard at their PSP, and those that have been discarded."""
+    """Tokens to discard at their PSP, and discarded tokens."""
 
     _rows = _DISCARDS
     _account = "provider || '/' || merchant_account"

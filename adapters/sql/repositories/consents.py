@@ -1,4 +1,4 @@
-"""The texts that guests agree to, and what they agreed to."""
+"""The consent texts, and the guests' consents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class SqlConsents(Repository, Consents):
             key=lambda each: (each.agreed_at, each.token_id),
             reverse=True,
         )
-        # Who has agreed on two pages of ours may type the card on that of the first agreement last.
+        # A guest who agreed on two of cardonfile's pages may type the card last on the page of the
+        # first agreement.
         applying = next((one for one in consents if one.version == account.consent_version), None)
         return sorted(consents, key=lambda each: each is not applying)
 
@@ -61,7 +62,7 @@ _CONSENT_TEXTS = Rows(
 
 
 class SqlConsentTexts(Repository, ConsentTexts):
-    """The texts that the guests of each center agree to."""
+    """The consent texts of each center."""
 
     @override
     def of(self, center_id: CenterId) -> Sequence[ConsentText]:

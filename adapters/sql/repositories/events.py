@@ -32,7 +32,7 @@ _DELIVERIES = Rows(
 
 
 class SqlEventEndpoints(ById[EndpointId, EventEndpoint], EventEndpoints):
-    """The endpoints that take events."""
+    """The endpoints that receive events."""
 
     _rows = _ENDPOINTS
     _is_locked = True
@@ -90,7 +90,7 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
         condition = "WHERE event ->> 'guest_id' = :guest_id"
         found = _DELIVERIES.find(self._transaction, condition, {"guest_id": guest_id})
-        # Sorted here, so that SQLite does not look up each row in the order of an index.
+        # Sorted here, because SQLite would otherwise look up each row in the order of an index.
         return sorted(found, key=lambda each: (each.event.occurred_at, each.event.event_id))
 
     @override

@@ -1,4 +1,4 @@
-"""The installation that the records belong to."""
+"""The installation to which the records belong."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LET_GO: Final = {
 
 
 class SqlInstallations(Repository, Installations):
-    """One row, or none before the first start."""
+    """A single row, or no row before the first start."""
 
     @override
     def get(self) -> Installation:

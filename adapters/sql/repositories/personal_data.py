@@ -52,7 +52,7 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
 
     @override
     def count_left(self) -> Waiting:
-        # The index has those that are not done.
+        # The index contains the erasures that are not done.
         left = "SELECT count(*), min(erased_at) FROM erasures WHERE due_at > '0001-01-01'"
         return waiting(*self._transaction.one(left))
 

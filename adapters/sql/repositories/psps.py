@@ -1,4 +1,4 @@
-"""What is remembered of PSPs."""
+"""Stored references and identities of PSPs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from domain.psps.merchant_standing import MerchantStanding, MerchantStandings
 from domain.psps.references import GuestReferences, MerchantIdentities
 
 _TABLES: Final = ("psp_guests", "former_guest_references", "guest_references")
-"""The present references, those that were replaced, and those of the release 0.1.0."""
+"""The present references, the replaced references, and those of release 0.1.0."""
 
 _REFERENCES: Final = " UNION ALL ".join(
     f"SELECT {columns} FROM {table} WHERE guest_id = :guest_id"
@@ -45,7 +45,7 @@ _GUESTS: Final = " UNION ALL ".join(
 
 
 class SqlGuestReferences(Repository, GuestReferences):
-    """The PSPs' own references for our guests."""
+    """The PSPs' own references for guests."""
 
     @override
     def get(self, guest: PspGuest) -> GuestReference | None:
@@ -155,7 +155,7 @@ class SqlMerchantIdentities(Repository, MerchantIdentities):
 
 
 class SqlMerchantStandings(Repository, MerchantStandings):
-    """What operators have said of merchant accounts."""
+    """Operators' statements about merchant accounts."""
 
     @override
     def of(self, psp_account: PspAccount) -> MerchantStanding:

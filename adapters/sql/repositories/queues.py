@@ -1,4 +1,4 @@
-"""Queues of due rows, which workers take in turn."""
+"""Queues of due rows, which workers lease in turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.sessions.polling import POLL_EVERY
 
 
 class Queue(NamedTuple):
-    """A queue with due rows: what they call, their kind, and from when to when they are due."""
+    """A queue with due rows: their target, their kind, and the range of their due times."""
 
     target: str
     kind: str
@@ -28,8 +28,9 @@ class Queue(NamedTuple):
 class Queues(Table[Record]):
     """Rows with a `due_at`, in queues named `target/kind`.
 
-    `_name` is the queue of a row as its index has it, before `due_at`. `_latest` is when a row of a
-    `queue` can be due at the latest. Only the ends of queues are read, however long they are.
+    `_name` is the queue of a row, written as in its index, before `due_at`. `_latest` is the latest
+    possible due time of a row in a `queue`. Only the ends of queues are read, however long the
+    queues are.
     """
 
     _name: str
@@ -47,7 +48,7 @@ class Queues(Table[Record]):
         return waiting(*found.fetchall()[0])
 
     def _due(self, now: datetime, except_to: Collection[str]) -> list[Queue]:
-        """Return the queues with a due row by name, except for those to some targets."""
+        """Return the queues with a due row, by name, except the queues of some targets."""
         found = self._of_queues(
             f"queue, ({self._first} <= :now ORDER BY due_at LIMIT 1), "
             f"({self._first} > {self._latest} ORDER BY due_at LIMIT 1)",
@@ -69,7 +70,7 @@ class Queues(Table[Record]):
         return f"SELECT due_at {self._with_due_at}"
 
     def _of_queues(self, selected: str, now: datetime) -> Cursor:
-        """Select from the names of all queues, of which the first is empty and the last NULL."""
+        """Select from the names of all queues. The first name is empty, and the last is NULL."""
         return self._transaction.execute(
             "WITH RECURSIVE queues (queue) AS (SELECT '' UNION ALL SELECT ("
             f"SELECT {self._name} FROM {self._rows.table} WHERE due_at IS NOT NULL "
@@ -102,7 +103,7 @@ class Queues(Table[Record]):
                     "now": now,
                 },
             ).fetchone()
-            # There is none if another transaction has locked it meanwhile.
+            # No row is found if another transaction locked it in the meantime.
             if taken is not None:
                 return taken
         return None

@@ -1,4 +1,4 @@
-"""What the repositories have in common."""
+"""The common parts of the repositories."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from domain.retries import Waiting
 from domain.storage import AlreadyStored
 
 MAX_FORGOTTEN: Final = 100
-"""How many old rows one call deletes at most, to keep units of work short."""
+"""The most old rows that one call deletes, to keep units of work short."""
 
 RecordId = TypeVar("RecordId", bound=str)
 
 
 def where(conditions: Mapping[str, object]) -> str:
-    """Return WHERE with the conditions whose value is not None, or nothing if it is of all."""
+    """Return WHERE with the conditions whose value is not None; empty if there are none."""
     given = [condition for condition, value in conditions.items() if value is not None]
     return f"WHERE {' AND '.join(given)} " if given else ""
 
 
 def assignments(columns: Iterable[str]) -> str:
-    """Return what follows SET in a statement that sets columns to parameters of the same names."""
+    """Return the assignments after SET, from columns to parameters of the same names."""
     return ", ".join(f"{column} = :{column}" for column in columns)
 
 
 def waiting(items: object, since: object) -> Waiting:
-    """Return what a row tells of work that waits. A sum may be a decimal, or None over nothing."""
+    """Return a row's count of waiting work. A sum may be a decimal, or None if there are no rows."""
     return Waiting(int(str(items or 0)), msgspec.convert(since, datetime | None))
 
 
 class Repository:
-    """The repository of one kind of record, over a transaction."""
+    """The repository of one kind of record, using a transaction."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -48,9 +48,9 @@ class Repository:
         return self._transaction.dialect
 
     def _forget(self, table: str, key: str, condition: str, *more: str, before: datetime) -> int:
-        """Delete a bounded number of rows that a condition on `:before` selects; return how many.
+        """Delete a limited number of rows that match a condition on `:before`; return the number.
 
-        `more` are tables whose rows with the same key, of one column, go with them.
+        `more` are tables whose rows with the same single-column key are deleted too.
         """
         forgotten = self._transaction.execute(
             f"DELETE FROM {table} WHERE ({key}) IN ({self._old(table, key, condition)}) "
@@ -80,7 +80,7 @@ class Table(Repository, Generic[Record]):
     _rows: Rows[Record]
 
     def add(self, record: Record) -> None:
-        """Store a new record. Raises AlreadyStored when a unique constraint refuses it."""
+        """Store a new record. Raises AlreadyStored if a unique constraint refuses it."""
         added = self._transaction.execute(self._rows.insert_new, self._row(record))
         if added.rowcount == 0:
             raise AlreadyStored
@@ -101,7 +101,7 @@ class Table(Repository, Generic[Record]):
         request: PageRequest,
         find: Callable[[Transaction, str, Values], tuple[Record, ...]] | None = None,
     ) -> Page[Record]:
-        """Return a page of the records that a condition selects; `find` replaces `_rows.find`."""
+        """Return a page of the records that match a condition. `find` replaces `_rows.find`."""
         (total,) = self._transaction.one(
             f"SELECT count(*) FROM {self._rows.table} {condition}", values
         )
@@ -123,7 +123,7 @@ class Table(Repository, Generic[Record]):
         order: str,
         request: PageRequest,
     ) -> Page[Record]:
-        """Return a page of a guest's records at these centers; None means all centers."""
+        """Return a page of a guest's records at these centers. None means all centers."""
         at_centers = "" if centers is None else f"AND center_id {self._dialect.among_ids} "
         return self._page(
             f"WHERE {condition} {at_centers}",
@@ -134,7 +134,7 @@ class Table(Repository, Generic[Record]):
 
 
 class ById(Table[Record], Generic[RecordId, Record]):
-    """Records that are found by their id; in a write unit, their row is locked if `_is_locked`."""
+    """Records found by id. In a write unit their row is locked if `_is_locked`."""
 
     _is_locked = False
 
@@ -144,7 +144,7 @@ class ById(Table[Record], Generic[RecordId, Record]):
         return self._rows.get(self._transaction, lock=self._is_locked, **key)
 
     def put_many(self, records: Iterable[Record]) -> None:
-        """Insert records, and update those that exist."""
+        """Insert records, and update existing ones."""
         self._transaction.execute_many(
             self._rows.insert + self._rows.or_replace, map(self._rows.row, records)
         )

@@ -55,10 +55,11 @@ _COUNTED: Final = {
     Counted.SESSIONS: ("card_sessions", "created_at"),
     Counted.REFUSED_CARDS: ("refused_cards", "refused_at"),
 }
-"""The table of what a limit counts, and its time."""
+"""The table that a limit counts, and its column of the time."""
 
 _COUNTED_PER: Final = {
-    # Written with NOT, so that SQLite searches the few of the guest and not the many of the center.
+    # Written with NOT, so that SQLite searches the few rows of the guest, not the many of the
+    # center.
     CountedPer.GUEST: "guest_id = :guest_id AND NOT center_id <> :center_id",
     CountedPer.GUEST_EVERYWHERE: "guest_id = :guest_id",
     CountedPer.CALLER: "caller = :caller",
@@ -75,7 +76,7 @@ _AT_ANY_CENTER: Final = (
 )
 
 _ACCOUNT: Final = (
-    # A configuration that cannot be decoded may lack the names.
+    # A configuration that cannot be decoded may lack these names.
     "coalesce(configuration ->> 'provider', '') || '/' || "
     "coalesce(configuration ->> 'merchant_account', '')"
 )
@@ -131,7 +132,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
     @override
     def get(self, token_id: TokenId) -> CardSession | None:
         if plain_uuid(token_id) is None:
-            # An event of a PSP may name anything, and PostgreSQL's column takes only UUIDs.
+            # A PSP's event may name anything, and PostgreSQL's column accepts only UUIDs.
             return None
         return _SESSIONS.get(self._transaction, lock=True, token_id=token_id)
 
@@ -142,7 +143,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
     @override
     def is_any_without_key(self, *, since: datetime, before: datetime) -> bool:
-        # An erasure takes both away.
+        # An erasure deletes both.
         return self._is_any(
             "SELECT 1 FROM card_sessions WHERE link_key IS NULL AND created_at > :since "
             "AND created_at < :before AND redirect_uri <> '' LIMIT 1",
@@ -197,8 +198,8 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
     @override
     def open_of(self, caller: CallerName) -> Sequence[TokenId]:
-        # All open sessions are in a queue, and they are few. Written with NOT, so that SQLite
-        # searches these, and not whatever the caller ever had.
+        # Only open sessions are in a queue, and they are few. Written with NOT, so that SQLite
+        # searches these, and not every session that the caller ever had.
         found = self._transaction.execute(
             f"SELECT token_id FROM card_sessions WHERE due_at IS NOT NULL AND {self._name} > '' "
             "AND NOT caller <> :caller AND status = :open AND cancelled_at IS NULL",
@@ -344,7 +345,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
 
 class SqlRefusedCards(Repository, RefusedCards):
-    """Cards that were refused, and the limits on them and on sessions."""
+    """Refused cards, and the limits on refused cards and sessions."""
 
     @override
     def add(self, cards: Iterable[RefusedCard]) -> int:
@@ -373,7 +374,7 @@ class SqlRefusedCards(Repository, RefusedCards):
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
         self._transaction.lock("card limits", session.guest_id)
-        # One statement, because on PostgreSQL each costs a round trip.
+        # One statement, because on PostgreSQL each statement costs a round trip.
         full_since = self._transaction.one(
             f"SELECT {', '.join(map(_nth_latest, limits))}",
             {
@@ -417,7 +418,7 @@ class SqlRefusedCards(Repository, RefusedCards):
 
 
 def _nth_latest(limit: CardLimit) -> str:
-    """Return the query for the time from which on a limit is full, or NULL."""
+    """Return the query for the time since which a limit has been reached, or NULL."""
     table, time = _COUNTED[limit.counted]
     return (
         f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} "
@@ -426,7 +427,7 @@ def _nth_latest(limit: CardLimit) -> str:
 
 
 class SqlEarlierPages(Repository, EarlierPages):
-    """Pages of sessions that others have followed."""
+    """Earlier pages of sessions."""
 
     @override
     def keep(self, page: EarlierPage) -> None:
@@ -484,7 +485,7 @@ class SqlEvidenceLog(Repository, EvidenceLog):
 
 
 class SqlIdempotencyKeys(Repository, IdempotencyKeys):
-    """The session that each caller's Idempotency-Key belongs to."""
+    """The session to which each caller's Idempotency-Key belongs."""
 
     @override
     def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
@@ -499,7 +500,7 @@ class SqlIdempotencyKeys(Repository, IdempotencyKeys):
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:
-        # This waits for an uncommitted claim of the same key, and locks the row either way.
+        # This waits for an uncommitted claim of the same key, and locks the row in either case.
         self._transaction.execute(
             "INSERT INTO idempotency_keys AS kept (caller, key, token_id, used_at) "
             "VALUES (:caller, :key, :token_id, :now) "
