@@ -1,1 +1,1 @@
-"""Where the service is put together and started: settings, container, server, command line."""
+"""The service's start: settings, container, server and command line."""

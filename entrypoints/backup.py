@@ -16,14 +16,15 @@ from entrypoints.settings import Settings
 
 
 class BackupExists(Exception):
-    """There is a backup of this second in the folder."""
+    """The folder already has a backup of this second."""
 
 
 def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
-    """Copy every database into a folder, which is made if it is missing; return the files.
+    """Copy every database into a folder, which is created if missing; return the files.
 
-    Only their owner may read them. All are written and checked, or none is there. The service may
-    run meanwhile. Raises BackupExists, OSError, and what `plain_errors` describes.
+    Only their owner may read the files. Either all are written and checked, or none is left. The
+    service may run meanwhile. Raises BackupExists, OSError, and the errors that `plain_errors`
+    describes.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     end = f"{_mark(settings)}-{_stamp(now)}"
@@ -35,10 +36,11 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
 
 
 def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Path]:
-    """Delete all but the newest backups of an installation in a folder; return what was deleted.
+    """Delete all but the newest backups of an installation in a folder; return the deleted files.
 
-    Files of other names or installations stay. Backups of a time to come stay and do not count: a
-    clock was ahead. What a killed command has left of a backup goes with those of its time.
+    Files with other names and of other installations stay. Backups dated in the future stay and do
+    not count, because a clock was ahead. Remains of a killed backup are deleted with the backups of
+    their time.
     """
     ours = re.compile(
         rf"\.?[a-z0-9_]+-{_mark(settings)}-([0-9]{{8}}T[0-9]{{6}}Z)\.(?:db|dump)(\.partial)?"
@@ -57,9 +59,9 @@ def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Pa
 
 
 def open_to_others(folder: Path) -> Path | None:
-    """Return the folder, or the one above it, where others may replace the backups, or None.
+    """Return the folder, or its parent, if others may replace the backups there; otherwise None.
 
-    Where the sticky bit is set, only the owner of an entry may replace it.
+    With the sticky bit, only the owner of an entry may replace it.
     """
     folder = folder.resolve()
     for each in (folder, *folder.parents):
@@ -71,9 +73,10 @@ def open_to_others(folder: Path) -> Path | None:
 
 
 def _mark(settings: Settings) -> str:
-    """Return what an installation has in the names of its backups: 8 hexadecimal digits.
+    """Return an installation's mark in the names of its backups: 8 hexadecimal digits.
 
-    The database's address alone would not do: on each machine, SQLite's file may have the same.
+    The database's address alone would not be enough: SQLite's file may have the same path on each
+    machine.
     """
     database = settings.database
     address = database.resolve() if isinstance(database, Path) else database
@@ -101,7 +104,7 @@ def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], Non
 
 @contextmanager
 def _all_or_none(files: Iterable[Path]) -> Iterator[dict[Path, Path]]:
-    """Yield an empty file beside each; rename them at the end, or delete them after an error."""
+    """Yield an empty file beside each file; rename them at the end, or delete them after an error."""
     unfinished: dict[Path, Path] = {}
     try:
         for file in files:

@@ -1,4 +1,4 @@
-"""Builds the application from its settings: which adapter implements which port.
+"""Build the application from its settings: which adapter implements which port.
 
 `databases.py` chooses the storage, `psps.py` finds the PSPs, and `worker/worker.py` builds the
 background worker from the parts here.
@@ -113,7 +113,7 @@ Built = TypeVar("Built")
 class Part(ThreadSafeSingleton[Built]):
     """Builds a part of the application once.
 
-    Its arguments may be changed until then. Afterwards nothing would come of a change, so
+    Its arguments may be changed until then. Afterwards a change would have no effect, so
     `add_kwargs` raises RuntimeError.
     """
 
@@ -138,7 +138,7 @@ class Part(ThreadSafeSingleton[Built]):
 
 
 def decorated(part: Built, *, by: Callable[[Built], Built] = lambda part: part) -> Built:
-    """Return a part, in a decorator if there is one."""
+    """Return a part, wrapped in a decorator if there is one."""
     return by(part)
 
 
@@ -150,12 +150,12 @@ def make_psps(
 
 
 def for_test_cards(psps: Mapping[ProviderName, InstalledPsp]) -> frozenset[ProviderName]:
-    """Return the PSPs that take test cards only, and so have no keys."""
+    """Return the PSPs that take only test cards, and so have no keys."""
     return frozenset(name for name, psp in psps.items() if psp.takes_test_cards)
 
 
 def public_origin(settings: Settings) -> str | None:
-    """Return the origin at which guests reach the service; None if it is on this machine."""
+    """Return the origin at which guests reach the service; None on loopback."""
     return None if settings.is_on_loopback else settings.public_base_url
 
 
@@ -167,7 +167,7 @@ def guard(
     outages: OutageLog,
     merchants: MerchantCheck,
 ) -> Providers:
-    """Wrap each adapter so that its calls pass everything in `adapters.psp_calls.guarded_provider`."""
+    """Wrap each adapter so that its calls pass `adapters.psp_calls.guarded_provider`."""
     return Providers(
         {
             name: GuardedProvider(
@@ -184,9 +184,9 @@ def guard(
 
 
 def shared_counts(settings: Settings) -> CountStorage | None:
-    """Return the Redis in which processes count rate limits together, or None without one.
+    """Return the Redis in which processes count rate limits together, or None.
 
-    Connects to nothing yet. Raises SettingsError when the Redis client is not installed.
+    Does not connect yet. Raises SettingsError if the Redis client is not installed.
     """
     if settings.rate_limit_storage is None:
         return None
@@ -202,9 +202,9 @@ def shared_counts(settings: Settings) -> CountStorage | None:
 
 
 def signing_keys(settings: JwtSettings) -> SigningKeys:
-    """Return the keys of an identity provider. Connects to nothing yet.
+    """Return the keys of an identity provider. Does not connect yet.
 
-    Raises SettingsError when the package for JSON Web Tokens is not installed.
+    Raises SettingsError if the package for JSON Web Tokens is not installed.
     """
     try:
         from adapters.json_web_tokens import SigningKeys
@@ -219,9 +219,11 @@ def signing_keys(settings: JwtSettings) -> SigningKeys:
 
 
 def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
-    """Return what finds the caller behind a token: with an identity provider, of either kind.
+    """Return the object that finds a token's caller.
 
-    Raises SettingsError as `signing_keys`.
+    With an identity provider, it accepts both kinds.
+
+    Raises SettingsError as `signing_keys` does.
     """
     if settings is None:
         return opaque
@@ -274,7 +276,7 @@ class Container(DeclarativeContainer):
         settings.provided.database,
         connections=settings.provided.database_connections,
     )
-    # One thread, which starts with the first write, and so after any fork.
+    # A single thread, which starts with the first write, and so after any fork.
     token_uses: Part[Executor] = Part(
         ThreadPoolExecutor, max_workers=1, thread_name_prefix="token-uses"
     )
@@ -340,7 +342,7 @@ class Container(DeclarativeContainer):
     separate_copy = Part(
         SeparateCopy, storage=storage, origin=public_origin, note_act=note_act, clock=clock
     )
-    # The reconciler limits its calls itself, and has threads of its own.
+    # The reconciler limits its calls itself, and has its own threads.
     psps_in_worker = Factory(
         guard,
         psp_adapters,
@@ -448,7 +450,7 @@ class Container(DeclarativeContainer):
     export_guest = Part(ExportGuest, storage=storage, note=note_operators_act)
     find_card_testing = Part(FindCardTesting, storage=storage, clock=clock)
 
-    # What the operations of the API call.
+    # The use cases that the API's operations call.
     add_card = Part(
         AddCard,
         storage=storage,
@@ -595,7 +597,7 @@ class Container(DeclarativeContainer):
 
 
 def build(settings: Settings) -> Container:
-    """Return the container for these settings. Nothing is opened before it is needed."""
+    """Return the container for these settings. Everything is opened only when needed."""
     container = Container()
     container.settings.override(settings)
     return container

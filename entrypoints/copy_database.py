@@ -1,4 +1,4 @@
-"""Copying an installation from its SQLite file into a PostgreSQL database: everything or nothing.
+"""Copy an installation from its SQLite file into a PostgreSQL database: everything or nothing.
 
 Both schemas have the same tables and columns, so the copy is generic. Values are sent as text, and
 PostgreSQL converts them to the types of its columns: UUIDs, times, booleans, JSON.
@@ -31,10 +31,10 @@ WAIT_SECONDS: Final = 5
 """How long to wait for the write lock of the SQLite file."""
 
 MAX_SHOWN: Final = 10
-"""How many columns an error about different schemas names."""
+"""How many columns an error about different schemas lists."""
 
 _NOT_COPIED: Final = "workers"
-"""It is about running processes."""
+"""This table is about running processes."""
 
 _COLUMNS: Final = """
     SELECT table_name, column_name, is_identity = 'YES'
@@ -44,11 +44,11 @@ _COLUMNS: Final = """
 """
 
 _Columns: TypeAlias = Mapping[str, Sequence[str]]
-"""The columns to copy, by table; a table comes after those that it refers to."""
+"""The columns to copy, by table. A table comes after the tables to which it refers."""
 
 
 class CopyFailed(Exception):
-    """The copy has failed; the message says why."""
+    """The copy failed. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Counted:
 
 
 class Copy:
-    """A copy in progress, which locks both databases against other writers until it ends."""
+    """A copy in progress, which locks both databases against other writers until its end."""
 
     def __init__(self, source: Database, target: Connection) -> None:
-        """Take two open transactions; the source's must hold the write lock.
+        """Take two open transactions. The source's must hold the write lock.
 
-        Raises CopyFailed when the schemas differ, or the target is not empty.
+        Raises CopyFailed if the schemas differ, or if the target is not empty.
         """
         self._source = source
         self._target = target
@@ -77,7 +77,7 @@ class Copy:
         for table in self._columns:
             if self._on_target("SELECT FROM {} LIMIT 1", sql.Identifier(table)).rowcount:
                 raise CopyFailed(f"nothing was copied: there are rows in {table} of TO_URL already")
-        # The write lock keeps these numbers true.
+        # The write lock keeps these numbers correct.
         self._rows = {table: source.table(table).count for table in self._columns}
 
     @property
@@ -86,10 +86,10 @@ class Copy:
         return sum(self._rows.values())
 
     def run(self, *, on_copied: Callable[[int], None]) -> Sequence[Counted]:
-        """Copy all rows at constant memory; return the numbers of rows by table.
+        """Copy all rows with constant memory; return the numbers of rows by table.
 
-        `on_copied` is called with the number of rows just sent. Raises CopyFailed, also when the
-        numbers differ.
+        `on_copied` receives the number of rows just sent. Raises CopyFailed, also if the numbers
+        differ.
         """
         for table, columns in self._columns.items():
             self._copy(table, columns, on_copied)
@@ -102,12 +102,12 @@ class Copy:
                     f"nothing was copied: {each.table} has {each.in_sqlite} rows in SQLite, of "
                     f"which {each.in_postgresql} arrived in PostgreSQL"
                 )
-        # Otherwise the planner assumes that the tables are empty.
+        # Otherwise the planner would assume that the tables are empty.
         self._on_target("ANALYZE {}", self._all_tables)
         return counted
 
     def commit(self) -> None:
-        """Commit the target. Raises CopyFailed when its response was lost."""
+        """Commit the target. Raises CopyFailed if the response was lost."""
         try:
             self._target.commit()
         except psycopg.OperationalError as error:
@@ -146,7 +146,7 @@ class Copy:
 def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -> Iterator[Copy]:
     """Begin a copy; at the end, roll the target back unless the copy was committed.
 
-    The target is migrated first, in the same transaction. Raises CopyFailed, and errors that
+    The target is migrated first, in the same transaction. Raises CopyFailed, and the errors that
     `databases.in_a_sentence` describes. `anyway` copies although a worker runs.
     """
     with (
@@ -158,7 +158,7 @@ def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -
     ):
         if not anyway:
             _require_no_worker(reading)
-        # The service may have limits of time, which the copy must not have.
+        # The service may have time limits, which must not apply to the copy.
         connection.execute(
             "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
         )
@@ -167,7 +167,10 @@ def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -
 
 
 def _require_no_worker(source: Transaction) -> None:
-    """Raise CopyFailed while a worker runs: what its service stores next would not be copied."""
+    """Raise CopyFailed while a worker runs.
+
+    Later records of its service would not be copied.
+    """
     for seen in SqlWorkers(source).seen(datetime.now(UTC)):
         if seen.state is WorkerState.RUNNING and not seen.is_missing:
             raise CopyFailed(

@@ -1,4 +1,4 @@
-"""CSV files of records: the whole file is checked, then centers, guests and products are stored in parts."""
+"""Import CSV files of records: check the whole file, then store its rows in parts."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from domain.products.product import MAX_AMOUNT_DIGITS, Product
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 MAX_RECORD_BYTES: Final = 64 * 1024
-"""More than any valid row has, so that no longer one needs to be held in memory."""
+"""Longer than any valid row, so that no longer row needs to be held in memory."""
 
 ROWS_PER_UNIT: Final = 500
 """How many rows a unit of work stores. Other writers wait for it for some milliseconds."""
 PAUSE_SECONDS: Final = 0.005
-"""How long other writers have after each unit of work."""
+"""The time for other writers after each unit of work."""
 
 # The first row whose id an earlier row has.
 _REPEATED: Final = """
     SELECT line FROM (SELECT line, lag(id) OVER (ORDER BY id, line) = id AS is_repeated FROM rows)
     WHERE is_repeated ORDER BY line LIMIT 1
 """
-# Sorted by its key, a database writes each of its pages once.
+# Sorted by key, so that a database writes each of its pages once.
 _IN_ORDER: Final = "SELECT line, record FROM rows ORDER BY CASE WHEN ? THEN line ELSE id END"
 
 MAX_SHOWN: Final = 40
@@ -51,12 +51,12 @@ _BOM: Final = "\ufeff"
 
 Record = TypeVar("Record")
 Row: TypeAlias = tuple[int, Any]  # Any, because the kind of the record is known at run time only
-"""The line that a row begins on, and its record."""
+"""The line on which a row begins, and its record."""
 Check: TypeAlias = Callable[[UnitOfWork, Any], None]  # Any, as above
 
 
 class CsvRefused(Exception):
-    """A CSV file is not imported; the text names the line, the column and what is expected.
+    """The CSV file is refused. The text names the line, the column and the expected value.
 
     `line` counts the lines of the file from 1, as an editor does.
     """
@@ -67,18 +67,17 @@ class CsvRefused(Exception):
 
 
 class CsvImport:
-    """The import of one file: `check` reads it, then `store` stores its rows.
+    """The import of one file: `check` reads the file, then `store` stores its rows.
 
-    `skipped` counts the rows that were not stored, because their guest was erased; `refused` those of
-    which `store` has told why.
-
-    The rows wait in a temporary database, which SQLite moves to disk when it grows.
+    `skipped` counts the rows that were not stored because their guest was erased, and `refused` the
+    rows for which `store` has reported why. The rows wait in a temporary database, which SQLite
+    moves to disk when it grows.
     """
 
     def __init__(
         self, storage: Storage, what: str, note_act: NoteAct, check: Check | None = None
     ) -> None:
-        """Take what is imported, one of KINDS, and a check of its rows instead of the usual one."""
+        """Take the kind of import, one of KINDS, and a check of its rows in place of the usual one."""
         self._storage, self._what, self._note_act = storage, what, note_act
         self._kind = KINDS[what] if check is None else replace(KINDS[what], check=check)
         self._count = 0
@@ -90,8 +89,8 @@ class CsvImport:
     def check(self, file: BinaryIO, *, on_read: Callable[[int], None]) -> int:
         """Check every row of a file, and return their number. Stores nothing.
 
-        `on_read` is called with the number of bytes of each line that is read. Raises CsvRefused,
-        also when two rows have the same id. It may be called once.
+        `on_read` receives the number of bytes of each line. Raises CsvRefused, also if two rows
+        have the same id. May be called once.
         """
         for rows in _in_units(_Table(file, self._kind, on_read)):
             with self._storage.read() as unit:
@@ -116,9 +115,9 @@ class CsvImport:
     def store(self) -> Iterator[int]:
         """Store the rows that `check` has read, in short units of work.
 
-        Yield the number of rows of each unit once it is committed. There is a pause between units,
-        so that a running service can write. Importing the same file again completes it. The audit
-        trail notes the import in the commit of the first.
+        Yield the number of rows of each committed unit. There is a pause between units, so that a
+        running service can write. Importing the same file again completes it. The first commit also
+        notes the import in the audit trail.
         """
         is_first = True
         for rows in _in_units(self.rows()):
@@ -127,7 +126,7 @@ class CsvImport:
             try:
                 self.skipped += self._storage.transact(store)
             except AlreadyStored as error:
-                # Somebody has stored a product at another center since the file was checked.
+                # Somebody stored a product at another center since the file was checked.
                 raise CsvRefused(
                     "another center has a product of the next rows by now", rows[0][0]
                 ) from error
@@ -167,7 +166,7 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
 
 
 class _Table:
-    """A CSV file as records, each with the line that its row begins on. Raises CsvRefused."""
+    """A CSV file as records, each with the line on which its row begins. Raises CsvRefused."""
 
     def __init__(self, file: BinaryIO, kind: Kind[Any], on_read: Callable[[int], None]) -> None:
         self._file = file
@@ -237,7 +236,7 @@ class _Table:
             yield _decoded(line)
 
     def _too_long(self, line: int) -> CsvRefused:
-        # A parser that is not strict reads an incomplete row, whatever it contains.
+        # A parser that is not strict accepts an incomplete row, whatever it contains.
         begun = _decoded(self._bytes_of_row).replace("\r", " ")
         cells = next(csv.reader([begun], delimiter=self._delimiter))
         return CsvRefused(
@@ -251,15 +250,15 @@ class _Table:
 
 
 class _RowTooLong(Exception):
-    """The row that is being read is longer than any valid one."""
+    """The row that is being read is longer than any valid row."""
 
 
-# 1.234 and 1,234 are thousands to some and decimals to others.
+# 1.234 and 1,234 are thousands to some people, and decimals to others.
 _AMOUNT_BESIDE_SEMICOLONS = re.compile(r"[0-9]+(?:[.,](?:[0-9]{1,2}|[0-9]{4}))?")
 
 
 def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
-    """Read a product whose amount may have a decimal comma, as spreadsheets write it."""
+    """Parse a product whose amount may have a decimal comma, as spreadsheets write it."""
     if not _AMOUNT_BESIDE_SEMICOLONS.fullmatch(amount):
         raise InvalidField(
             "amount",
@@ -271,11 +270,12 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[Record]):
-    """What can be imported: its columns and those that may be missing, how a row is parsed and checked, and where it is stored.
+    """A kind of record to import: its columns, its parser and check, and its storage.
 
-    `put_many` returns how many records it has skipped, if it skips any. `parse_beside_semicolons`
-    parses the rows of a file whose delimiter is a semicolon, if that differs. `keeps_order` says that records are
-    stored in the order of the file, not in that of their ids. `unique` is what no two rows may have.
+    `put_many` returns the number of skipped records, if it skips any. `parse_beside_semicolons`
+    parses the rows of a file with semicolons, if that differs. `keeps_order` says that records are
+    stored in the order of the file, not of their ids. `unique` is the value that no two rows may
+    share.
     """
 
     record: type[Record]
@@ -337,7 +337,7 @@ def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
     if header[:1] and header[0].lower().startswith("sep="):
         raise CsvRefused("remove this line: only spreadsheets know it", line=line)
     columns = (*kind.columns, *kind.optional)
-    # A file without a header begins with a row, which may have names, addresses or tokens.
+    # A file without a header begins with a row, which may contain names, addresses or tokens.
     is_header = any(word in columns for name in header for word in _WORD.findall(name.lower()))
     faults = [
         *(f"{column} is missing" for column in kind.columns if column not in header),
@@ -368,7 +368,7 @@ def _delimiter_of(header: str) -> str:
 
 
 def _decoded(text: bytes | bytearray) -> str:
-    # Bytes that are not UTF-8 become lone surrogates, so that their cell can be named.
+    # Bytes that are not UTF-8 become lone surrogates, so that the message can name their cell.
     return text.decode(errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""The storage behind CARDONFILE_DATABASE_URL. Each adapter is imported only when it is used."""
+"""Open the storage of CARDONFILE_DATABASE_URL. Each adapter is imported only when used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from entrypoints.settings import PostgresqlDatabase
 
 
 class DatabaseOutdated(DatabaseUnusable):
-    """A database is missing, or lacks migrations."""
+    """The database is missing, or lacks migrations."""
 
     def __init__(self, database: Path | PostgresqlDatabase) -> None:
         super().__init__(
@@ -37,7 +37,8 @@ class PostgresqlNotInstalled(DatabaseUnusable):
 def migrate(database: Path | PostgresqlDatabase) -> list[str]:
     """Apply all pending migrations, or none; return their names in order.
 
-    It may run again, and in several processes at once. Raises errors that `in_a_sentence` describes.
+    May run again, and in several processes at once. Raises the errors that `in_a_sentence`
+    describes.
     """
     if isinstance(database, Path):
         from adapters.sqlite import migrations
@@ -49,9 +50,9 @@ def migrate(database: Path | PostgresqlDatabase) -> list[str]:
 
 
 def pending(database: Path | PostgresqlDatabase) -> list[str]:
-    """Return the names of the pending migrations in order; change nothing.
+    """Return the names of the pending migrations in order. Changes nothing.
 
-    Raises errors that `in_a_sentence` describes.
+    Raises the errors that `in_a_sentence` describes.
     """
     if isinstance(database, Path):
         from adapters.sqlite import migrations
@@ -63,7 +64,7 @@ def pending(database: Path | PostgresqlDatabase) -> list[str]:
 
 
 def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
-    """Raise DatabaseOutdated when migrations are pending; otherwise as `pending`."""
+    """Raise DatabaseOutdated if migrations are pending; otherwise as `pending`."""
     if pending(database):
         raise DatabaseOutdated(database)
 
@@ -76,11 +77,12 @@ def storage_in(
     on_wait: OnWait = lambda _: None,
     on_replaced: Callable[[], None] = lambda: None,
 ) -> Storage:
-    """Return a storage over a database; nothing is opened before it is needed.
+    """Return the storage of a database. It is opened only when needed.
 
     `connections` is the maximum for a PostgreSQL server, and `may_take_long` is whether a statement
-    may take any time there. `on_wait` is told how long units have waited to begin. `on_replaced` is
-    called once, if the files of an SQLite database are replaced in use. Raises PostgresqlNotInstalled.
+    may take any time there. `on_wait` receives the seconds that units waited to begin.
+    `on_replaced` is called once, if the files of an SQLite database are replaced in use. Raises
+    PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
@@ -98,9 +100,9 @@ def storage_in(
 
 
 def name_of(database: Path | PostgresqlDatabase) -> str:
-    """Return the path of a file, or the host and name of a server's database, without passwords.
+    """Return the path of a file, or a server's host and database, without passwords.
 
-    Raises errors that `in_a_sentence` describes.
+    Raises the errors that `in_a_sentence` describes.
     """
     if isinstance(database, Path):
         return str(database.absolute())
@@ -113,13 +115,13 @@ def open_to_all(database: Path | PostgresqlDatabase) -> list[str]:
     """Return the files of an SQLite database that every user of this machine may read or write."""
     if not isinstance(database, Path):
         return []
-    # SQLite makes the other two with the mode that the first one has then.
+    # SQLite creates the other two files with the mode that the first file has then.
     files = (Path(f"{database.absolute()}{end}") for end in ("", "-wal", "-shm"))
     return [str(file) for file in files if file.exists() and file.stat().st_mode & 0o006]
 
 
 def in_a_sentence(error: BaseException) -> str | None:
-    """Describe an error of a database in one sentence; return None for any other error."""
+    """Describe an error of a database in one sentence; None for any other error."""
     from adapters.sqlite import connection as sqlite
 
     errors: tuple[type[Exception], ...] = (sqlite.Error,)
@@ -151,9 +153,9 @@ def cause_of(unavailable: ServiceUnavailable) -> str:
 
 
 def refuse_read_only(storage: Storage) -> None:
-    """Raise ServiceUnavailable when a storage can be read, but not written, now or later.
+    """Raise ServiceUnavailable if a storage can only be read, now and later.
 
-    A storage that is busy, full or away for a moment passes: a service waits for it.
+    A storage that is busy, full or away for a moment is accepted, because a service waits for it.
     """
     try:
         storage.check()
@@ -164,7 +166,7 @@ def refuse_read_only(storage: Storage) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the message of an error without what may follow: hints, or the values of a row."""
+    """Return the first line of an error's message, without hints or the values of a row."""
     return str(error).partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""Look for what is wrong with an installation, whether or not the service runs."""
+"""Look for problems with an installation, whether or not the service runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MAX_BODY_BYTES: Final = 64 * 1024
 OLDEST_BACKUP: Final = timedelta(days=2)
 ENOUGH_FREE_BYTES: Final = 1024**3
 ENOUGH_FREE_SHARE: Final = 0.1
-"""A disk has room if one of both is free."""
+"""A disk has enough space if one of the two is free."""
 
 _PROBE: Final = "cardonfile-doctor"
 
@@ -53,7 +53,7 @@ Check: TypeAlias = Callable[[Container], Iterable[Finding]]
 
 
 def examine(environment: Mapping[str, str]) -> list[Finding]:
-    """Make every check. One that fails or hangs is a finding, and keeps no other from being made."""
+    """Make every check. A check that fails or hangs is a finding, and does not stop the others."""
     try:
         container = build(Settings.read(environment))
     except SettingsError as error:
@@ -104,7 +104,7 @@ def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> 
         except (SettingsError, serve.ServeError) as error:
             found.append(problem(about, str(error)))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the other checks go on
-            # The text of any other exception may hold a secret.
+            # The text of any other exception may contain a secret.
             fault = f"the check failed ({type(error).__name__}): report it"
             sentence = databases.in_a_sentence(error)
             if isinstance(error, OSError) and error.filename:
@@ -162,7 +162,7 @@ def _public_address(container: Container) -> Iterator[Finding]:
     )
     try:
         with connection:
-            # Some servers take this for the header X-Request-ID, which the service sends back.
+            # Some servers treat this as the header X-Request-ID, which the service sends back.
             response = connection.request("GET", "/healthz", {"X_Request_ID": _PROBE}, None)
             is_alive = response.status == 200 and b'"ok"' in response.read(MAX_BODY_BYTES)
     except TimeoutError:
@@ -185,7 +185,7 @@ def _public_address(container: Container) -> Iterator[Finding]:
 
 
 def _fault_of_proxy(headers: Message) -> str | None:
-    """Return what a proxy makes of headers that it must not change, or None."""
+    """Return how a proxy changes headers that it must not change, or None."""
     if headers.get(REQUEST_ID) == _PROBE:
         return (
             "headers with _ in their names reach the service, and a client may send X_Forwarded_For "
@@ -259,12 +259,12 @@ def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
 def _wrong_merchant(
     container: Container, adapter: PaymentProvider, name: ProviderName, account: MerchantAccount
 ) -> Finding | None:
-    """Return what is wrong with the merchant of the keys: calls with those of another are refused."""
+    """Return why the keys' merchant is wrong: calls with another merchant's keys are refused."""
     about = "keys"
     try:
         databases.require_up_to_date(container.settings().database)
     except (DatabaseUnusable, ServiceUnavailable):
-        # Nothing is stored yet, or another check tells of it.
+        # Nothing is stored yet, or another check reports it.
         return None
     identity: str | None = None
     try:
@@ -314,7 +314,7 @@ def _centers(container: Container) -> Iterator[Finding]:
 
 
 def _languages(container: Container) -> Iterator[Finding]:
-    """Look for languages that are switched on at a center, and that its guests never read."""
+    """Look for languages that are switched on at a center but never shown to its guests."""
     psps, shipped = container.settings().psps, container.shipped_consents()
     found = []
     with container.storage().read() as unit:
@@ -350,7 +350,7 @@ def _erasures(container: Container) -> Iterator[Finding]:
 
 
 def _accounts(container: Container) -> Iterator[Finding]:
-    """Look at what waits for merchant accounts, and at cards whose PSP is not set up."""
+    """Look at the work that waits for merchant accounts, and at cards whose PSP is not set up."""
     status, psps = container.read_status()(), container.settings().psps
     with container.storage().read() as unit:
         standings = unit.merchant_standings.all()
@@ -414,7 +414,7 @@ def _backup(container: Container) -> Iterator[Finding]:
         entries = unit.audit_trail.latest(about="backup")
     now = container.clock().now()
     ages = [now - each.happened_at for each in entries if each.action is Action.BACKUP_COMPLETED]
-    # A clock that was ahead must not hide for years that none is made.
+    # A clock that was ahead must not hide for years that backups are missing.
     made = [age for age in ages if age >= -CLOCKS_DIFFER_BY]
     advice = "run `cardonfile backup` every day"
     if made:

@@ -23,7 +23,7 @@ FRAMES_SHOWN: Final = 8
 def configure_logs(
     log_format: LogFormat, *, at_least: LogLevel = LogLevel.INFO, name_process: bool = False
 ) -> None:
-    """Configure every logger of this process. It may be called again.
+    """Configure every logger of this process. May be called again.
 
     Lines below the level `at_least` are dropped. With `name_process`, each line has the id of the
     process that wrote it, also after a fork.
@@ -59,7 +59,7 @@ def configure_logs(
 
 
 def on_lost_line(call: Callable[[], None]) -> None:
-    """Have each line that cannot be written told to a function, which never raises."""
+    """Call a function, which never raises, for each line that cannot be written."""
     _LINES.on_loss = call
 
 
@@ -70,9 +70,9 @@ def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace an exception by its type, place and PSP, without its text.
+    """Replace an exception with its type, place and PSP, without its text.
 
-    The text may hold data that a client, a guest or a PSP sent.
+    The text may contain data from a client, a guest or a PSP.
     """
     fault = event.pop("exc_info", None)
     if fault is True:
@@ -93,9 +93,9 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 class _Lines:
-    """Writes lines to standard error. Those that cannot be written, as on a full disk, are dropped.
+    """Writes lines to standard error. Drops lines that cannot be written, as on a full disk.
 
-    Of a dropped line a part may have been written. The next line does not continue it.
+    A part of a dropped line may have been written. The next line begins on a new line.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class _Lines:
             rest = ("" if self._is_at_start else "\n") + line
             unwritten = rest.encode(errors="backslashreplace")
             with suppress(OSError):
-                # None is written to a pipe that is full and does not block.
+                # Nothing is written to a full pipe that does not block.
                 while unwritten and (written := stream.write(unwritten)):
                     self._is_at_start = unwritten[:written].endswith(b"\n")
                     unwritten = unwritten[written:]

@@ -1,6 +1,6 @@
-"""Prometheus metrics: which part of the container is counted, and what is served.
+"""Prometheus metrics: which parts of the container are counted, and what is served.
 
-Nothing of this is called or imported without CARDONFILE_METRICS and CARDONFILE_METRICS_FOLDER.
+Without CARDONFILE_METRICS and CARDONFILE_METRICS_FOLDER, none of this is called or imported.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ _FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 
 
 def measure(container: Container) -> WSGIApplication:
-    """Have the parts of a container counted; return the application that shows the metrics.
+    """Add metrics to the container's parts; return the application that shows the metrics.
 
-    Call it before a part is built. Raises RuntimeError if one is, and OSError if the folder cannot be used.
+    Call it before any part is built. Raises RuntimeError if a part is built, and OSError if the
+    folder cannot be used.
     """
     folder = container.settings().metrics_folder
     if folder is not None:
         _prepare(folder)
-        # prometheus-client reads it when it is imported.
+        # prometheus-client reads this variable when it is imported.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     import prometheus_client
     from prometheus_client.multiprocess import MultiProcessCollector
@@ -62,9 +63,10 @@ def measure(container: Container) -> WSGIApplication:
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder, and delete the files of an earlier run.
+    """Create the folder, and delete the files of an earlier run.
 
-    While another process of this run lives, those of dead ones stay, so that no count falls.
+    While another process of this run lives, the files of dead processes stay, so that no count
+    falls.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     files = {

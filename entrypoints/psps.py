@@ -42,9 +42,9 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True, slots=True)
 class InstalledPsp:
-    """A PSP that is loaded, and its settings: None when it is not set up.
+    """A PSP that is loaded, and its settings, which are None if it is not set up.
 
-    Whatever a plugin raises, every method raises SettingsError, with one sentence.
+    Whatever a plugin raises, every method raises SettingsError with one sentence.
     """
 
     plugin: AnyPspPlugin
@@ -61,7 +61,7 @@ class InstalledPsp:
         return self.settings is not None
 
     def accounts(self) -> Collection[MerchantAccount] | None:
-        """Return the merchant accounts with keys, or None when it takes any account."""
+        """Return the merchant accounts with keys, or None if the PSP takes any account."""
         return _call(self.plugin, "tell its accounts", lambda: self.plugin.accounts(self.settings))
 
     def how_to_set_up(self, account: MerchantAccount) -> str:
@@ -81,11 +81,11 @@ class InstalledPsp:
 
     @property
     def takes_test_cards(self) -> bool:
-        """Whether it is set up, and for test cards only."""
+        """Whether the PSP is set up, and takes only test cards."""
         return self.is_set_up and self.plugin.test_setting is not None
 
     def is_live(self, account: MerchantAccount) -> bool | None:
-        """Return whether an account takes real cards; None if that is not known. Raises nothing."""
+        """Return whether an account takes real cards; None if unknown. Raises nothing."""
         if self.plugin.test_setting is not None:
             return False
         if not self.is_set_up:
@@ -99,7 +99,7 @@ class InstalledPsp:
 
     @property
     def database(self) -> Path | None:
-        """An SQLite file of its own, or None."""
+        """The PSP's own SQLite file, or None."""
         if not self.is_set_up:
             return None
         return _call(self.plugin, "tell its database", lambda: self.plugin.database(self.settings))
@@ -124,7 +124,7 @@ class InstalledPsp:
             _call(self.plugin, "add its pages", lambda: add_routes(adapter, app))
 
     def background(self, adapter: PaymentProvider, webhooks_url: str) -> BackgroundWork | None:
-        """Return what the PSP runs beside the worker, or None. `webhooks_url` is its webhooks'."""
+        """Return the PSP's work beside the worker, or None. `webhooks_url` is for its webhooks."""
         background = self.plugin.background
         if background is None:
             return None
@@ -140,14 +140,14 @@ def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> 
     except PspSettingsError as error:
         raise SettingsError(str(error)) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
-        # The text of a foreign exception may hold a secret, so only its type is shown.
+        # The text of a foreign exception may contain a secret, so only its type is shown.
         raise SettingsError(
             f"the PSP {plugin.name} cannot {what} ({type(error).__name__})"
         ) from None
 
 
 def installed_names() -> Sequence[str]:
-    """Name every installed PSP, loaded or not, in order. Imports none."""
+    """Return the names of all installed PSPs, loaded or not, in order. Imports none of them."""
     return sorted(_entry_points())
 
 
@@ -173,7 +173,7 @@ def load_psps(named: str | None) -> Mapping[ProviderName, AnyPspPlugin]:
 def read_psps(
     plugins: Mapping[ProviderName, AnyPspPlugin], surroundings: Surroundings
 ) -> Mapping[ProviderName, InstalledPsp]:
-    """Read the settings of each PSP. Raises SettingsError for the first that cannot be used."""
+    """Read the settings of each PSP. Raises SettingsError for the first unusable setting."""
     return {
         name: InstalledPsp(
             plugin, _call(plugin, "read its settings", partial(plugin.read, surroundings))
@@ -225,7 +225,7 @@ def _plugin(found: EntryPoint) -> AnyPspPlugin:
     try:
         plugin = found.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
-        # The text of other errors may hold a secret.
+        # The text of other errors may contain a secret.
         is_about_code = isinstance(error, _ABOUT_CODE)
         text = f": {error}" if is_about_code else ""
         why = repr(f"{type(error).__name__}{text}"[:MAX_FAULT_LENGTH])[1:-1]

@@ -70,7 +70,7 @@ class Service:
     def __init__(
         self, container: Container, listening: socket.socket, *, with_worker: bool = True
     ) -> None:
-        """Build the parts. Raises SettingsError when a PSP cannot be used.
+        """Build the parts. Raises SettingsError if a PSP cannot be used.
 
         The storage may be unavailable: the service then responds with 503.
         """
@@ -92,7 +92,7 @@ class Service:
         self._container.storage().close()
 
     def stop(self) -> None:
-        """Stop gracefully, as `Server.stop` does. It may be called twice."""
+        """Stop gracefully, as `Server.stop` does. May be called twice."""
         self._server.stop()
 
 
@@ -105,12 +105,12 @@ def _own_url(listening: socket.socket) -> str:
 
 
 def check(container: Container) -> None:
-    """Refuse what would only fail later, and warn of what lets others in.
+    """Refuse settings that would only fail later, and warn about openings for others.
 
     Raises ServeError, SettingsError or ServiceUnavailable.
     """
     refuse_missing_psps(container)
-    # Raises SettingsError when a package that a PSP needs is not installed.
+    # This raises SettingsError if a package that a PSP needs is not installed.
     container.psp_adapters()
     refuse_read_only(container.storage())
     refuse_another_origin(container)
@@ -120,10 +120,10 @@ def check(container: Container) -> None:
 
 
 def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
-    """Raise ServeError when this process may open too few files for so many threads.
+    """Raise ServeError if this process may open too few files for so many threads.
 
-    Threads keep their files open. Without any left, none could accept a connection or read a record.
-    Half of them are for clients, if there are any (`waitress_server`).
+    Threads keep their files open. Without a free descriptor, no thread could accept a connection or
+    read a record. Half of the descriptors are for clients, if there are any (`waitress_server`).
     """
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = DESCRIPTORS_OF_THREAD * threads + OTHER_DESCRIPTORS
@@ -137,9 +137,9 @@ def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
 
 
 def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
-    """Raise ServeError when the database works for another public origin.
+    """Raise ServeError if the database belongs to another public origin.
 
-    With `claims`, it works for the first public origin that this is called with.
+    With `claims`, the database then belongs to the first public origin with which this is called.
     """
     try:
         container.recognize_origin()(claims=claims)
@@ -148,7 +148,7 @@ def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
 
 
 def refuse_erased_guests(container: Container) -> None:
-    """Raise ServeError when guests are back who were erased, or nothing would tell of them.
+    """Raise ServeError if erased guests are back, or if the file cannot record erasures.
 
     Raises OSError if the file cannot be read.
     """
@@ -175,7 +175,7 @@ def warn_of_openings(container: Container) -> None:
 
 
 def centers_that_redirect_anywhere(container: Container) -> int:
-    """Return how many centers of a public service let their guests be sent anywhere."""
+    """Return how many centers of a public service allow redirects to any address."""
     if container.settings().is_on_loopback:
         return 0
     with container.storage().read() as unit:
@@ -185,9 +185,9 @@ def centers_that_redirect_anywhere(container: Container) -> int:
 
 
 def refuse_missing_psps(container: Container) -> None:
-    """Raise ServeError when a center uses a PSP or a merchant account that is not set up.
+    """Raise ServeError if a center uses a PSP or a merchant account that is not set up.
 
-    Nothing is done at one that is closed, which needs no keys.
+    A closed account needs no keys, because nothing is done there.
     """
     with container.storage().read() as unit:
         configured = unit.configurations.psp_accounts() - unit.merchant_standings.closed()
@@ -216,7 +216,7 @@ def refuse_missing_psps(container: Container) -> None:
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
     """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`.
 
-    It ends with status 1 once the files of its database are replaced.
+    The process ends with status 1 if the files of its database are replaced.
     """
     is_replaced = end_when_replaced(container)
     workers = container.settings().worker_threads if with_worker else 0
@@ -250,9 +250,9 @@ def work(container: Container) -> None:
 
 
 def end_when_replaced(container: Container) -> threading.Event:
-    """Have the process stop once the files of its database are replaced; the event tells of it.
+    """Stop the process if the files of its database are replaced, and set the returned event.
 
-    What is committed into the earlier files would be lost. Call it before the storage is built.
+    Commits into the former files would be lost. Call this before the storage is built.
     """
     is_replaced = threading.Event()
 
@@ -265,7 +265,7 @@ def end_when_replaced(container: Container) -> threading.Event:
 
 
 def _keep_checking(container: Container) -> None:
-    """Look at the storage once a minute, so that a process without requests finds it replaced."""
+    """Check the storage once a minute, so that a process without requests notices a replacement."""
     while True:
         time.sleep(CHECK_STORAGE_EVERY_SECONDS)
         with suppress(ServiceUnavailable):
@@ -279,9 +279,9 @@ def _stopped(is_replaced: threading.Event) -> None:
 
 
 def start_metrics(container: Container, *, listens: bool) -> None:
-    """Have the container counted, and the metrics served if this process `listens`, if they are on.
+    """Add metrics to the container if they are on, and serve them if this process `listens`.
 
-    Call it before a part of the container is built. Raises ServeError, SettingsError and OSError.
+    Call it before any part of the container is built. Raises ServeError, SettingsError and OSError.
     """
     address, folder = container.settings().metrics, container.settings().metrics_folder
     if address is None and folder is None:
@@ -319,7 +319,7 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
 
 
 def announce(settings: Settings, **where: str | int) -> None:
-    """Log that the service starts, and warn of each PSP that takes test cards only."""
+    """Log that the service starts, and warn about each PSP that takes only test cards."""
     log.info(
         "serving",
         **where,

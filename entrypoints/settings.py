@@ -59,7 +59,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The least important lines of the log. No level shows what libraries log for debugging."""
+    """The least important level of logged lines. No level shows what libraries log for debugging."""
 
     INFO = "info"
     WARNING = "warning"
@@ -71,7 +71,7 @@ Parsed = TypeVar("Parsed")
 
 
 class Setting(StrEnum):
-    """The names of the service's own settings. Each PSP has more (`PspPlugin`)."""
+    """The names of the service's own settings. Each PSP has further settings (`PspPlugin`)."""
 
     DATABASE_URL = "CARDONFILE_DATABASE_URL"
     DATABASE_CONNECTIONS = "CARDONFILE_DATABASE_CONNECTIONS"
@@ -103,27 +103,27 @@ class Setting(StrEnum):
 _PSPS_NAMED: Final = (Setting.PSPS, Setting.PSPS + _FROM_FILE)
 
 REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
-"""The settings of older releases, and what stands in their place."""
+"""The settings of older releases, with their replacements."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresqlDatabase:
-    """A PostgreSQL database. Its URL may hold a password, so `str` and `repr` leave it out."""
+    """A PostgreSQL database. Its URL may contain a password, so `str` and `repr` leave it out."""
 
     url: str = field(repr=False)
 
     @override
     def __str__(self) -> str:
-        """Name the setting that holds the URL."""
+        """Return the name of the setting with the URL."""
         return "in CARDONFILE_DATABASE_URL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
-    """Whose JSON Web Tokens are accepted, where the keys are, and which claims count.
+    """The accepted JSON Web Tokens: their issuer, the address of the keys, and the claims.
 
-    Without `centers_claim`, no caller is limited to some centers. `token_type` is what the header `typ`
-    must be, such as `at+jwt`; None if it may be that, `JWT` or missing.
+    Without `centers_claim`, callers may act for all centers. `token_type` is the required header
+    `typ`, such as `at+jwt`; None also allows `JWT` and a missing header.
     """
 
     issuer: str
@@ -191,9 +191,9 @@ class Settings:
     ) -> Settings:
         """Read the settings, from variables and files (`settings_given`).
 
-        `host` and `port` are where the service listens; they make the default public base URL.
-        There is none for a process that does not listen itself, whose `host` is None. Raises
-        SettingsError for the first setting that cannot be used.
+        `host` and `port` are where the service listens; they make the default public base URL. A
+        process that does not listen itself has a `host` of None, and no default. Raises
+        SettingsError for the first unusable setting.
         """
         given = settings_given(environment)
         database = parse_database_url(given.get(Setting.DATABASE_URL, DEFAULT_DATABASE_URL))
@@ -205,7 +205,8 @@ class Settings:
         surroundings = Surroundings(
             environment=given,
             public_base_url=base_url,
-            # With PostgreSQL, a PSP's file stands where it would beside the default SQLite file.
+            # With PostgreSQL, a PSP's file has the place that it would have beside the default
+            # SQLite file.
             database_file=(
                 database
                 if isinstance(database, Path)
@@ -240,10 +241,10 @@ class Settings:
     def read_to_serve(
         cls, environment: Mapping[str, str], *, host: str | None = None, port: int = DEFAULT_PORT
     ) -> Settings:
-        """Read the settings of a service, or of a process of one, as `read` does.
+        """Read the settings of a service, or of one of its processes, as `read` does.
 
-        In addition to what `read` refuses, it raises SettingsError for unknown settings, for live
-        keys where guests cannot reach the service, and for live keys beside a PSP for test cards.
+        Also raises SettingsError for unknown settings, for live keys if guests cannot reach the
+        service, and for live keys beside a PSP for test cards.
         """
         unknown = unknown_settings(environment)
         if unknown:
@@ -267,20 +268,20 @@ class Settings:
 
     @property
     def is_on_loopback(self) -> bool:
-        """Whether guests reach the service on this machine only, as in the demo."""
+        """Whether guests reach the service only on this machine, as in the demo."""
         return is_loopback(self.public_base_url)
 
     @property
     def live_key(self) -> str | None:
-        """Name the first setting that holds a live key, or None."""
+        """The name of the first setting with a live key, or None."""
         return next(filter(None, (psp.live_setting for psp in self.psps.values())), None)
 
 
 def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are set and not empty, with each file's text in place of its name.
+    """Return the variables that are set and not empty, with the text of named files.
 
-    `CARDONFILE_X_FILE` names the file with the text of `CARDONFILE_X`, whichever setting that is. It
-    may be called again with what it returns. Raises SettingsError, which shows no part of a file.
+    `CARDONFILE_X_FILE` names the file with the text of `CARDONFILE_X`, for any setting. May be
+    called again with its own result. Raises SettingsError, which shows no part of a file.
     """
     given = {name: value for name, value in environment.items() if value}
     for name in sorted(given.keys() - set(Setting)):
@@ -294,7 +295,8 @@ def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text_of_file(name: str, file: str) -> str:
-    # No error shows the name of the file: it is the secret itself if `_FILE` was set by mistake.
+    # Errors do not show the name of the file, because the name is the secret itself if `_FILE` was
+    # set by mistake.
     try:
         path = Path(file)
         # The end of a pipe or a device may never come.
@@ -312,7 +314,7 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence for each CARDONFILE_ variable that is no setting, without its value.
 
     The name of each setting may end in `_FILE`. An empty variable counts here. Variables that
-    Kubernetes and Docker set for a service called cardonfile are left out. Raises SettingsError when
+    Kubernetes and Docker set for a service called cardonfile are left out. Raises SettingsError if
     a PSP cannot be loaded.
     """
     named = {name: value for name, value in environment.items() if name in _PSPS_NAMED}
@@ -352,7 +354,7 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
 
 
 def refuse_settings_of_service(psp: str) -> None:
-    """Raise SettingsError if settings of a PSP of this name would be the service's."""
+    """Raise SettingsError if the settings of a PSP with this name would be the service's own."""
     if any(setting.startswith(_prefix_of(psp)) for setting in Setting):
         raise SettingsError(f"a PSP cannot be called {psp}: its settings would be the service's")
 
@@ -364,7 +366,7 @@ def _prefix_of(psp: str) -> str:
 def parse_database_url(
     url: str, name: str = "CARDONFILE_DATABASE_URL"
 ) -> Path | PostgresqlDatabase:
-    """Parse the URL of a database. Raises SettingsError, whose text starts with `name`."""
+    """Parse the URL of a database. Raises SettingsError, whose text begins with `name`."""
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresqlDatabase(url)
     path = url.removeprefix("sqlite:///")
@@ -430,7 +432,7 @@ def _trusted(given: Mapping[str, str]) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def _plain(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
-    """Return the network of IPv4 that one such as `::ffff:10.0.0.0/104` stands for."""
+    """Return the IPv4 network for which a network such as `::ffff:10.0.0.0/104` stands."""
     mapped = isinstance(network, IPv6Network) and network.network_address.ipv4_mapped
     return IPv4Network((mapped, network.prefixlen - 96)) if mapped else network
 
@@ -470,7 +472,10 @@ def _hsts(value: str) -> str:
 
 
 def _card_limits(value: str) -> Sequence[CardLimit]:
-    """Parse limits such as `guest=10/10,center=off/500`; what is not named keeps its default."""
+    """Parse limits such as `guest=10/10,center=off/500`.
+
+    Limits that are not named keep their defaults.
+    """
     try:
         return () if value == OFF else parse_card_limits(value, DEFAULT_LIMITS)
     except ValueError:
@@ -482,7 +487,7 @@ def _card_limits(value: str) -> Sequence[CardLimit]:
 
 
 def _retention(value: str) -> Retention:
-    """Parse days such as `sessions=400,audit=1095`; what is not named keeps its default."""
+    """Parse days such as `sessions=400,audit=1095`. Records that are not named keep their defaults."""
     days: dict[str, timedelta] = {}
     for part in value.split(",") if value else ():
         found = _RETENTION.fullmatch(part.strip())
@@ -496,7 +501,7 @@ def _retention(value: str) -> Retention:
 
 
 def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
-    """Read whose JSON Web Tokens are accepted, or return None when no setting of them is given."""
+    """Read the settings for JSON Web Tokens; None if none of them is given."""
     named = [setting for setting in Setting if setting.name.startswith("JWT_")]
     if not any(setting in given for setting in named):
         return None
@@ -506,7 +511,7 @@ def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
                 f"{needed} is needed too: {Setting.JWT_ISSUER}, {Setting.JWT_AUDIENCE} and "
                 f"{Setting.JWT_KEYS} belong together"
             )
-    # Whoever changes the keys on the way lets anybody in.
+    # Anybody who changes the keys on the way could let everybody in.
     if not is_https_or_loopback(given[Setting.JWT_KEYS]):
         raise SettingsError(
             f"{Setting.JWT_KEYS} must be the https address of the keys, without a query, such as "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class SettingsError(ValueError):
-    """A setting or a PSP that cannot be used.
+    """A setting or a PSP is unusable.
 
-    Operators read the text: it names the setting and what is expected, and never shows a secret.
+    Operators read the text: it names the setting and the expected value, and never shows a secret.
     """

@@ -1,7 +1,7 @@
 """waitress on one listening socket, with a graceful stop.
 
-What it reaches for beyond waitress's documented options is used in this module only, and held by
-`tests/entrypoints/test_waitress_server.py`; docs/decisions.md says why.
+Only this module uses parts of waitress beyond its documented options.
+`tests/entrypoints/test_waitress_server.py` tests them, and docs/decisions.md says why.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ DRAIN_SECONDS: Final = 30
 RECEIVE_SECONDS: Final = 5
 """A graceful stop waits this long for the rest of a request."""
 QUIET_SECONDS: Final = 0.2
-"""A graceful stop ends once nothing has been in flight for this time."""
+"""A graceful stop ends when nothing has been in flight for this time."""
 LOOK_EVERY_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 5
-"""After the drain, threads that still run get this long."""
+"""After the drain, running threads get this long."""
 
 _TLS_HANDSHAKE: Final = b"\x16"
-"""The first byte that a client sends who speaks TLS (RFC 8446, section 5.1). No HTTP begins with it."""
+"""The first byte from a client that speaks TLS (RFC 8446, section 5.1). HTTP never begins with it.
+"""
 
 log = structlog.get_logger()
 
 
 class _ErrorTask(ErrorTask):
-    """A response of waitress itself, to a request that is not HTTP or too large."""
+    """waitress's own response to a request that is malformed or too large."""
 
     @override
     def execute(self) -> None:
@@ -61,12 +62,12 @@ class _ErrorTask(ErrorTask):
 
 
 class _Channel(HTTPChannel):
-    """A connection of waitress that the main thread leaves alone while another thread sends on it.
+    """A connection that waitress's main thread ignores while another thread sends on it.
 
-    The thread that makes a response sends it, and holds `outbuf_lock` meanwhile. To waitress the
-    connection is writable then: `poll` returns at once, again and again, and the main thread holds
-    the interpreter that the other one waits for. What does not fit into the socket is left to the
-    main thread: the trigger wakes it at the end of the response at the latest.
+    The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. To waitress,
+    the connection is then writable: `poll` returns at once, again and again, and the main thread
+    holds the interpreter that the other thread waits for. Data that does not fit into the socket is
+    left to the main thread, which the trigger wakes at the end of the response at the latest.
     """
 
     error_task_class: type[ErrorTask] = _ErrorTask
@@ -74,7 +75,7 @@ class _Channel(HTTPChannel):
 
     @override
     def received(self, data: bytes) -> bool:
-        """Take what a client sends; hang up on a client that speaks TLS, and log the first."""
+        """Take data from a client. Hang up on a client that speaks TLS, and log the first one."""
         if self.request is None and data.startswith(_TLS_HANDSHAKE):
             if not _Channel.has_logged_tls:
                 _Channel.has_logged_tls = True
@@ -88,7 +89,7 @@ class _Channel(HTTPChannel):
 
     @override
     def writable(self) -> bool:
-        """Return whether the main thread has something to send, or a connection to close."""
+        """Return whether the main thread has data to send, or a connection to close."""
         if not super().writable() or not self.outbuf_lock.acquire(blocking=False):
             return False
         try:
@@ -107,7 +108,8 @@ class Server:
         self._is_draining = False
         # Unlike Event.set, SimpleQueue.put is reentrant, so signal handlers may call it.
         self._stop_requests: SimpleQueue[None] = SimpleQueue()
-        # waitress logs the path of a lost or failed request. Paths hold session tokens and guests.
+        # waitress logs the path of a lost or failed request. Paths contain session tokens and
+        # guests.
         logging.getLogger("waitress").addFilter(_without_path)
         # waitress logs a line for each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
@@ -126,10 +128,10 @@ class Server:
             "max_request_body_size": MAX_WEBHOOK_BYTES + 1,
             "channel_request_lookahead": 0,
             # waitress answers all requests of one read before it reads again, even if the client
-            # reads no response. A small read bounds the memory and time that this takes.
+            # reads no response. A small read limits the memory and time that this takes.
             "recv_bytes": RECEIVE_BYTES,
-            # Above this mark a thread would block until the client reads, perhaps for ever. Unsent
-            # data is bounded anyway: waitress reads no further request before it has sent it all.
+            # Above this mark, a thread would block until the client reads, perhaps for ever. Unsent
+            # data is limited anyway: waitress reads no further request before it has sent all data.
             "outbuf_high_watermark": 1 << 62,
             # `TrustedProxy` reads these headers.
             "clear_untrusted_proxy_headers": False,
@@ -139,7 +141,7 @@ class Server:
         server = create_server(self._respond, map=self._channels, **options)
         assert isinstance(server, BaseWSGIServer)  # as always on one socket
         server.channel_class = _Channel
-        # Any, because the stubs have two of its attributes wrong.
+        # Any, because the stubs are wrong about two of its attributes.
         self._server: Any = server
 
     def run(self) -> None:
@@ -150,14 +152,14 @@ class Server:
         drain.join()
         self._server.task_dispatcher.shutdown(timeout=STOP_SECONDS)
         if not self._server.task_dispatcher.threads:
-            # Threads that still run may write to the trigger.
+            # Running threads may write to the trigger.
             self._server.trigger.close()
 
     def stop(self) -> None:
         """Accept no more connections, answer the requests in flight, then let `run` return.
 
-        From now on every response closes its connection. Responses get 30 s, the rest of a request
-        gets 5 s. It returns at once, may be called from a signal handler, and twice.
+        From now on every response closes its connection. Responses get 30 s, and the rest of a
+        request gets 5 s. Returns at once, and may be called from a signal handler, and twice.
         """
         self._stop_requests.put(None)
 
@@ -170,7 +172,8 @@ class Server:
         self._stop_requests.get()
         self._server.trigger.pull_trigger(self._stop_accepting)
         began, quiet_seconds = time.monotonic(), 0.0
-        # Summed up from looks: while the machine holds this process up, nothing is quiet.
+        # The sum of short intervals, because nothing counts as quiet while the machine does not run
+        # this process.
         while quiet_seconds < QUIET_SECONDS:
             time.sleep(LOOK_EVERY_SECONDS)
             waited = time.monotonic() - began
@@ -207,7 +210,7 @@ class Server:
     def _leave_loop(self) -> None:
         for channel in list(self._server.active_channels.values()):
             channel.handle_close()
-        # The loop of waitress ends when its map is empty.
+        # waitress's loop ends when its map is empty.
         self._channels.clear()
 
 

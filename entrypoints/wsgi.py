@@ -19,9 +19,9 @@ from entrypoints.settings import Settings
 def create_application() -> WSGIApplication:
     """Return the WSGI application, with its settings from the environment.
 
-    CARDONFILE_PUBLIC_BASE_URL must be set. Where `cardonfile serve` would refuse to start, it
-    prints one sentence and raises SystemExit with status 1. It leaves no database open, so the
-    server may fork afterwards. It starts no worker: run `cardonfile work` beside it.
+    CARDONFILE_PUBLIC_BASE_URL must be set. If `cardonfile serve` would refuse to start, it prints
+    one sentence and raises SystemExit with status 1. It leaves no database open, so the server may
+    fork afterwards. It starts no worker: run `cardonfile work` beside it.
     """
     try:
         with plain_errors(ServeError):
@@ -35,7 +35,7 @@ def _application() -> WSGIApplication:
     settings = Settings.read_to_serve(os.environ)
     configure_logs(settings.log_format, at_least=settings.log_level, name_process=True)
     require_up_to_date(settings.database)
-    # A container of its own, so that nothing opened for the checks is shared over a fork.
+    # A separate container, so that nothing opened for the checks is shared over a fork.
     checked = build(settings)
     check(checked)
     checked.storage().close()

@@ -1,4 +1,4 @@
-"""The `cardonfile` command line: `main` has the group, and other modules its commands.
+"""The `cardonfile` command line: `main` has the group, and the other modules have the commands.
 
-Slow imports stand in the functions that use them, so that `--help` is quick.
+Slow imports are inside the functions that use them, so that `--help` is quick.
 """

@@ -82,7 +82,7 @@ def issue(
 )
 @json_option
 def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
-    """List the issued tokens, oldest first; or those that expire, soonest first.
+    """List the issued tokens, oldest first; or the tokens that expire soon, soonest first.
 
     PREFIX is the beginning of a token, USED the hour of its last use.
 

@@ -1,4 +1,4 @@
-"""`cardonfile audit`: who did what when."""
+"""`cardonfile audit`: who did what, and when."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def list_(
 ) -> None:
     """List what was done, newest first.
 
-    ACTOR is `caller:` and the name of a caller of the API, or `user:` and the user of this machine
-    who ran a command.
+    ACTOR is `caller:` with the name of an API caller, or `user:` with the user of this machine who
+    ran a command.
 
     \b
     Example:

@@ -29,7 +29,7 @@ COLUMNS: Final = (
     *("account_id", "guest=guest_id", "center=center_id", "provider", "merchant_account"),
     *("brand=card_logo", "last_four", "expiry=expiry_on", "default=is_default", "added=created_at"),
 )
-"""What commands show of a card."""
+"""The columns of a card in lists."""
 WITH_REMOVED: Final = (*COLUMNS, "removed=removed_at")
 
 
@@ -74,9 +74,9 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List cards on file, the newest first; with a month, those that expire first.
+    """List cards on file, the newest first; with a month, the cards that expire first.
 
-    A card expires with the end of its month. AGO is a time such as 12h or 7d.
+    A card expires at the end of its month. AGO is a time such as 12h or 7d.
 
     \b
     Examples:
@@ -102,10 +102,10 @@ def list_(
 @click.argument("account_id", metavar="ID")
 @json_option
 def remove(*, account_id: str, as_json: bool) -> None:
-    """Remove a card, also at the PSP, as the API does.
+    """Remove a card, here and at the PSP, as the API does.
 
-    ID is an account id that `cardonfile card list` shows. The audit trail notes who did it. A running
-    `cardonfile serve` or `work` discards it at the PSP.
+    ID is an account id from `cardonfile card list`. The audit trail notes who removed the card. A
+    running `cardonfile serve` or `work` discards it at the PSP.
 
     \b
     Example:
@@ -132,10 +132,10 @@ def remove(*, account_id: str, as_json: bool) -> None:
 )
 @json_option
 def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json: bool) -> None:
-    """List the cards that only the PSP has, and those that are only on file.
+    """List the cards that only the PSP has, and the cards that are only on file.
 
-    The exit status is 1 if there are any. Nothing is changed. Cards of guests who are adding them now
-    may be among those of the PSP.
+    The exit status is 1 if there are any. Nothing is changed. The PSP's cards may include cards
+    that guests are adding at this moment.
 
     \b
     Example:

@@ -32,7 +32,7 @@ _UNREADABLE: Final = "unreadable"
 
 
 class PspName(click.ParamType[str]):
-    """The name of a PSP; help and usage list those that are installed."""
+    """The name of a PSP. Help and usage list the installed PSPs."""
 
     name = "psp"
 
@@ -42,9 +42,10 @@ class PspName(click.ParamType[str]):
 
     @override
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name. Whether it is set up is for the use case to say."""
+        """Return the name. The use case checks whether the PSP is set up."""
         if value not in installed_names():
-            # Before the center is looked up, so that a mistake in both is not told one by one.
+            # Checked before the center is looked up, so that mistakes in both are reported
+            # together.
             known = ", ".join(installed_names())
             raise click.ClickException(f"--provider: {value!a} is not known; known: {known}")
         return value
@@ -117,8 +118,8 @@ def configure_payments(
 ) -> None:
     """Set up how a center takes cards.
 
-    What is not named stays as it was. A center that took no cards needs --provider. Sessions that
-    have begun keep the setup that they began with.
+    Options that are not named stay unchanged. A center that took no cards needs --provider.
+    Sessions that have begun keep the configuration that they began with.
 
     \b
     Examples:
@@ -133,8 +134,7 @@ def configure_payments(
         raise click.UsageError("name what to change, or only --none")
     with installation() as container:
         if not none:
-            # Shows here, and not to the first guest, when a package that a PSP needs is not
-            # installed.
+            # A missing package of a PSP is noticed here, not by the first guest.
             container.psp_adapters()
         try:
             done = container.configure_payments()(center_id, None if none else named)
@@ -168,8 +168,8 @@ def center() -> None:
 def list_(*, merchant_account: str | None, as_json: bool) -> None:
     """List the centers, by name.
 
-    STATE is `unreadable` if another release wrote how the center takes cards: configure it anew, and
-    name every option. With --account these are listed too.
+    STATE is `unreadable` if another release wrote the center's configuration: configure it again,
+    and name every option. With --account, these centers are listed too.
 
     \b
     Example:
@@ -233,7 +233,7 @@ def show(*, center_id: str, as_json: bool) -> None:
 def set_(
     *, center_id: str, logo: BinaryIO | None, clear: Sequence[str], **settings: str | None
 ) -> None:
-    """Set what guests see of a center. What is not named stays as it was.
+    """Set what guests see of a center. Settings that are not named stay unchanged.
 
     \b
     Example:
@@ -255,7 +255,7 @@ def set_(
 def _echo_fallback(
     shipped: Collection[str], center: Center, settings: CenterSettings, consents: Collection[str]
 ) -> None:
-    """Say that guests read English, if there is no text in the language of a center."""
+    """Say that guests read English if the center's language has no text."""
     language = settings.language
     if language is None or look_up(language, {DEFAULT_LANGUAGE, *consents}) is not None:
         return
@@ -277,14 +277,14 @@ def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dic
 
 
 def _echo_changes(record_type: type[Record], before: Record | None, now: Record | None) -> None:
-    """Print each setting as it was and is."""
+    """Print the former and the present value of each setting."""
     unchanged = {} if now is None else in_words(record_type, now)
     for name, words in {**unchanged, **changes(record_type, before, now)}.items():
         click.echo(f"  {name}: {words}")
 
 
 def _row(unit: UnitOfWork, center: Center) -> tuple[dict[str, object], PaymentConfiguration | None]:
-    """Return what is listed of a center, and its configuration if that can be read."""
+    """Return a center's columns in the list, and its configuration if it can be read."""
     try:
         configuration = unit.configurations.get(center.id)
         state = "takes_cards" if configuration else "takes_no_cards"

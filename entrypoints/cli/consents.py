@@ -1,4 +1,4 @@
-"""`cardonfile consent`: what guests agree to, and what they agreed to."""
+"""`cardonfile consent`: the consent texts, and the guests' consents."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from entrypoints.cli.terminal import (
 
 @click.group()
 def consent() -> None:
-    """Set what guests agree to, and show what they agreed to when their cards were stored."""
+    """Set the texts that guests agree to, and show the consents of stored cards."""
 
 
 @consent.command()
 @click.argument("account_id", metavar="ACCOUNT_ID")
 @json_option
 def show(*, account_id: str, as_json: bool) -> None:
-    """Show what the guest agreed to for a card on file, also after its removal.
+    """Show what the guest agreed to for a card on file, even if it was removed.
 
-    The consent that applies comes first, then those from before each renewal, newest first. A text
-    is shown as - if it is not kept any more.
+    The current consent comes first, then those from before each renewal, newest first. A text is
+    shown as - if it is no longer kept.
 
     \b
     Example:
@@ -55,8 +55,8 @@ def show(*, account_id: str, as_json: bool) -> None:
 def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> None:
     """Switch a language on for the guests of a center, with the text that they agree to.
 
-    Until then they read English. The text binds the center: have a lawyer approve it first. With a
-    newer text that is shipped, run the command again.
+    Until then they read English. The text is legally binding for the center: have a lawyer approve
+    it first. If a newer text is shipped, run the command again.
 
     \b
     Examples:

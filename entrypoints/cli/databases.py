@@ -23,7 +23,7 @@ from entrypoints.plain_errors import plain_errors
 from entrypoints.settings import Settings, parse_database_url
 
 INTERRUPTED: Final = 130
-"""The exit status that shells give to a command ended by Ctrl-C."""
+"""The exit status that shells give to a command that Ctrl-C ended."""
 
 
 @click.command()
@@ -57,8 +57,8 @@ def migrate() -> None:
 def backup(*, folder: Path, keep: int | None) -> None:
     """Copy the databases into FOLDER while the service runs, and check the copies.
 
-    The files are named after the installation and the time in UTC, and only their owner may read
-    them. The audit trail notes each backup. PostgreSQL needs its programs pg_dump and pg_restore.
+    The files are named after the installation and the time in UTC. Only their owner may read them.
+    The audit trail notes each backup. PostgreSQL needs its programs pg_dump and pg_restore.
 
     \b
     Example:
@@ -101,12 +101,12 @@ def backup(*, folder: Path, keep: int | None) -> None:
     help="How many cards at most are read a minute at a merchant account.",
 )
 def import_(what: str, file: Path, per_minute: int) -> None:
-    """Import centers, guests or products, or cards that a PSP has stored.
+    """Import centers, guests, products, or cards that a PSP has stored.
 
     The file is UTF-8 text whose first line names the columns, in any order. If a row is wrong,
-    nothing is imported. A row with a known id updates the record. The service may run meanwhile;
-    an import that was interrupted is completed by running it again. Each card is read at its PSP
-    first; those that cannot be imported are named by line, and the others are imported.
+    nothing is imported. A row with a known id updates the record. The service may run meanwhile. If
+    an import is interrupted, run it again to complete it. Each card is read at its PSP first: cards
+    that cannot be imported are listed by line, and the others are imported.
 
     \b
     Columns:
@@ -157,7 +157,7 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     except CsvRefused as refused:
         raise click.ClickException(f"{name}, {refused}") from refused
     except sqlite3.Error as error:
-        # Not of the storages, whose SQLite is another one.
+        # This is not the SQLite of the storages.
         raise click.ClickException(
             f"the rows cannot be kept in a temporary file ({error}); TMPDIR names another folder"
         ) from error
@@ -169,7 +169,7 @@ def import_(what: str, file: Path, per_minute: int) -> None:
         raise click.ClickException(f"not imported, for the reasons above: {rows.refused}")
 
 
-# Click's message on an extra argument would show it, and it may be an address with its password.
+# Click's message about an extra argument would show it, and it may be an address with a password.
 @click.command(context_settings={"allow_extra_args": True})
 @click.argument("from_url", metavar="FROM_URL")
 @click.argument("to_url", metavar="TO_URL")
@@ -179,7 +179,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway:
     """Move an installation from SQLite to PostgreSQL.
 
     Everything is copied into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
-    the service first: during the copy, neither database can be written to.
+    the service first: during the copy, both databases refuse writes.
 
     \b
     Example:
@@ -201,7 +201,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway:
                 f"the database {source} is missing or not up to date: run `cardonfile migrate`"
             )
         databases.pending(target)
-        # Its import needs the client of PostgreSQL, which is certain to be installed by now.
+        # This import needs the client of PostgreSQL, which is certainly installed by now.
         from entrypoints.copy_database import CopyFailed, copying
 
         with plain_errors(CopyFailed), copying(source, target, anyway=anyway) as copy:
@@ -228,20 +228,20 @@ def _interruptible(sentence: str) -> Iterator[None]:
 
 
 def _note_interrupts() -> Event:
-    """Set an event on Ctrl-C, and do not interrupt, until the end of `_interruptible`."""
+    """Set an event on Ctrl-C instead of interrupting, until the end of `_interruptible`."""
     noted = Event()
     signal.signal(signal.SIGINT, lambda *_: noted.set())
     return noted
 
 
 def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C until the end of `_interruptible`: a commit cannot be taken back."""
+    """Ignore Ctrl-C until the end of `_interruptible`, because a commit cannot be undone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal; yields the function that moves it."""
+    """Show a progress bar on a terminal. Yields the function that advances it."""
     with click.progressbar(
         length=length,
         label=label,

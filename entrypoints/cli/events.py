@@ -1,4 +1,4 @@
-"""`cardonfile events`: endpoints and deliveries of events."""
+"""`cardonfile events`: endpoints for events, and deliveries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from entrypoints.cli.terminal import echo_records, json_option, limit_option, li
 
 @click.group()
 def events() -> None:
-    """Send signed events to clients, and see what became of them."""
+    """Send signed events to clients, and look at their deliveries."""
 
 
 types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
@@ -43,11 +43,11 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     help="A center whose events it gets; may be repeated.  [default: all centers]",
 )
 def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
-    """Add an endpoint, and print its secret alone.
+    """Add an endpoint, and print only its secret.
 
-    Events that happen from now on are sent to it by a running `cardonfile serve` or `work`. URL is
-    https, or http while the service itself is on this machine. It must lead to a public address,
-    or to a network in CARDONFILE_EVENT_NETWORKS.
+    A running `cardonfile serve` or `work` sends it the events that happen from now on. URL is
+    https, or http while the service itself is on this machine. It must lead to a public address, or
+    to a network in CARDONFILE_EVENT_NETWORKS.
 
     \b
     Example:
@@ -67,7 +67,7 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
-    PENDING and FAILED count deliveries that are on record, of 30 days unless set otherwise.
+    PENDING and FAILED count the stored deliveries, which are kept for 30 days unless set otherwise.
 
     \b
     Example:
@@ -98,9 +98,9 @@ def list_endpoints(*, as_json: bool) -> None:
 @click.argument("endpoint_id", metavar="ENDPOINT")
 @types_option
 def update(endpoint_id: str, *, types: Sequence[str]) -> None:
-    """Change which events an endpoint takes from now on.
+    """Change which events an endpoint receives from now on.
 
-    Only these types are sent to it then. Its secret and its deliveries stay.
+    Only these types are then sent to it. Its secret and its deliveries stay.
 
     \b
     Example:
@@ -116,7 +116,7 @@ def update(endpoint_id: str, *, types: Sequence[str]) -> None:
 def send_test(endpoint_id: str) -> None:
     """Send one signed event of the type `test`, and show the response.
 
-    Exit status 1 unless the response is 2xx. Nothing is stored, and nothing is sent again.
+    The exit status is 1 unless the response is 2xx. Nothing is stored, and nothing is sent again.
 
     \b
     Example:
@@ -139,7 +139,7 @@ def send_test(endpoint_id: str) -> None:
 def remove(endpoint_id: str) -> None:
     """Remove an endpoint: nothing more is sent to it.
 
-    ENDPOINT is an id that `cardonfile events list` shows.
+    ENDPOINT is an id from `cardonfile events list`.
 
     \b
     Example:
@@ -153,10 +153,10 @@ def remove(endpoint_id: str) -> None:
 @events.command("roll-secret")
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def roll_secret(endpoint_id: str) -> None:
-    """Make a new secret, and print it alone.
+    """Create a new secret, and print only the secret.
 
-    For 24 hours events are signed with both secrets, so that the receiver can change over. Rolling
-    again in that time ends the older one at once.
+    For 24 hours events are signed with both secrets, so that the receiver has time to change.
+    Rolling again within that time ends the older secret at once.
 
     \b
     Example:
@@ -196,10 +196,12 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
     "--endpoint", "endpoint_id", metavar="ENDPOINT", help="With --since: only to this one."
 )
 def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str | None) -> None:
-    """Send an event again, or all since some time, to every endpoint that takes such events now.
+    """Send an event again, or all events since a time.
 
-    EVENT is an id that `cardonfile events deliveries` shows; receivers know it as `webhook-id`. With
-    --since, events are sent that are on record, whether they have arrived or not.
+    Each is sent to every endpoint that takes events of its type now.
+
+    EVENT is an id from `cardonfile events deliveries`; receivers know it as `webhook-id`. With
+    --since, all stored events are sent, whether or not they arrived before.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`cardonfile guest`: what is on file about a guest, and its erasure."""
+"""`cardonfile guest`: a guest's stored data, and its erasure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from entrypoints.cli.terminal import cell_of, echo_json, echo_record, echo_recor
 
 @click.group()
 def guest() -> None:
-    """Show, export and erase what is on file about a guest."""
+    """Show, export and erase a guest's stored data."""
 
 
 @guest.command()
@@ -72,9 +72,9 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
 @guest.command()
 @click.argument("guest_id", metavar="ID")
 def export(*, guest_id: str) -> None:
-    """Print everything on file about a guest as JSON; the audit trail notes it.
+    """Print all stored data about a guest as JSON; the audit trail notes it.
 
-    It has names and addresses, and nothing that could open a link or charge a card.
+    The data includes names and addresses, but nothing that could open a link or charge a card.
 
     \b
     Example:
@@ -88,10 +88,10 @@ def export(*, guest_id: str) -> None:
 @click.argument("guest_id", metavar="ID", required=False)
 @click.option("--again", is_flag=True, help="Erase whoever is not erased in a restored backup.")
 def erase(*, guest_id: str | None, again: bool) -> None:
-    """Erase a guest, for good: names, addresses, cards; here and at the PSPs.
+    """Erase a guest permanently: names, addresses and cards, here and at the PSPs.
 
-    A running `cardonfile serve` or `work` does what is left at the PSPs. With --again, everybody in
-    CARDONFILE_ERASURES_FILE is erased who is not erased in this database.
+    A running `cardonfile serve` or `work` finishes the erasure at the PSPs. With --again, every
+    guest in CARDONFILE_ERASURES_FILE is erased who is not erased in this database.
 
     \b
     Example:

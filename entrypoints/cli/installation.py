@@ -1,4 +1,4 @@
-"""The installation that a command works on."""
+"""The installation on which a command works."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
-    """Yield a read unit of the installation, and the time, for a command that shows what is stored.
+    """Yield a read unit of the installation, and the time, for a command that shows stored records.
 
-    It prints afterwards: a pager would keep the unit open, and an erasure on SQLite waits for it.
+    The command prints after the unit has ended: a pager would keep the unit open, and an erasure on
+    SQLite waits for it.
     """
     with installation() as container, container.storage().read() as unit:
         yield unit, container.clock().now()
@@ -43,9 +44,9 @@ def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
 def existing(
     unit: UnitOfWork, guest_id: str | None, center_id: str | None
 ) -> tuple[GuestId | None, CenterId | None]:
-    """Return the guest and the center that a list is limited to; None is not given.
+    """Return the guest and the center to which a list is limited; None if not given.
 
-    Raises InvalidField, GuestNotFound and CenterNotFound. It says that a guest was erased.
+    Raises InvalidField, GuestNotFound and CenterNotFound. The message says if the guest was erased.
     """
     guest = None if guest_id is None else GuestId(parse_uuid("guest_id", guest_id))
     if guest is not None:
@@ -63,11 +64,11 @@ def installation(
     may_take_long: bool = True,
     acts: bool = False,
 ) -> Iterator[Container]:
-    """Yield the container of the installation that the environment describes, ready for use.
+    """Yield the container of the environment's installation, ready for use.
 
-    `may_take_long` is whether statements may: some commands read a whole table, and only the operator
-    waits for them. `acts` is whether a PSP or an endpoint is called, now or by the worker: a copy of the
-    database must not do so for the original.
+    `may_take_long` is whether statements may take any time: some commands read a whole table, and
+    only the operator waits for them. `acts` is whether the command makes a PSP or an endpoint be
+    called, now or by the worker: a copy of the database must not do so for the original.
 
     Errors of the installation and refusals of the domain become sentences.
     """
@@ -82,7 +83,7 @@ def installation(
         from entrypoints.logs import configure_logs
 
         settings = read(os.environ)
-        # To standard error, so that what a command prints stays as it is.
+        # To standard error, so that the command's output is not changed.
         configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         databases.require_up_to_date(settings.database)
         container = build(settings)
@@ -100,7 +101,7 @@ def installation(
 
 
 def _parameter_of(field: str) -> str:
-    """Return how the user writes a parameter of this command: `--account` or `CENTER_ID`."""
+    """Return the user's name for a parameter of this command: `--account` or `CENTER_ID`."""
     parameters = click.get_current_context().command.params
     parameter = next(parameter for parameter in parameters if parameter.name == field)
     is_option = isinstance(parameter, click.Option)

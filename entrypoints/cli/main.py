@@ -1,7 +1,7 @@
 """The `cardonfile` command line.
 
-What a user can put right ends in one sentence on stderr and exit status 1. Arguments of the wrong
-form end in click's usage message and exit status 2.
+An error that the user can correct ends in one sentence on stderr and exit status 1. Malformed
+arguments end in click's usage message and exit status 2.
 """
 
 from __future__ import annotations

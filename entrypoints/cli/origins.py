@@ -11,14 +11,14 @@ from entrypoints.cli.installation import installation
 def installation_() -> None:
     """Say that an installation has moved, or that its database is a copy.
 
-    The database works for the first public CARDONFILE_PUBLIC_BASE_URL that `serve`, `work` or
-    `reconcile` starts with. They refuse to start with another.
+    The database belongs to the first public CARDONFILE_PUBLIC_BASE_URL with which `serve`, `work`
+    or `reconcile` starts. They refuse to start with another one.
     """
 
 
 @installation_.command()
 def move() -> None:
-    """Have the database work for CARDONFILE_PUBLIC_BASE_URL from now on.
+    """Store CARDONFILE_PUBLIC_BASE_URL as the database's address from now on.
 
     \b
     Example:
@@ -30,11 +30,11 @@ def move() -> None:
 
 @installation_.command()
 def copy() -> None:
-    """Have a copy of a database act no more for the original.
+    """Separate a copy of a database from the original, so that it no longer acts for it.
 
-    Run it on the copy, with the settings of the copy. It deletes event endpoints with their secrets,
-    events that are due, and discards and readings of cards at PSPs that are due, and revokes all
-    access tokens. Afterwards keys of the original's merchants are refused.
+    Run it on the copy, with the copy's settings. It deletes event endpoints with their secrets, due
+    events, and due discards and readings of cards at PSPs, and it revokes all access tokens. From
+    then on, keys of the original's merchants are refused.
 
     \b
     Example:

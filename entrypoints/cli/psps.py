@@ -27,7 +27,7 @@ _NAMES: Final = ("acme", "Acme", "ACME")
 
 @click.group()
 def psp() -> None:
-    """Check a PSP, look after its merchant accounts, or begin the adapter of a new one."""
+    """Check a PSP, manage its merchant accounts, or begin an adapter for a new PSP."""
 
 
 @psp.command()
@@ -35,10 +35,10 @@ def psp() -> None:
 @json_option
 @click.pass_context
 def check(context: click.Context, *, name: str, as_json: bool) -> None:
-    """Look for what is wrong with one PSP, as `cardonfile doctor` does.
+    """Look for problems with one PSP, as `cardonfile doctor` does.
 
-    It also names the PSP's distribution, and the URLs to register for its webhooks. The exit status
-    is 1 if there is a problem, otherwise 0.
+    The command also prints the PSP's distribution, and the URLs to register for its webhooks. The
+    exit status is 1 if there is a problem, otherwise 0.
 
     \b
     Example:
@@ -66,11 +66,12 @@ def close_account(
     reopen: bool,
     as_json: bool,
 ) -> None:
-    """Close a merchant account here that is closed at the PSP, or whose keys are gone for good.
+    """Close a merchant account here, because it is closed at the PSP or its keys are gone.
 
-    NAME is the PSP, which need not be set up any more. It asks to type the name of the account. Then
-    open sessions end, cards are removed, and discards and erasures end, noted as out of reach: nobody
-    asks the PSP any more. What has ended stays so with --reopen. The audit trail notes both.
+    NAME is the PSP, which need not be set up. The command asks you to type the name of the account.
+    Then open sessions end, cards are removed, and discards and erasures end, noted as out of reach.
+    The PSP is not asked again. --reopen lets the account take cards again, but does not bring back
+    anything that has ended. The audit trail notes both.
 
     \b
     Examples:
@@ -104,10 +105,10 @@ def close_account(
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
-    """Confirm that the keys of an account are right, though its PSP does not know many of its cards.
+    """Confirm that an account's keys are right, although its PSP does not know many of its cards.
 
-    NAME is the PSP. For a day, cards that it has not known for a week are removed, however many they
-    are. The audit trail notes who confirmed it.
+    NAME is the PSP. For a day, any number of cards is removed that the PSP has not known for a
+    week. The audit trail notes who confirmed the keys.
 
     \b
     Example:
@@ -124,11 +125,11 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
-    """Trust the keys of an account that are set now, because the first ones were wrong.
+    """Trust the present keys of an account, because its first keys were wrong.
 
-    NAME is the PSP. Stop the service first, and start it with the right keys: the service stores their
-    merchant at the first call. An account with cards on file, or with tokens to discard, is refused. The audit
-    trail notes it.
+    NAME is the PSP. Stop the service first, and then start it with the right keys: the service
+    stores their merchant at the first call. An account with cards on file, or with tokens to
+    discard, is refused. The audit trail notes this.
 
     \b
     Example:
@@ -144,8 +145,8 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
 def new(name: str) -> None:
     """Begin the adapter of a PSP, in a new folder here.
 
-    It is the example of docs/adding-a-provider.md, renamed: a distribution that passes the contract
-    suite. NAME has lower-case letters and digits.
+    The folder contains the example of docs/adding-a-provider.md under the new name: a distribution
+    that passes the contract suite. NAME has lower-case letters and digits.
 
     \b
     Example:
@@ -172,7 +173,7 @@ def new(name: str) -> None:
 
 
 def _copy_example(name: str, folder: Path) -> None:
-    """Copy the example into a folder, with the name of its PSP replaced in files and their names."""
+    """Copy the example into a folder, with the new PSP's name in files and file names."""
     package = f"{name}_psp"
     names = dict(zip(_NAMES, (name, name.capitalize(), name.upper()), strict=True))
     names[f"adapters.{_EXAMPLE}"] = package

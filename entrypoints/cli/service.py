@@ -45,7 +45,7 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
     from entrypoints.logs import configure_logs
 
     if not _HOST.fullmatch(host):
-        # With an empty host the service would listen on every address.
+        # With an empty host, the service would listen on every address.
         raise click.ClickException("--host must be an IP address or the name of this machine")
     with (
         plain_errors(service.ServeError),
@@ -85,9 +85,9 @@ def work() -> None:
 
 @click.command()
 def reconcile() -> None:
-    """Finish the work that is due, then stop.
+    """Finish the due work, then stop.
 
-    Due sessions are settled or expired, cards that are not kept are discarded at the PSP, and due
+    Due sessions are settled or expire, cards that are not kept are discarded at the PSP, and due
     events are sent. A running `cardonfile serve` does this by itself.
 
     \b
@@ -121,7 +121,7 @@ def reconcile() -> None:
 
 
 @click.command()
-# The shop has the next port.
+# The shop uses the next port.
 @click.option("--port", type=click.IntRange(1, 65_534), default=DEFAULT_PORT, show_default=True)
 def demo(*, port: int) -> None:
     """Start the service and a demo shop with sample data on this machine.

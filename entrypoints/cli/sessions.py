@@ -29,7 +29,7 @@ COLUMNS: Final = (
     *("prefix", "created=created_at", "guest=guest_id", "center=center_id"),
     *("caller", "status", "progress", "reason=failure.type"),
 )
-"""What commands show of a session."""
+"""The columns of a session in lists."""
 
 _COLUMNS_OF_ONE: Final = (
     *COLUMNS,
@@ -42,9 +42,9 @@ USUAL_TIME: Final = timedelta(days=7)
 
 @click.group()
 def session() -> None:
-    """Look into card-addition sessions, count and cancel them.
+    """Look into card-addition sessions, count them and cancel them.
 
-    PREFIX is the beginning of a session's token; the token itself is not shown, because it opens
+    PREFIX is the beginning of a session's token. The token itself is not shown, because it opens
     the link.
     """
 
@@ -67,9 +67,9 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List sessions, newest first: those of 7 days, or all of a guest or a center.
+    """List sessions, newest first: those of 7 days, or all sessions of a guest or a center.
 
-    REASON is the type of the refusal of a session that failed.
+    REASON is the type of a failed session's refusal.
 
     \b
     Example:
@@ -93,10 +93,10 @@ def list_(
 @click.argument("token", metavar="TOKEN")
 @json_option
 def show(*, token: str, as_json: bool) -> None:
-    """Show what happened in a session.
+    """Show the events in a session.
 
-    TOKEN is the beginning of its token, at least 8 characters, as `cardonfile session list` shows
-    it, or the whole token.
+    TOKEN is the whole token, or its beginning of at least 8 characters, as `cardonfile session
+    list` shows it.
 
     \b
     Example:
@@ -123,10 +123,10 @@ def show(*, token: str, as_json: bool) -> None:
 )
 @json_option
 def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
-    """Count sessions by what became of them.
+    """Count sessions by result.
 
-    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open; overdue
-    if the worker should have looked over a minute ago; or of a session that ended without a card
+    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open;
+    overdue if the worker is over a minute late; or, for a session that ended without a card,
     declined, abandoned (opened, no card) or never_opened.
 
     \b
@@ -146,10 +146,10 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
 @session.command()
 @click.option("--caller", metavar="NAME", required=True, help="Whose sessions to cancel.")
 def cancel(*, caller: str) -> None:
-    """Cancel every open session of a caller: its links lead nowhere any more.
+    """Cancel every open session of a caller. Its links then lead nowhere.
 
     A running `cardonfile serve` or `work` closes their pages at the PSP. Revoke the caller's tokens
-    first, or it starts new sessions. Running it again is fine.
+    first, so that the caller cannot start new sessions. The command may be run again.
 
     \b
     Example:

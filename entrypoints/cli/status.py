@@ -33,10 +33,10 @@ class NotWorking(click.ClickException):
 @click.command()
 @json_option
 def status(*, as_json: bool) -> None:
-    """Show which workers run, what is due, and what waits for PSPs and endpoints.
+    """Show the running workers, the due work, and the work that waits for PSPs and endpoints.
 
-    The exit status is 3 if the database cannot be used or is not up to date, or if no worker has
-    been seen for a minute; otherwise 0, whatever else is shown. It takes 10 seconds at most.
+    The exit status is 3 if the database cannot be used or is not up to date, or if no worker was
+    seen for a minute; otherwise 0. The command takes at most 10 seconds.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def status(*, as_json: bool) -> None:
 
 
 def _read(database: Path | PostgresqlDatabase) -> Status:
-    """Read the status. It does without the container, which takes longer to import."""
+    """Read the status, without the container, which takes longer to import."""
     from adapters.system import SystemClock
     from domain.worker.read_status import ReadStatus
     from entrypoints.databases import require_up_to_date, storage_in
@@ -113,11 +113,11 @@ def _show(found: Status, *, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def doctor(context: click.Context, *, as_json: bool) -> None:
-    """Look for what is wrong with the installation, whether or not the service runs.
+    """Look for problems with the installation, whether or not the service runs.
 
-    It tries the database, the public address, the keys of each PSP and the endpoints for events, and
-    changes nothing. The exit status is 1 if there is a problem, otherwise 0; what cannot be told
-    from here is no problem.
+    The command tries the database, the public address, the keys of each PSP and the endpoints for
+    events. It changes nothing. The exit status is 1 if there is a problem, otherwise 0. A check
+    that is not possible from here is no problem.
 
     \b
     Example:
@@ -131,11 +131,11 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
 def echo_findings(
     context: click.Context, find: Callable[[], Sequence[Finding]], *, as_json: bool
 ) -> None:
-    """Print what is found, and exit with the status that `doctor` describes."""
+    """Print the findings, and exit with the status that `doctor` describes."""
     from adapters.psp.findings import Diagnosis
     from entrypoints.logs import configure_logs
 
-    # To standard error. The settings, which may be unusable, are yet to be read.
+    # To standard error. The settings, which may be unusable, have not been read yet.
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     found = find()
     echo_records(("result=diagnosis", "about", "finding=text"), found, as_json=as_json)

@@ -1,4 +1,4 @@
-"""What commands share: options, tables, JSON, and durations."""
+"""The shared parts of the commands: options, tables, JSON, and durations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def duration(value: str) -> timedelta:
-    """Read a number and s, m, h or d, such as 90m, 24h or 30d. Raises click.BadParameter."""
+    """Parse a number and s, m, h or d, such as 90m, 24h or 30d. Raises click.BadParameter."""
     match = re.fullmatch(r"([0-9]{1,9})([smhd])", value)
     if match is None:
         raise click.BadParameter("it must look like 90m, 24h or 30d")
@@ -48,14 +48,14 @@ center_option: Final[Decorator] = click.option(
 
 
 def listed(centers: Collection[CenterId] | None) -> list[CenterId] | str:
-    """Return the centers that something is limited to, or "all"."""
+    """Return the centers of a limit, or "all"."""
     return "all" if centers is None else sorted(centers)
 
 
 def row_of(columns: Collection[str], record: object) -> dict[str, object]:
     """Return the values of a record, an object or a mapping, by the names of the columns.
 
-    A column is a name, or `name=path` if the value is found at a path such as `center.id`. A path
+    A column is a name, or `name=path` if its value is found at a path such as `center.id`. A path
     through None leads to None.
     """
     row = {}
@@ -80,8 +80,8 @@ def echo_records(
 ) -> None:
     """Print records as a table with the columns of `row_of`, or as a JSON list of objects.
 
-    The table shows no value as `-`, a list with commas, and times to the second. If there are as many
-    records as their `limit`, a line on standard error says that others may be missing.
+    The table shows a missing value as `-`, a list with commas, and times to the second. If the
+    number of records reaches the `limit`, a line on standard error says that others may be missing.
     """
     rows = [row_of(columns, record) for record in records]
     if as_json:
@@ -103,9 +103,9 @@ def echo_record(
     as_json: bool,
     **tables: tuple[Collection[str], Iterable[object]],
 ) -> None:
-    """Print the fields of one record, a line for each, and tables; or all as a JSON object.
+    """Print the fields of one record, one per line, and tables; or everything as a JSON object.
 
-    A table has columns and records as `echo_records` takes them.
+    A table has columns and records, as `echo_records` takes them.
     """
     if as_json:
         lists = {

@@ -1,6 +1,6 @@
-"""The sample records of the demo: invented centers, guests, products, and a card.
+"""The demo's sample records: invented centers, guests, products, and a card.
 
-Every id is fixed, so a second run finds what the first one stored.
+Every id is fixed, so that a second run finds the records of the first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ACCOUNT: Final = MerchantAccount("default")
 
 
 BILLING_INFO: Final = {"address": "1 Main Street", "zipcode": "98101", "country_code": "US"}
-"""Where every guest lives, as the API takes it."""
+"""The address of every guest, as the API takes it."""
 
 EVE: Final = {"first_name": "Eve", "last_name": "Example", "email": "eve@example.com"}
 """Every guest of the shop."""
@@ -50,7 +50,7 @@ EVE: Final = {"first_name": "Eve", "last_name": "Example", "email": "eve@example
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCenter:
-    """A center, how it takes cards, and what it sells.
+    """A center, how it takes cards, and its products.
 
     `treatments` has a name, a description and a price in US dollars for each product.
     """
@@ -90,7 +90,7 @@ SPA: Final = SampleCenter(
 )
 
 EVES_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "locale": "auto"}
-"""What the shop sends to add a card of hers."""
+"""The shop's request to add a card for her."""
 
 SALON: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000002"), name="Corner Hair Salon"),
@@ -152,7 +152,7 @@ SESSION: Final = CardSession(
     account_id=AccountId("ca000000-0000-4000-8000-000000000001"),
     ended_at=_ADDED_AT,
 )
-"""A session of the last guest that has ended with a card."""
+"""A session of the last guest that ended with a card."""
 
 _CONSENT: Final = shipped_consents()[DEFAULT_LANGUAGE].at(SPA.center)
 
@@ -163,7 +163,8 @@ CARD: Final = Account(
     center_id=SESSION.center_id,
     provider=FAKE,
     merchant_account=_ACCOUNT,
-    # The fake PSP does not have it. No guest can add it again, because it is no test card.
+    # The fake PSP does not have this card. No guest can add it again, because it is not a test
+    # card.
     guest_reference=GuestReference("guest_sample"),
     token=CardToken("card_sample"),
     fingerprint="sample",
@@ -188,13 +189,13 @@ CONSENT: Final = GivenConsent(
     text=_CONSENT.text,
     agreed_at=CARD.consented_at,
 )
-"""What its guest agreed to."""
+"""The consent of that session's guest."""
 
 
 def store_sample(storage: Storage) -> None:
     """Store the sample records, or update those of an earlier run. Raises ServiceUnavailable.
 
-    The card is stored once: one that was removed stays removed.
+    The card is stored once: a removed card stays removed.
     """
     with storage.write() as unit:
         unit.centers.put_many(sample.center for sample in CENTERS)

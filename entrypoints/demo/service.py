@@ -1,7 +1,7 @@
-"""The demo's service: a process of its own, with a PSP that fails on demand, and its supervisor.
+"""The demo's service in its own process, with a PSP that fails on demand, and its supervisor.
 
-The supervisor writes the faults to the standard input of the process, and closes that to stop it.
-There is no other way to them.
+The supervisor writes the faults to the standard input of the process, and closes the input to stop
+the process. There is no other way to cause the faults.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WAIT_SECONDS: Final = 3  # How long a call waits for a PSP that hangs, and a bro
 
 
 class Fault(StrEnum):
-    """What goes wrong once the PSP has a card. Each is also the event of a line in the log."""
+    """A fault after the PSP has a card. Each is also the name of a log event."""
 
     CLOSE = "psp_keeps_browser"
     LOSE = "psp_loses_webhook"
@@ -53,9 +53,10 @@ class Fault(StrEnum):
 
 @dataclass
 class Supervisor:
-    """Runs the service in a process of its own, and again whenever a signal has killed it.
+    """Runs the service in its own process, and again whenever a signal has killed it.
 
-    `listening` stays open here, so connections wait meanwhile. `read` takes each line of the log.
+    `listening` stays open here, so connections wait meanwhile. `read` receives each line of the
+    log.
     """
 
     listening: socket.socket
@@ -75,7 +76,7 @@ class Supervisor:
                 pass_fds=[number],
                 stdin=PIPE,
                 stderr=PIPE,
-                # Ctrl-C reaches the demo alone, which stops the service last.
+                # Ctrl-C reaches only the demo, which stops the service last.
                 process_group=0,
             ) as self._process:
                 for session, faults in (*self._faults.items(),):
@@ -86,15 +87,15 @@ class Supervisor:
                 raise ServeError("the service has ended; the lines above say why")
 
     def stop(self) -> None:
-        """Have the service stop gracefully. It returns at once, and may be called twice."""
+        """Stop the service gracefully. Returns at once, and may be called twice."""
         self._is_stopping = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     def switch(self, session: str, names: Collection[str]) -> None:
-        """Have these faults happen to the card of this session. Other names are left out."""
+        """Cause these faults for this session's card. Unknown names are ignored."""
         self._faults[session] = frozenset(names) & frozenset(Fault)
-        # One that was killed reads nothing; the next is told at its start.
+        # A killed process reads nothing; the next process receives the faults at its start.
         with suppress(OSError, ValueError):
             if self._process is not None and self._process.stdin is not None:
                 told = " ".join((session, *self._faults[session]))
@@ -110,13 +111,13 @@ class Supervisor:
         if line["level"] == "error":
             click.echo(text, nl=False, err=True)
         if line.get("event") == Fault.KILL:
-            # Once: the next process stores the card.
+            # Only once, so that the next process stores the card.
             self._faults[line["session"]] -= {Fault.KILL}
         self.read(line)
 
 
 class FaultyPsp(FakePsp):
-    """A fake PSP that fails on demand, by the faults of each session, whose token is cut short."""
+    """A fake PSP that fails on demand, by the faults of each session, whose token is shortened."""
 
     faults: Mapping[str, Collection[str]] = {}
 
@@ -139,13 +140,13 @@ class FaultyPsp(FakePsp):
             if Fault.CLOSE in faults:
                 time.sleep(WAIT_SECONDS)
                 self.page(page.reference)
-                # A window that the shop cannot close does not come back either.
+                # A window that the shop cannot close does not return either.
                 raise PspUnavailable
         return page
 
     @override
     def page(self, reference: str) -> PspPage:
-        """Called when the service asks what became of a page, to store its card."""
+        """Called when the service asks for a page's outcome, to store its card."""
         page = super().page(reference)
         faults = self._faults_of(page.request.token_id)
         if page.collected_at is not None:
@@ -165,7 +166,7 @@ class FaultyPsp(FakePsp):
         told = json.loads(event.body)["events"][0]
         faults = self._faults_of(told.get("token_id", ""))
         if Fault.KILL in faults and told["type"] == "page.completed":
-            # A process that is going to be killed leaves its webhooks to the next one.
+            # A process that is about to be killed leaves its webhooks to the next process.
             self.postpone_event(event, now)
         elif Fault.HANG in faults and event.age < HANG:
             self.postpone_event(event, now + HANG - event.age)
@@ -199,7 +200,7 @@ def main() -> None:
     service = Service(build(settings), listening)
 
     def obey() -> None:
-        # Unbuffered: Python cannot end while a thread reads from a buffer.
+        # Unbuffered, because Python cannot end while a thread reads from a buffer.
         while lines := os.read(sys.stdin.fileno(), 65536).decode().splitlines():
             for session, *faults in map(str.split, lines):
                 psp.faults = {**psp.faults, session: faults}

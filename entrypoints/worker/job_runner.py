@@ -1,4 +1,4 @@
-"""Does the jobs that are due, in threads or one after the other, and chores at intervals."""
+"""Run due jobs, in threads or one after the other, and chores at intervals."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ REPORT_AFTER: Final = 100
 log = structlog.get_logger()
 
 Execute: TypeAlias = Callable[[Callable[[], None]], object]
-"""Does a job, or has a thread do it."""
+"""Does a job, or passes it to a thread."""
 
 
 @dataclass
 class Chore:
-    """Something to do at intervals, once `may_begin` returns True. If it fails, it is done later.
+    """Work to do at intervals, once `may_begin` returns True. If it fails, it is tried again later.
 
-    `do` returns True if there is more to do: then it is called again after `rest_seconds`, and jobs
-    that are due come in between.
+    `do` returns True if there is more to do. Then it is called again after `rest_seconds`, and due
+    jobs come in between.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Chore:
 
 
 class JobRunner(Generic[Target]):
-    """Does what is due: takes jobs, has them done, and notes what became of them.
+    """Runs due jobs: leases jobs, executes them, and notes their results.
 
-    `run_until_idle` does one job after the other. `start` has threads do several at once: one takes
-    what is due and submits it to a pool. It looks every second, when it is woken, and when a thread
-    of the pool becomes free. A target gets a part of the pool only, so that one that hangs does not
-    stop the others.
+    `run_until_idle` runs one job after the other. `start` uses several threads: one thread leases
+    due jobs and submits them to a pool. It looks every second, when it is woken, and when a thread
+    of the pool becomes free. A target gets only a part of the pool, so that a target that hangs
+    does not stop the others.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class JobRunner(Generic[Target]):
         capacities: Callable[[int], Mapping[Target, int]] = lambda _: {},
         chores: Sequence[Chore] = (),
     ) -> None:
-        """Take how jobs of each kind are taken, and `work`, the event that wakes the runner.
+        """Take the functions that lease jobs, and `work`, the event that wakes the runner.
 
-        `threads` is how many jobs it does at once, and `threads_per_target` how many of them for
-        one target. `capacities` returns the targets that get less for now.
+        `threads` is the number of concurrent jobs, and `threads_per_target` the number for one
+        target. `capacities` returns the targets with a smaller number at present.
         """
         self.finds_work = False
-        """Whether it has looked for all kinds of work without an error, the last time."""
+        """Whether the last look for all kinds of work succeeded."""
         self._take = take
         self._work_log = work_log
         self._work = work or threading.Event()
@@ -91,10 +91,10 @@ class JobRunner(Generic[Target]):
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def run_until_idle(self) -> None:
-        """Do all that is due in this thread, and chores until they have no more to do.
+        """Run all due jobs in this thread, and chores until they have no more to do.
 
         A kind of work that cannot be read or written, and a target that is away, get no further job
-        in this run: others need not wait for each of their failures.
+        in this run, so that others need not wait for each of their failures.
         """
         while self._look(_in_this_thread) or self._rests():
             pass
@@ -104,7 +104,7 @@ class JobRunner(Generic[Target]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Take nothing more, and return when the jobs under way are done, within 20 seconds."""
+        """Lease no more jobs, and return when the running jobs are done, within 20 seconds."""
         self._stopping.set()
         self._work.set()
         self._thread.join()
@@ -121,14 +121,17 @@ class JobRunner(Generic[Target]):
                     self._work.wait(LOOK_EVERY_SECONDS)
 
     def _rests(self) -> bool:
-        """Rest, if a chore has more to do. Return whether one has."""
+        """Rest, if a chore has more to do. Return whether a chore has."""
         seconds = [chore.rest_seconds for chore in self._chores if chore.has_more]
         if seconds:
             time.sleep(min(seconds))
         return bool(seconds)
 
     def _look(self, execute: Execute) -> bool:
-        """Execute one job of each kind, and the chores. Return whether there was any. Never raises."""
+        """Run one job of each kind, and the chores.
+
+        Return whether there was any work. Never raises.
+        """
         found: list[bool] = []
         for kind, take in self._take.items():
             if kind not in self._failed:
@@ -143,7 +146,7 @@ class JobRunner(Generic[Target]):
 
     @contextmanager
     def _noting(self, work: str) -> Iterator[None]:
-        """Note what a block raises, and go on: one kind of work that fails stops no other."""
+        """Note an exception of the block, so that a failing kind of work does not stop the others."""
         # Even logging may fail, as on a full disk.
         with suppress(Exception):
             try:
@@ -156,7 +159,7 @@ class JobRunner(Generic[Target]):
         return self._under_way.total() >= self._threads
 
     def _busy(self) -> frozenset[Target]:
-        """Return the targets that may have no further job now."""
+        """Return the targets that may not get a further job now."""
         most = self._threads_per_target
         capacities = self._capacities(most)
         with self._lock:
@@ -196,7 +199,7 @@ class JobRunner(Generic[Target]):
         self._work.set()
 
     def _do_if_due(self, chore: Chore) -> bool:
-        """Do a chore, if it is due. Return whether it was."""
+        """Run a chore if it is due. Return whether it was due."""
         if time.monotonic() < chore.due_at or not chore.may_begin():
             return False
         chore.has_more = False

@@ -1,4 +1,4 @@
-"""What `cardonfile reconcile` does: all that is due, one job after the other."""
+"""The work of `cardonfile reconcile`: run all due jobs, one after another."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import Done, WorkLog
 
 REST_SECONDS: Final = 0.05
-"""How long a chore of which there is more leaves the database to others."""
+"""How long a chore with more to do leaves the database to others."""
 
 
 def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> Done:
-    """Do the jobs that are due and the chores until none is left, and return what was done.
+    """Run due jobs, one kind after another, and the chores; return what was done.
 
-    An endpoint that does not take an event gets no other, so that a backlog of an endpoint that
-    hangs does not hold up the rest for hours. May run in several processes at once: a lease keeps
-    each job with one of them. Raises ServiceUnavailable after the rest is done, if a part could not
-    be read or written.
+    An endpoint that does not accept an event gets no further event, so that a hanging endpoint's
+    backlog does not delay the rest for hours. May run in several processes at once, because a lease
+    assigns each job to one process. Raises ServiceUnavailable at the end, if a part could not be
+    read or written.
     """
     work_log = _RunLog()
     once = [replace(each, every=timedelta.max, rest_seconds=REST_SECONDS) for each in chores]
@@ -40,7 +40,7 @@ def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> 
 
 
 class _RunLog(WorkLog):
-    """Logs a run that ends, and keeps what was done in it and why other work could not be done."""
+    """The log of a single run: what was done in it, and why other work could not be done."""
 
     def __init__(self) -> None:
         super().__init__()

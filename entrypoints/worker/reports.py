@@ -1,4 +1,4 @@
-"""What the worker logs: what it did, work that fails, endpoints that are away, and card testing."""
+"""The worker's log: finished work, failing work, endpoints that are away, and card testing."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from entrypoints.databases import cause_of
 
 LINE_EVERY_SECONDS: Final = 60
 BACK_AFTER_SECONDS: Final = 90
-"""Longer than a lease, after which a job that failed is tried again."""
+"""Longer than a lease, after which a failed job is tried again."""
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class Done:
-    """What was done, so far.
+    """The work done so far.
 
-    `jobs` counts those that were done, also those that failed, and `ends` what became of them.
-    `faults` holds the exceptions of single ones, which are tried again later. `silent` counts those
-    whose PSP has not responded for 24 hours.
+    `jobs` counts the jobs, including failed ones, and `ends` their results. `faults` holds the
+    exceptions of single jobs, which are tried again later. `silent` counts the jobs whose PSP has
+    not responded for 24 hours.
     """
 
     jobs: Counter[Kind] = field(default_factory=Counter)
@@ -45,18 +45,18 @@ class Done:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there was nothing to do."""
+        """Whether there was no work."""
         return not self.jobs.total()
 
     def note(self, kind: Kind, result: JobResult) -> None:
-        """Count a job, and keep what it found out."""
+        """Count a job, and keep its findings."""
         self.jobs[kind] += 1
         self.ends.update([result.end] if result.end else [])
         self.faults += [result.fault] if result.fault else []
         self.silent += result.is_silent
 
     def add(self, more: Done) -> None:
-        """Count what else was done."""
+        """Add the counts of other work."""
         self.jobs += more.jobs
         self.ends += more.ends
         self.faults += more.faults
@@ -64,10 +64,10 @@ class Done:
 
 
 class WorkLog:
-    """Logs what was done, which work cannot be done, and when it can be done again.
+    """Logs finished work, work that cannot be done, and when it can be done again.
 
-    Work that cannot be done has one line, and all such work one line a minute at most. The runners
-    of a process share it.
+    Work that cannot be done has one line, and all such work together at most one line a minute. The
+    runners of a process share the log.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -78,7 +78,7 @@ class WorkLog:
         self._next_line_at = now()
 
     def report(self, done: Done) -> None:
-        """Log what was done, if anything."""
+        """Log the finished work, if any."""
         if done.silent:
             log.error("psp_silent_for_24_hours", silent=done.silent)
         if not done.is_idle:
@@ -104,7 +104,7 @@ class WorkLog:
             log.error("reconciler_fault", work=work, exc_info=fault)
 
     def succeeded(self, *works: str) -> None:
-        """Note that works can be done. One that failed lately may only be waiting for its lease."""
+        """Note that work can be done. Work that failed recently may only be waiting for its lease."""
         with self._lock:
             now = self._now()
             latest = now - BACK_AFTER_SECONDS
@@ -118,9 +118,9 @@ class WorkLog:
 
 
 class EndpointLog:
-    """Logs when an endpoint stops taking events and when it takes them again, once each.
+    """Logs when an endpoint stops accepting events and when it accepts them again, once each.
 
-    One that comes and goes has a pair of lines a minute.
+    An endpoint that changes often has at most one pair of lines a minute.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -130,7 +130,7 @@ class EndpointLog:
         self._next_line_at: dict[EndpointId, float] = {}
 
     def __call__(self, attempt: Attempt) -> None:
-        """Log what an operator must know of the result of an attempt."""
+        """Log an attempt's result if an operator must know it."""
         delivery, state = attempt
         endpoint, result = delivery.endpoint_id, delivery.last_result
         match state:

@@ -23,7 +23,8 @@ from entrypoints.worker.reports import CardTestingLog, WorkLog
 
 STOP_SECONDS: Final = 20
 FORGET_EVERY: Final = timedelta(minutes=15)
-"""Also for notices. They wait for a steady clock, which a new process does not have at once."""
+"""Also for expiry events. They wait for a steady clock, which a new process does not have at once.
+"""
 FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
 
@@ -31,7 +32,7 @@ log = structlog.get_logger()
 
 
 def chores(container: Container) -> Sequence[Chore]:
-    """Return the chores that `cardonfile reconcile` does too."""
+    """Return the chores that `cardonfile reconcile` runs too."""
     return [
         Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
         Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
@@ -40,7 +41,7 @@ def chores(container: Container) -> Sequence[Chore]:
 
 
 class Worker:
-    """Runs jobs at PSPs and at endpoints, and what PSPs run beside it, in threads of their own."""
+    """Runs jobs at PSPs and at endpoints, and the PSPs' own work, each in its own threads."""
 
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
@@ -61,7 +62,7 @@ class Worker:
             work=container.work_for_reconciler(),
             threads=settings.worker_threads,
             threads_per_target=max(1, settings.worker_threads * 3 // 4),
-            # While a circuit breaker is open, its account gets nothing, and its sessions stay due.
+            # While a circuit breaker is open, its account gets no jobs, and its sessions stay due.
             capacities=container.breakers().capacities,
             chores=[
                 Chore("heartbeat", BEAT_EVERY, self._beat, self._finds_work),
@@ -72,7 +73,8 @@ class Worker:
                 ),
             ],
         )
-        # With a thread for every endpoint, none waits for another. Its chores may take a while.
+        # With a thread for every endpoint, no endpoint waits for another. The chores here may take
+        # a while.
         self._at_endpoints = JobRunner(
             work_log=self._work_log,
             take=at_endpoints,
@@ -87,7 +89,7 @@ class Worker:
         ]
 
     def start(self) -> None:
-        """Start in the background; once."""
+        """Start in the background. Call it once."""
         self._at_psps.start()
         self._at_endpoints.start()
         for psp_work in self._psp_work:
@@ -98,7 +100,7 @@ class Worker:
         sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()
         self._at_psps.stop()
-        # Without the database, the others find it lost.
+        # Without the database, the other workers find this one lost.
         with suppress(ServiceUnavailable):
             self._leave(WorkerState.STOPPED)
         stopping = [
@@ -112,11 +114,11 @@ class Worker:
             thread.join(STOP_SECONDS)
 
     def _finds_work(self) -> bool:
-        """Return whether neither runner failed when it last looked for work."""
+        """Return whether both runners succeeded when they last looked for work."""
         return self._at_psps.finds_work and self._at_endpoints.finds_work
 
     def _beat(self) -> None:
-        """Leave a heartbeat, a write by which work that failed before is back."""
+        """Leave a heartbeat, a write that shows that work that failed before works again."""
         self._leave(WorkerState.RUNNING)
         self._work_log.succeeded(*self._kinds)
 
@@ -126,7 +128,7 @@ class Worker:
 
 
 def _log_faults(do: Callable[[], None]) -> None:
-    """Call a PSP's code. If it fails, log that and go on."""
+    """Call a PSP's code. If it fails, log the failure and go on."""
     try:
         do()
     except Exception as fault:
