@@ -794,6 +794,20 @@ class TestReadCard:
         assert reading.card == card
         assert abs(psp.clock.now() - reading.read_at) <= SECOND
 
+    @needs(Ability.REMOTE)
+    def test_a_reading_is_as_old_as_the_response(self, psp: PspUnderTest, session: Session) -> None:
+        card, asked_at = session.collect().card, psp.clock.now()
+
+        def arrive_late(call: int, body: bytes) -> bytes:
+            if call == psp.facts.calls[Method.READ_CARD]:
+                psp.clock.advance(MINUTE)
+            return body
+
+        psp.change_bodies(arrive_late)
+
+        # A webhook that came meanwhile may tell of a later change.
+        assert session.read(card).read_at <= asked_at
+
     def test_a_card_reads_as_its_bank_has_changed_it(
         self, psp: PspUnderTest, session: Session
     ) -> None:

@@ -218,21 +218,6 @@ def test_an_invalid_mandate_is_gone(shop: Shop) -> None:
     assert shop.provider.read_card(MAIN, page.guest_reference, token).card is None
 
 
-def test_a_card_is_as_it_was_when_mollie_was_asked(shop: Shop) -> None:
-    page = shop.paid_page()
-    token, asked_at = CardToken(shop.mandate()["id"]), shop.clock.now()
-
-    def slowly(_: object, act: stand_in.Act) -> Response:
-        response = act()
-        shop.clock.advance(MINUTE)
-        return response
-
-    shop.mollie.server.have(slowly, MANDATE)
-
-    # A webhook that came meanwhile may tell of a later change.
-    assert shop.provider.read_card(MAIN, page.guest_reference, token).read_at == asked_at
-
-
 def without_mandate(mollie: FakeMollie) -> None:
     for payment in mollie.main.payments.values():
         del payment["mandateId"]
