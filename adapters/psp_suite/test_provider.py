@@ -258,6 +258,15 @@ class TestPage:
 
         assert details is None or details.email is None
 
+    # Shows S28.
+    def test_it_has_no_billing_address_of_an_earlier_page(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        guest = session.page.guest_reference
+        later = session.another(guest_reference=guest, billing_info=None)
+
+        assert psp.billing_info(later.page) == BillingInfo()
+
     def test_it_is_in_the_language_of_its_consent(
         self, psp: PspUnderTest, session: Session
     ) -> None:

@@ -191,18 +191,6 @@ class TestCustomer:
         }
         assert shop.customer() | expected == shop.customer()
 
-    def test_the_address_of_an_earlier_page_does_not_show_on_one_without(self, shop: Shop) -> None:
-        billing_info = BillingInfo(address="12 Analytical Row", zipcode="08001")
-        shop.start(avs=True, billing_info=billing_info)
-
-        page = shop.start(attempt=2, avs=True)
-
-        assert not shop.customer()["address"]
-        with urlopen(page.address) as response:
-            shown = response.read().decode()
-        assert "Save your card" in shown
-        assert "Analytical" not in shown
-
     def test_an_address_that_stripe_refuses_does_not_prevent_the_page(self, shop: Shop) -> None:
         page = shop.start(guest_email="zoe@localhost")
 
