@@ -1565,6 +1565,8 @@ class TestNullField:
             outcome = session.outcome()
             assert isinstance(outcome, CardCollected | NoCardCollected | PageClosed)
             assert isinstance(outcome, PageClosed) or outcome.token == card.token
+            if isinstance(outcome, CardCollected):
+                assert outcome.card.fingerprint in (card.fingerprint, card.token)
 
 
 def damages(body: bytes) -> Iterator[bytes]:

@@ -267,14 +267,13 @@ def test_a_page_whose_mandate_is_pending_is_pending(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("details", "shown"),
     [
-        ({"cardLabel": "Visa", "cardFingerprint": None}, "visa"),
         ({"cardLabel": None}, "unknown"),
         ({"cardLabel": "Diners Club"}, "diners"),
         ({"cardLabel": "Carta Si"}, "cartasi"),
     ],
     ids=str,
 )
-def test_a_card_may_lack_a_fingerprint_or_a_label(
+def test_a_card_is_shown_by_the_label_of_mollie_or_as_unknown(
     shop: Shop, details: Mapping[str, object], shown: str
 ) -> None:
     page = shop.paid_page()
@@ -284,7 +283,6 @@ def test_a_card_may_lack_a_fingerprint_or_a_label(
 
     assert isinstance(outcome, CardCollected)
     assert outcome.card.card_logo == shown
-    assert (outcome.card.fingerprint == outcome.token) is ("cardFingerprint" in details)
 
 
 def test_a_payment_that_cannot_be_cancelled_is_left_to_its_end(shop: Shop) -> None:
