@@ -950,6 +950,17 @@ class TestWebhook:
         evidence = evidence_of(psp, EvidenceOrigin.WEBHOOK, *contents, *contents)
         session.adapter.outcome(session.request, session.page, evidence)
 
+    def test_one_that_anybody_could_have_sent_is_not_signed(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        other, delivery = session.another(), signed(psp, session.event())
+        body = delivery.body.replace(session.page.reference.encode(), other.page.reference.encode())
+        body = body.replace(session.request.token_id.encode(), other.request.token_id.encode())
+
+        with suppress(WebhookRejected):
+            forged = session.adapter.read_webhook(replace(delivery, body=body))
+            assert body == delivery.body or not any(notice.signed for notice in forged)
+
     @for_each("kind", lambda facts: facts.card_events)
     def test_one_about_a_stored_card_names_it_or_its_guest(
         self, psp: PspUnderTest, session: Session, kind: str

@@ -25,7 +25,6 @@ from domain.identifiers import (
 )
 from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, PageClosed, Pending
 from domain.psps.payment_provider import NotFound, ProviderRefused, ProviderUnavailable
-from domain.psps.webhook import WebhookDelivery
 from tests.adapters.mollie.conftest import SETTINGS, Shop, adapter_for
 from tests.fake_mollie.mollie import CHALLENGED, GOOD, TEST_KEY, FakeMollie, an_error
 
@@ -411,14 +410,6 @@ def test_the_key_never_leaves_in_an_address(shop: Shop) -> None:
     shop.start()
 
     assert not any(TEST_KEY in call for call in shop.mollie.server.calls)
-
-
-def test_a_webhook_is_no_more_than_a_reason_to_ask(shop: Shop) -> None:
-    delivery = WebhookDelivery(headers={}, body=b"id=tr_1", merchant_account=MAIN)
-
-    (notice,) = shop.provider.read_webhook(delivery)
-
-    assert (notice.page_reference, notice.signed) == ("tr_1", False)
 
 
 def test_a_payment_may_forget_the_customer_who_is_deleted(shop: Shop) -> None:
