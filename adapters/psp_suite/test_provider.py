@@ -874,6 +874,15 @@ class TestListCards:
         stored = [CardAtPsp(each.guest_reference, each.token) for each in (card, again, other)]
         assert sorted(session.listed()) == sorted(stored)
 
+    def test_a_list_goes_on_until_each_card_is_listed(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        # One more than PSPs usually list at once.
+        for _ in range(101):
+            session.another().type_card()
+
+        assert sorted(each.token for each in session.listed()) == sorted(psp.tokens(MAIN))
+
     def test_a_card_of_another_merchant_account_is_not_listed(self, session: Session) -> None:
         elsewhere = session.another(merchant_account=OTHER).collect().card
 
