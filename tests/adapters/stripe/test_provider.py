@@ -110,15 +110,26 @@ class TestPage:
         assert branding.get("logo") == ({"type": "url", "url": logo_uri} if is_sent else None)
         assert (branding["display_name"], branding["button_color"]) == ("Harbor Spa", "#1d4f91")
 
-    def test_it_is_made_without_a_color_that_stripe_refuses(self, shop: Shop) -> None:
+    @pytest.mark.parametrize(
+        ("changes", "param"),
+        [
+            ({"color": "#no"}, "branding_settings[button_color]"),
+            # Stripe saves this refusal under the idempotency key.
+            ({"logo_uri": "https://spa.example/missing/2.png"}, "branding_settings[logo][url]"),
+        ],
+        ids=["color", "logo"],
+    )
+    def test_a_page_is_made_without_a_color_or_a_logo_that_stripe_refuses(
+        self, shop: Shop, changes: dict[str, str], param: str
+    ) -> None:
         with capture_logs() as lines:
-            pages = {shop.start(color="#no").reference for _ in range(2)}
+            pages = {shop.start(**changes).reference for _ in range(2)}
 
         assert pages == {shop.session()["id"]}
         branding = shop.session()["branding_settings"]
         assert (branding["display_name"], branding["button_color"]) == ("Harbor Spa", "#0074d4")
         line = next(each for each in lines if each["event"] == "stripe_refuses_branding")
-        assert line["param"] == "branding_settings[button_color]"
+        assert line["param"] == param
         assert (line["account"], line["center"]) == (MAIN, REQUEST.center_id)
 
     def test_it_has_no_address_form_without_avs(self, shop: Shop) -> None:
