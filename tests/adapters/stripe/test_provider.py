@@ -517,6 +517,16 @@ class TestFaults:
         assert shop.start(attempt=2).reference != page.reference
 
 
+def test_an_unknown_route_does_not_mean_that_stripe_knows_no_such_customer(shop: Shop) -> None:
+    page = shop.start()
+    shop.server.have(Trouble.NO_SUCH_ROUTE)
+
+    with pytest.raises(ProviderRefused) as raised:
+        shop.provider.forget_guest(MAIN, page.guest_reference)
+    # NotFound is believed after ten minutes, and the customer would stay.
+    assert not isinstance(raised.value, NotFound)
+
+
 def test_a_guest_is_not_forgotten_before_stripe_says_so(shop: Shop) -> None:
     page = shop.start()
     shop.answered_with(b'{"id": "cus_1", "object": "customer"}')
