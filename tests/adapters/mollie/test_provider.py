@@ -199,7 +199,9 @@ def test_a_card_with_what_no_card_has_is_not_understood(
 
 
 def test_a_payment_without_its_time_has_that_of_its_mandate(shop: Shop) -> None:
-    page = shop.paid_page()
+    page = shop.start()
+    shop.clock.advance(MINUTE)
+    shop.mollie.type_card(page.reference, GOOD)
     shop.main.payments[page.reference]["paidAt"] = None
 
     outcome = shop.outcome(page)
