@@ -190,7 +190,10 @@ class Session:
     def listed(self, merchant_account: MerchantAccount = MAIN) -> Sequence[CardAtPsp]:
         """Return every card that the PSP lists."""
         cards, place = self.adapter.list_cards(merchant_account)
+        places: set[str] = set()
         while place is not None:
+            assert place not in places, "a list goes on where it was before"
+            places.add(place)
             more, place = self.adapter.list_cards(merchant_account, place)
             cards = [*cards, *more]
         return cards

@@ -13,7 +13,10 @@ Form: TypeAlias = "Callable[[str, Value], Value] | Mapping[str, Form]"
 
 
 class Refused(Exception):
-    """A 4xx response with Stripe's error object."""
+    """A 4xx response with Stripe's error object.
+
+    With `is_saved`, it is saved under the idempotency key, as if Stripe had begun to do the call.
+    """
 
     def __init__(
         self,
@@ -23,9 +26,11 @@ class Refused(Exception):
         type_: str = "invalid_request_error",
         code: str | None = None,
         param: str | None = None,
+        is_saved: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
+        self.is_saved = is_saved
         # "Unlike most other API resources, the API will omit attributes in error objects when they
         # have a null value" (the SDK's ErrorObject).
         error = {"type": type_, "message": message, "code": code, "param": param}

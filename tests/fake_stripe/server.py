@@ -62,6 +62,8 @@ class Trouble(Enum):
     """400: Stripe refuses the call."""
     NOT_FOUND = auto()
     """404: Stripe does not know the object, or not yet."""
+    NO_SUCH_ROUTE = auto()
+    """404 with Stripe's error, and without a code: the API has no such route."""
     NOT_THE_API = auto()
     """404 with an HTML page, from a proxy or a wrong address; nothing is done."""
     NONSENSE = auto()
@@ -82,6 +84,7 @@ _REFUSALS: Final[Mapping[Trouble, tuple[int, str, str | None]]] = {
     Trouble.FORBIDDEN: (403, "invalid_request_error", None),
     Trouble.REFUSED: (400, "invalid_request_error", "parameter_invalid"),
     Trouble.NOT_FOUND: (404, "invalid_request_error", "resource_missing"),
+    Trouble.NO_SUCH_ROUTE: (404, "invalid_request_error", None),
 }
 _ADVICE: Final[Mapping[Trouble, Mapping[str, str]]] = {
     Trouble.AWAY_FOR_LONG: {"Stripe-Should-Retry": "false"},

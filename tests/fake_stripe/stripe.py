@@ -276,6 +276,7 @@ class FakeStripe:
             raise _missing("customer", customer, status=400, param="customer")
         expires_at = checked.get("expires_at", self.now() + LONGEST_LIFE.total_seconds())
         self._check_end(expires_at)
+        self._fetch_logo(given)
         intent = self._new_intent(
             merchant,
             customer,
@@ -301,6 +302,11 @@ class FakeStripe:
         }
         merchant.sessions[session["id"]] = session
         return session
+
+    def _fetch_logo(self, given: Any) -> None:
+        logo = given.get("branding_settings", {}).get("logo", {}).get("url", "")
+        if "/missing/" in logo:
+            raise Refused("No logo", param="branding_settings[logo][url]", is_saved=True)
 
     def _new_intent(self, merchant: Merchant, customer: str, *, metadata: Any) -> Object:
         intent = self._object(merchant, "seti", "setup_intent")
@@ -660,7 +666,12 @@ class FakeStripe:
                         type_="idempotency_error",
                     )
                 return saved.status, json.loads(json.dumps(saved.body)), True
-            status, body = act()
+            try:
+                status, body = act()
+            except Refused as refused:
+                if not refused.is_saved:
+                    raise
+                status, body = refused.status, {"error": refused.error}
             if key:
                 kept = json.loads(json.dumps(body))
                 merchant.saved[key] = Saved(call, status, kept, self.clock.now())

@@ -25,7 +25,6 @@ from domain.identifiers import (
 )
 from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, PageClosed, Pending
 from domain.psps.payment_provider import NotFound, ProviderRefused, ProviderUnavailable
-from domain.psps.webhook import WebhookDelivery
 from tests.adapters.mollie.conftest import SETTINGS, Shop, adapter_for
 from tests.fake_mollie.mollie import CHALLENGED, GOOD, TEST_KEY, FakeMollie, an_error
 
@@ -200,7 +199,9 @@ def test_a_card_with_what_no_card_has_is_not_understood(
 
 
 def test_a_payment_without_its_time_has_that_of_its_mandate(shop: Shop) -> None:
-    page = shop.paid_page()
+    page = shop.start()
+    shop.clock.advance(MINUTE)
+    shop.mollie.type_card(page.reference, GOOD)
     shop.main.payments[page.reference]["paidAt"] = None
 
     outcome = shop.outcome(page)
@@ -216,21 +217,6 @@ def test_an_invalid_mandate_is_gone(shop: Shop) -> None:
     assert shop.outcome(page) == PageClosed()
     token = CardToken(shop.mandate()["id"])
     assert shop.provider.read_card(MAIN, page.guest_reference, token).card is None
-
-
-def test_a_card_is_as_it_was_when_mollie_was_asked(shop: Shop) -> None:
-    page = shop.paid_page()
-    token, asked_at = CardToken(shop.mandate()["id"]), shop.clock.now()
-
-    def slowly(_: object, act: stand_in.Act) -> Response:
-        response = act()
-        shop.clock.advance(MINUTE)
-        return response
-
-    shop.mollie.server.have(slowly, MANDATE)
-
-    # A webhook that came meanwhile may tell of a later change.
-    assert shop.provider.read_card(MAIN, page.guest_reference, token).read_at == asked_at
 
 
 def without_mandate(mollie: FakeMollie) -> None:
@@ -282,14 +268,13 @@ def test_a_page_whose_mandate_is_pending_is_pending(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("details", "shown"),
     [
-        ({"cardLabel": "Visa", "cardFingerprint": None}, "visa"),
         ({"cardLabel": None}, "unknown"),
         ({"cardLabel": "Diners Club"}, "diners"),
         ({"cardLabel": "Carta Si"}, "cartasi"),
     ],
     ids=str,
 )
-def test_a_card_may_lack_a_fingerprint_or_a_label(
+def test_a_card_is_shown_by_the_label_of_mollie_or_as_unknown(
     shop: Shop, details: Mapping[str, object], shown: str
 ) -> None:
     page = shop.paid_page()
@@ -299,7 +284,6 @@ def test_a_card_may_lack_a_fingerprint_or_a_label(
 
     assert isinstance(outcome, CardCollected)
     assert outcome.card.card_logo == shown
-    assert (outcome.card.fingerprint == outcome.token) is ("cardFingerprint" in details)
 
 
 def test_a_payment_that_cannot_be_cancelled_is_left_to_its_end(shop: Shop) -> None:
@@ -428,14 +412,6 @@ def test_the_key_never_leaves_in_an_address(shop: Shop) -> None:
     shop.start()
 
     assert not any(TEST_KEY in call for call in shop.mollie.server.calls)
-
-
-def test_a_webhook_is_no_more_than_a_reason_to_ask(shop: Shop) -> None:
-    delivery = WebhookDelivery(headers={}, body=b"id=tr_1", merchant_account=MAIN)
-
-    (notice,) = shop.provider.read_webhook(delivery)
-
-    assert (notice.page_reference, notice.signed) == ("tr_1", False)
 
 
 def test_a_payment_may_forget_the_customer_who_is_deleted(shop: Shop) -> None:

@@ -79,10 +79,12 @@ class Shop:
         self.clock = clock
         self.provider = adapter_for(server)
 
-    def use_keys(self, keys: StripeKeys, clock: SettableClock | None = None) -> None:
-        """Give the adapter other keys, and perhaps another clock."""
+    def use_keys(
+        self, keys: StripeKeys, clock: SettableClock | None = None, account: MerchantAccount = MAIN
+    ) -> None:
+        """Give the adapter other keys, and perhaps another clock or merchant account."""
         self.provider = StripeProvider(
-            {MAIN: keys}, clock=clock or self.clock, api_base=self.server.url, retry_policy=CALM
+            {account: keys}, clock=clock or self.clock, api_base=self.server.url, retry_policy=CALM
         )
 
     # Any: `changes` are fields of the request, of any type.

@@ -13,6 +13,7 @@ from adapters.psp.findings import Diagnosis
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.stripe.plugin import PLUGIN
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from tests.adapters.stripe.conftest import KEYS, Shop
 from tests.fake_stripe.server import Trouble
 
@@ -60,6 +61,16 @@ def test_a_webhook_endpoint_with_its_events_is_fine(
     shop.main.webhook_endpoints = [endpoint(url="https://other.example"), *endpoints]
 
     assert found_by(shop, "webhooks")[0] is Diagnosis.OK
+
+
+@pytest.mark.parametrize("url", [URL, f"{URL}/default"])
+def test_a_webhook_endpoint_of_the_default_account_may_name_it(shop: Shop, url: str) -> None:
+    shop.main.webhook_endpoints = [endpoint(url=url)]
+    shop.use_keys(KEYS, account=DEFAULT_MERCHANT_ACCOUNT)
+
+    found = shop.provider.check(DEFAULT_MERCHANT_ACCOUNT, URL)
+
+    assert [each.diagnosis for each in found if each.about == "webhooks"] == [Diagnosis.OK]
 
 
 @pytest.mark.parametrize(

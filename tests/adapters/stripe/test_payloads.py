@@ -133,14 +133,6 @@ def test_the_two_address_checks_become_one_result(
     assert outcome.avs is expected
 
 
-def test_a_card_without_a_fingerprint_has_its_token_for_one() -> None:
-    outcome = outcome_for(
-        "complete", an_intent("succeeded", payment_method=a_method(fingerprint=None))
-    )
-    assert isinstance(outcome, CardCollected)
-    assert outcome.card.fingerprint == outcome.card.token == "pm_1"
-
-
 @pytest.mark.parametrize(
     "intent", ["seti_1", an_intent("succeeded", payment_method="pm_1")], ids=str
 )
