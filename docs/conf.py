@@ -28,6 +28,7 @@ myst_fence_as_directive = ["mermaid"]
 # Docstrings mark code with one backtick, as Markdown does.
 default_role = "code"
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 
 
 class NamesForAdapters(SphinxDirective):
@@ -46,6 +47,20 @@ class NamesForAdapters(SphinxDirective):
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
+def mark_code(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines: list[str]) -> None:
+    """Mark the indented examples of a docstring as code, which Markdown does without a mark."""
+    for number in range(len(lines) - 1, 0, -1):
+        before = [line for line in lines[:number] if line][-1:]
+        if (
+            lines[number].startswith("    ")
+            and not lines[number - 1]
+            and before
+            and not before[0].startswith(" ")
+        ):
+            lines[number:number] = ["::", ""]
+
+
 def setup(app: Sphinx) -> None:
-    """Register the directive; Sphinx calls this."""
+    """Register the directive and the hook; Sphinx calls this."""
     app.add_directive("names-for-adapters", NamesForAdapters)
+    app.connect("autodoc-process-docstring", mark_code)
