@@ -179,12 +179,14 @@ class TestPage:
 
         assert REQUEST.guest_name not in str(shop.session())
 
-    def test_it_is_in_the_mode_of_the_key(self, shop: Shop) -> None:
-        live = shop.stripe.add_merchant("sk_live_main", TEST_SECRET)
-        shop.use_keys(replace(KEYS, secret_key="sk_live_main"))
+    @pytest.mark.parametrize("key", [KEYS.secret_key, "sk_live_shop"])
+    def test_a_page_in_the_other_mode_than_the_key_is_not_used(self, shop: Shop, key: str) -> None:
+        shop.stripe.add_merchant("sk_live_shop", TEST_SECRET)
+        shop.use_keys(replace(KEYS, secret_key=key))
         page = shop.start()
         assert shop.outcome(page) == Pending()
-        live.sessions[page.reference]["livemode"] = False
+        merchant, session = shop.stripe.open_session(page.reference)
+        session["livemode"] = not merchant.is_live
 
         with pytest.raises(ProviderUnavailable, match="test and live mode"):
             shop.outcome(page)
