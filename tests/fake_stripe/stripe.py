@@ -654,7 +654,7 @@ class FakeStripe:
     ) -> tuple[int, Object, bool]:
         """Handle a call once per key; returns status, body and whether they were saved before.
 
-        A call with wrong parameters is not saved. Raises Refused.
+        A call with wrong parameters is not saved, because Stripe does not begin it. Raises Refused.
         """
         with self.lock:
             saved = merchant.saved.get(key) if key else None
