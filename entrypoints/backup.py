@@ -16,14 +16,15 @@ from entrypoints.settings import Settings
 
 
 class BackupExists(Exception):
-    """There is a backup of this second in the folder."""
+    """The folder already has a backup that was made in this second."""
 
 
 def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
-    """Copy every database into a folder, which is made if it is missing; return the files.
+    """Copy every database into a folder; return the files written.
 
-    Only their owner may read them. All are written and checked, or none is there. The service may
-    run meanwhile. Raises BackupExists, OSError, and what `plain_errors` describes.
+    The folder is created if it is missing. Only the owner may read the files. Either all files are
+    written and checked, or none is left behind. The service may run meanwhile. Raises BackupExists,
+    OSError, and the errors that `plain_errors` describes.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     end = f"{_mark(settings)}-{_stamp(now)}"
@@ -35,10 +36,12 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
 
 
 def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Path]:
-    """Delete all but the newest backups of an installation in a folder; return what was deleted.
+    """Delete all but the newest `keep` backups in a folder; return the deleted files.
 
-    Files of other names or installations stay. Backups of a time to come stay and do not count: a
-    clock was ahead. What a killed command has left of a backup goes with those of its time.
+    Only backups of this installation count. Other files and the backups of other installations
+    stay. A backup from the future, made while a clock was ahead, stays too and does not count
+    towards `keep`. Partial files that a killed command left behind are deleted once they are older
+    than the oldest backup that is kept.
     """
     ours = re.compile(
         rf"\.?[a-z0-9_]+-{_mark(settings)}-([0-9]{{8}}T[0-9]{{6}}Z)\.(?:db|dump)(\.partial)?"
@@ -57,9 +60,10 @@ def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Pa
 
 
 def open_to_others(folder: Path) -> Path | None:
-    """Return the folder, or the one above it, where others may replace the backups, or None.
+    """Return the first folder on the backups' path in which other users may replace them, or None.
 
-    Where the sticky bit is set, only the owner of an entry may replace it.
+    It looks at this folder first, then at each folder above it. A folder above may be writable by
+    others if its sticky bit is set: then only the owner of an entry may replace that entry.
     """
     folder = folder.resolve()
     for each in (folder, *folder.parents):
@@ -71,9 +75,10 @@ def open_to_others(folder: Path) -> Path | None:
 
 
 def _mark(settings: Settings) -> str:
-    """Return what an installation has in the names of its backups: 8 hexadecimal digits.
+    """Return the 8 hexadecimal digits that identify an installation in the names of its backups.
 
-    The database's address alone would not do: on each machine, SQLite's file may have the same.
+    The database's address alone is not enough: an SQLite file may have the same path on each
+    machine.
     """
     database = settings.database
     address = database.resolve() if isinstance(database, Path) else database
@@ -101,7 +106,7 @@ def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], Non
 
 @contextmanager
 def _all_or_none(files: Iterable[Path]) -> Iterator[dict[Path, Path]]:
-    """Yield an empty file beside each; rename them at the end, or delete them after an error."""
+    """Yield a temporary file for each file; rename all at the end, or delete all after an error."""
     unfinished: dict[Path, Path] = {}
     try:
         for file in files:

@@ -1,4 +1,4 @@
-"""A CSV file of cards: each is read at its PSP, within the budget of its merchant account."""
+"""Imports a CSV file of cards. Each card is read at its PSP first, at a limited rate."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from entrypoints.csv_import import CsvImport
 
 CARDS: Final = "cards"
 WAITS_SECONDS: Final = (5, 15, 60)
-"""How long a PSP that does not respond is waited for, before a card is left out."""
+"""The waits before each retry when a PSP does not respond. After the last, the card is left out."""
 MAX_LEFT_OUT: Final = 3
-"""How many cards may be left out in a row before the import ends."""
+"""The import ends when this many cards in a row were left out."""
 
 _DONE: Final = (Fate.STORED, Fate.ON_FILE, Fate.ERASED)
 
 
 class PspSilent(Exception):
-    """The PSP does not respond. The rest is imported by running the same command again."""
+    """The PSP does not respond. Run the same command again to import the rest."""
 
 
 class CardImport(CsvImport):
-    """The import of a file of cards.
+    """Imports a file of cards.
 
-    `tell` is called with the line of each card that is not imported, and why.
+    `tell` is called with the line number of each card that is not imported, and the reason.
     """
 
     def __init__(
@@ -42,17 +42,18 @@ class CardImport(CsvImport):
         per_minute: int = IMPORTS_PER_MINUTE,
         tell: Callable[[int, str], None],
     ) -> None:
-        """Take how many cards at most are read a minute at a merchant account."""
+        """Read at most `per_minute` cards a minute at each merchant account."""
         super().__init__(import_card.storage, CARDS, note_act.note_act, import_card.check)
         self._import_card, self._note_operators_act = import_card, note_act
         self._per_minute, self._tell = per_minute, tell
 
     @override
     def store(self) -> Iterator[int]:
-        """Import the cards that `check` has read, each in a unit of work.
+        """Import the cards that `check` has read, each in its own unit of work.
 
-        Yield 1 after each line, and 0 each second in between. Importing the same file again completes
-        it: cards on file are not read again. Raises PspSilent.
+        Yield 1 after each line, and 0 every second during a wait. If an import was interrupted,
+        importing the same file again completes it: cards that are on file are not read again.
+        Raises PspSilent.
         """
         self._note_operators_act(Action.IMPORT_BEGUN, CARDS, {"rows": self._count})
         left_out = 0
@@ -83,7 +84,7 @@ class CardImport(CsvImport):
                 yield from _paused(1)
                 continue
             if fate in READ:
-                # So that cards which are read and not stored are within the budget, too.
+                # This limits the rate of cards that are read but not stored, too.
                 yield from _paused(60 / self._per_minute)
             return fate
 

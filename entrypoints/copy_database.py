@@ -1,4 +1,4 @@
-"""Copying an installation from its SQLite file into a PostgreSQL database: everything or nothing.
+"""Copies an installation from its SQLite file into a PostgreSQL database: everything or nothing.
 
 Both schemas have the same tables and columns, so the copy is generic. Values are sent as text, and
 PostgreSQL converts them to the types of its columns: UUIDs, times, booleans, JSON.
@@ -31,10 +31,10 @@ WAIT_SECONDS: Final = 5
 """How long to wait for the write lock of the SQLite file."""
 
 MAX_SHOWN: Final = 10
-"""How many columns an error about different schemas names."""
+"""The most columns that an error about differing schemas names."""
 
 _NOT_COPIED: Final = "workers"
-"""It is about running processes."""
+"""This table stays behind: it describes running processes."""
 
 _COLUMNS: Final = """
     SELECT table_name, column_name, is_identity = 'YES'
@@ -66,7 +66,7 @@ class Copy:
     def __init__(self, source: Database, target: Connection) -> None:
         """Take two open transactions; the source's must hold the write lock.
 
-        Raises CopyFailed when the schemas differ, or the target is not empty.
+        Raises CopyFailed if the schemas differ, or if the target is not empty.
         """
         self._source = source
         self._target = target
@@ -86,10 +86,10 @@ class Copy:
         return sum(self._rows.values())
 
     def run(self, *, on_copied: Callable[[int], None]) -> Sequence[Counted]:
-        """Copy all rows at constant memory; return the numbers of rows by table.
+        """Copy all rows in constant memory; return the row counts of each table.
 
-        `on_copied` is called with the number of rows just sent. Raises CopyFailed, also when the
-        numbers differ.
+        `on_copied` is called with the number of rows just sent. Raises CopyFailed, also if the
+        counts differ at the end.
         """
         for table, columns in self._columns.items():
             self._copy(table, columns, on_copied)
@@ -107,7 +107,7 @@ class Copy:
         return counted
 
     def commit(self) -> None:
-        """Commit the target. Raises CopyFailed when its response was lost."""
+        """Commit the target. Raises CopyFailed if the connection is lost before the response."""
         try:
             self._target.commit()
         except psycopg.OperationalError as error:
@@ -146,8 +146,8 @@ class Copy:
 def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -> Iterator[Copy]:
     """Begin a copy; at the end, roll the target back unless the copy was committed.
 
-    The target is migrated first, in the same transaction. Raises CopyFailed, and errors that
-    `databases.in_a_sentence` describes. `anyway` copies although a worker runs.
+    The target is migrated first, in the same transaction. With `anyway`, a running worker does not
+    stop the copy. Raises CopyFailed, and errors that `databases.in_a_sentence` describes.
     """
     with (
         closing(Connections(source, busy_timeout_seconds=WAIT_SECONDS)) as connections,
@@ -158,7 +158,7 @@ def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -
     ):
         if not anyway:
             _require_no_worker(reading)
-        # The service may have limits of time, which the copy must not have.
+        # Time limits that are meant for the service must not end the copy.
         connection.execute(
             "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
         )
@@ -167,7 +167,7 @@ def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -
 
 
 def _require_no_worker(source: Transaction) -> None:
-    """Raise CopyFailed while a worker runs: what its service stores next would not be copied."""
+    """Raise CopyFailed if a worker is running: later records would not be copied."""
     for seen in SqlWorkers(source).seen(datetime.now(UTC)):
         if seen.state is WorkerState.RUNNING and not seen.is_missing:
             raise CopyFailed(

@@ -1,4 +1,4 @@
-"""The storage behind CARDONFILE_DATABASE_URL. Each adapter is imported only when it is used."""
+"""Opens the storage behind CARDONFILE_DATABASE_URL. Imports only the adapter that is used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DatabaseOutdated(DatabaseUnusable):
 
 
 class PostgresqlNotInstalled(DatabaseUnusable):
-    """The client of PostgreSQL is not installed."""
+    """The PostgreSQL client is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -37,7 +37,8 @@ class PostgresqlNotInstalled(DatabaseUnusable):
 def migrate(database: Path | PostgresqlDatabase) -> list[str]:
     """Apply all pending migrations, or none; return their names in order.
 
-    It may run again, and in several processes at once. Raises errors that `in_a_sentence` describes.
+    It may be called again, and in several processes at once. Raises errors that `in_a_sentence`
+    describes.
     """
     if isinstance(database, Path):
         from adapters.sqlite import migrations
@@ -63,7 +64,7 @@ def pending(database: Path | PostgresqlDatabase) -> list[str]:
 
 
 def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
-    """Raise DatabaseOutdated when migrations are pending; otherwise as `pending`."""
+    """Raise DatabaseOutdated if migrations are pending. It also raises what `pending` raises."""
     if pending(database):
         raise DatabaseOutdated(database)
 
@@ -78,9 +79,10 @@ def storage_in(
 ) -> Storage:
     """Return a storage over a database; nothing is opened before it is needed.
 
-    `connections` is the maximum for a PostgreSQL server, and `may_take_long` is whether a statement
-    may take any time there. `on_wait` is told how long units have waited to begin. `on_replaced` is
-    called once, if the files of an SQLite database are replaced in use. Raises PostgresqlNotInstalled.
+    For PostgreSQL, `connections` is the maximum number of connections, and `may_take_long` lifts
+    the time limit of statements. `on_wait` is called with the time that a unit of work waited to
+    begin. `on_replaced` is called once if the files of an SQLite database are replaced while in
+    use. Raises PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
@@ -113,7 +115,7 @@ def open_to_all(database: Path | PostgresqlDatabase) -> list[str]:
     """Return the files of an SQLite database that every user of this machine may read or write."""
     if not isinstance(database, Path):
         return []
-    # SQLite makes the other two with the mode that the first one has then.
+    # SQLite creates the other two files with the mode of the first.
     files = (Path(f"{database.absolute()}{end}") for end in ("", "-wal", "-shm"))
     return [str(file) for file in files if file.exists() and file.stat().st_mode & 0o006]
 
@@ -145,15 +147,16 @@ def in_a_sentence(error: BaseException) -> str | None:
 
 
 def cause_of(unavailable: ServiceUnavailable) -> str:
-    """Describe in one line why the storage was unavailable."""
+    """Return one line that says why the storage was unavailable."""
     cause = unavailable.__cause__
     return first_line(cause) if cause else "it is away, or others were writing all the time"
 
 
 def refuse_read_only(storage: Storage) -> None:
-    """Raise ServiceUnavailable when a storage can be read, but not written, now or later.
+    """Raise ServiceUnavailable if a storage is read-only.
 
-    A storage that is busy, full or away for a moment passes: a service waits for it.
+    A storage that is busy, full or unreachable passes: a service waits until it can be written
+    again.
     """
     try:
         storage.check()
@@ -164,7 +167,10 @@ def refuse_read_only(storage: Storage) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the message of an error without what may follow: hints, or the values of a row."""
+    """Return the first line of an error's message.
+
+    The other lines may hold hints, or the values of a row.
+    """
     return str(error).partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""Look for what is wrong with an installation, whether or not the service runs."""
+"""Finds problems with an installation, whether or not the service runs."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Setting, Settings
 from entrypoints.settings_error import SettingsError
 
 SECONDS: Final = 10
-"""How long the database may take, and then all other checks together."""
+"""How long the check of the database may take, and then all other checks together."""
 REQUEST_SECONDS: Final = 5
 MAX_BODY_BYTES: Final = 64 * 1024
 OLDEST_BACKUP: Final = timedelta(days=2)
 ENOUGH_FREE_BYTES: Final = 1024**3
 ENOUGH_FREE_SHARE: Final = 0.1
-"""A disk has room if one of both is free."""
+"""A disk has enough room if this share of it, or ENOUGH_FREE_BYTES, is free."""
 
 _PROBE: Final = "cardonfile-doctor"
 
@@ -53,7 +53,10 @@ Check: TypeAlias = Callable[[Container], Iterable[Finding]]
 
 
 def examine(environment: Mapping[str, str]) -> list[Finding]:
-    """Make every check. One that fails or hangs is a finding, and keeps no other from being made."""
+    """Run every check, and return the findings.
+
+    A check that fails or hangs becomes a finding itself, and does not stop the other checks.
+    """
     try:
         container = build(Settings.read(environment))
     except SettingsError as error:
@@ -72,9 +75,9 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
 
 
 def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Finding]:
-    """Make the checks of one PSP, and name its distribution and the URLs of its webhooks.
+    """Run the checks of one PSP, and name its distribution and the URLs of its webhooks.
 
-    Raises SettingsError if it is not installed.
+    Raises SettingsError if the PSP is not installed.
     """
     found = [ok(name, distribution_of(name))]
     try:
@@ -92,7 +95,7 @@ def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Find
 
 
 def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> list[Finding]:
-    """Make checks at the same time."""
+    """Run checks at the same time, for at most this many seconds, and return their findings."""
     found: list[Finding] = []
     made = {about: begin(partial(_all, check, container)) for about, check in checks.items()}
     ends_at = time.monotonic() + seconds
@@ -162,7 +165,7 @@ def _public_address(container: Container) -> Iterator[Finding]:
     )
     try:
         with connection:
-            # Some servers take this for the header X-Request-ID, which the service sends back.
+            # Some servers treat this as the header X-Request-ID, which the service sends back.
             response = connection.request("GET", "/healthz", {"X_Request_ID": _PROBE}, None)
             is_alive = response.status == 200 and b'"ok"' in response.read(MAX_BODY_BYTES)
     except TimeoutError:
@@ -185,7 +188,7 @@ def _public_address(container: Container) -> Iterator[Finding]:
 
 
 def _fault_of_proxy(headers: Message) -> str | None:
-    """Return what a proxy makes of headers that it must not change, or None."""
+    """Return what a proxy does wrong to headers that it must not change, or None."""
     if headers.get(REQUEST_ID) == _PROBE:
         return (
             "headers with _ in their names reach the service, and a client may send X_Forwarded_For "
@@ -259,12 +262,12 @@ def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
 def _wrong_merchant(
     container: Container, adapter: PaymentProvider, name: ProviderName, account: MerchantAccount
 ) -> Finding | None:
-    """Return what is wrong with the merchant of the keys: calls with those of another are refused."""
+    """Return a problem if the keys belong to another merchant; their calls are refused."""
     about = "keys"
     try:
         databases.require_up_to_date(container.settings().database)
     except (DatabaseUnusable, ServiceUnavailable):
-        # Nothing is stored yet, or another check tells of it.
+        # Nothing is stored yet, or the check of the database reports the problem.
         return None
     identity: str | None = None
     try:
@@ -314,7 +317,7 @@ def _centers(container: Container) -> Iterator[Finding]:
 
 
 def _languages(container: Container) -> Iterator[Finding]:
-    """Look for languages that are switched on at a center, and that its guests never read."""
+    """Find languages that are switched on at a center, but that its guests never read."""
     psps, shipped = container.settings().psps, container.shipped_consents()
     found = []
     with container.storage().read() as unit:
@@ -350,7 +353,7 @@ def _erasures(container: Container) -> Iterator[Finding]:
 
 
 def _accounts(container: Container) -> Iterator[Finding]:
-    """Look at what waits for merchant accounts, and at cards whose PSP is not set up."""
+    """Find work that waits for merchant accounts, and cards whose PSP is not set up."""
     status, psps = container.read_status()(), container.settings().psps
     with container.storage().read() as unit:
         standings = unit.merchant_standings.all()
@@ -397,7 +400,7 @@ def _events(container: Container) -> Iterator[Finding]:
 
 
 def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
-    # The rest of an address may be a secret.
+    # The rest of the URL may hold a secret.
     fault, host = None, urlsplit(to.url).netloc
     try:
         if to.is_active:
@@ -414,7 +417,7 @@ def _backup(container: Container) -> Iterator[Finding]:
         entries = unit.audit_trail.latest(about="backup")
     now = container.clock().now()
     ages = [now - each.happened_at for each in entries if each.action is Action.BACKUP_COMPLETED]
-    # A clock that was ahead must not hide for years that none is made.
+    # A backup from a clock that was ahead must not hide for years that later ones are missing.
     made = [age for age in ages if age >= -CLOCKS_DIFFER_BY]
     advice = "run `cardonfile backup` every day"
     if made:

@@ -1,6 +1,7 @@
-"""Prometheus metrics: which part of the container is counted, and what is served.
+"""Prometheus metrics: counts what the container's parts do, and serves the counts.
 
-Nothing of this is called or imported without CARDONFILE_METRICS and CARDONFILE_METRICS_FOLDER.
+Unless CARDONFILE_METRICS or CARDONFILE_METRICS_FOLDER is set, nothing here is called, and
+prometheus-client is not imported.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ _FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 
 
 def measure(container: Container) -> WSGIApplication:
-    """Have the parts of a container counted; return the application that shows the metrics.
+    """Add metrics to the container's parts; return the application that serves the metrics.
 
-    Call it before a part is built. Raises RuntimeError if one is, and OSError if the folder cannot be used.
+    Call it before any of these parts is built. Raises RuntimeError if one is built already, and
+    OSError if the metrics folder cannot be used.
     """
     folder = container.settings().metrics_folder
     if folder is not None:
         _prepare(folder)
-        # prometheus-client reads it when it is imported.
+        # prometheus-client reads this variable when it is imported.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     import prometheus_client
     from prometheus_client.multiprocess import MultiProcessCollector
@@ -37,7 +39,7 @@ def measure(container: Container) -> WSGIApplication:
 
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.ProcessCollector(registry=registry)
-    # Neither has types. The times at which counters began are not needed.
+    # These two have no types. The times at which counters began are not needed.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     if folder is not None:
         MultiProcessCollector(registry, str(folder))  # type: ignore[no-untyped-call]
@@ -62,9 +64,10 @@ def measure(container: Container) -> WSGIApplication:
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder, and delete the files of an earlier run.
+    """Create the folder, and delete the files of an earlier run.
 
-    While another process of this run lives, those of dead ones stay, so that no count falls.
+    While another process of this run is alive, the files of dead processes stay, so that no count
+    falls.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     files = {

@@ -1,4 +1,4 @@
-"""Errors of an installation, in one sentence each."""
+"""Turns the errors of an installation into one sentence each."""
 
 from __future__ import annotations
 

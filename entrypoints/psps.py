@@ -42,9 +42,9 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True, slots=True)
 class InstalledPsp:
-    """A PSP that is loaded, and its settings: None when it is not set up.
+    """A loaded PSP and its settings, which are None if the PSP is not set up.
 
-    Whatever a plugin raises, every method raises SettingsError, with one sentence.
+    Whatever the plugin raises, each method raises a SettingsError of one sentence instead.
     """
 
     plugin: AnyPspPlugin
@@ -61,7 +61,7 @@ class InstalledPsp:
         return self.settings is not None
 
     def accounts(self) -> Collection[MerchantAccount] | None:
-        """Return the merchant accounts with keys, or None when it takes any account."""
+        """Return the merchant accounts that have keys, or None if the PSP takes any account."""
         return _call(self.plugin, "tell its accounts", lambda: self.plugin.accounts(self.settings))
 
     def how_to_set_up(self, account: MerchantAccount) -> str:
@@ -72,7 +72,7 @@ class InstalledPsp:
 
     @property
     def live_setting(self) -> str | None:
-        """Name a setting that holds a key for real cards, or None."""
+        """The name of a setting that holds a key for real cards, or None."""
         if not self.is_set_up:
             return None
         return _call(
@@ -81,11 +81,11 @@ class InstalledPsp:
 
     @property
     def takes_test_cards(self) -> bool:
-        """Whether it is set up, and for test cards only."""
+        """Whether the PSP is set up and takes only test cards."""
         return self.is_set_up and self.plugin.test_setting is not None
 
     def is_live(self, account: MerchantAccount) -> bool | None:
-        """Return whether an account takes real cards; None if that is not known. Raises nothing."""
+        """Return whether an account takes real cards; None if that is not known. Never raises."""
         if self.plugin.test_setting is not None:
             return False
         if not self.is_set_up:
@@ -99,7 +99,7 @@ class InstalledPsp:
 
     @property
     def database(self) -> Path | None:
-        """An SQLite file of its own, or None."""
+        """The PSP's own SQLite file, or None."""
         if not self.is_set_up:
             return None
         return _call(self.plugin, "tell its database", lambda: self.plugin.database(self.settings))
@@ -124,7 +124,10 @@ class InstalledPsp:
             _call(self.plugin, "add its pages", lambda: add_routes(adapter, app))
 
     def background(self, adapter: PaymentProvider, webhooks_url: str) -> BackgroundWork | None:
-        """Return what the PSP runs beside the worker, or None. `webhooks_url` is its webhooks'."""
+        """Return the PSP's background work, which runs beside the worker, or None.
+
+        `webhooks_url` is the URL at which the PSP's webhooks reach the service.
+        """
         background = self.plugin.background
         if background is None:
             return None
@@ -134,7 +137,7 @@ class InstalledPsp:
 
 
 def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> Returned:
-    """Call a plugin. Turn whatever it raises into SettingsError."""
+    """Call a function of a plugin. Whatever it raises becomes a SettingsError."""
     try:
         return function()
     except PspSettingsError as error:
@@ -147,12 +150,15 @@ def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> 
 
 
 def installed_names() -> Sequence[str]:
-    """Name every installed PSP, loaded or not, in order. Imports none."""
+    """Return the names of all installed PSPs, sorted. Imports no plugin."""
     return sorted(_entry_points())
 
 
 def distribution_of(name: str) -> str:
-    """Return the distribution of a PSP and its version. Raises SettingsError if none is installed."""
+    """Return the name and version of the distribution that provides a PSP.
+
+    If several provide it, all are named. Raises SettingsError if the PSP is not installed.
+    """
     installed = _entry_points()
     if name not in installed:
         raise SettingsError(_not_installed(name, installed))

@@ -1,4 +1,4 @@
-"""`cardonfile serve`, the service on one address, and `cardonfile work`, its worker alone."""
+"""`cardonfile serve` runs the service on one address. `cardonfile work` runs its worker alone."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NAME_ORIGINS: Final = "name the origins of their shops with configure-payments -
 CHECK_STORAGE_EVERY_SECONDS: Final = 60
 
 DESCRIPTORS_OF_THREAD: Final = 3
-"""The database and its write-ahead log, and a connection to a PSP, an endpoint or a client."""
+"""The database, its write-ahead log, and a connection to a PSP, an endpoint or a client."""
 OTHER_DESCRIPTORS: Final = 40
-"""Logs, libraries, the threads of chores and of PSPs, and listening sockets."""
+"""Logs, libraries, the threads of chores and PSPs, and listening sockets."""
 
 log = structlog.get_logger()
 
@@ -47,7 +47,10 @@ class ServeError(Exception):
 
 
 def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
-    """Return a listening socket. Port 0 picks a free port. Raises ServeError, with the option."""
+    """Return a socket that listens on an address. Port 0 picks a free port.
+
+    Raises ServeError. If the port is taken, the text names `option` as the way to choose another.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -70,7 +73,7 @@ class Service:
     def __init__(
         self, container: Container, listening: socket.socket, *, with_worker: bool = True
     ) -> None:
-        """Build the parts. Raises SettingsError when a PSP cannot be used.
+        """Build the parts. Raises SettingsError if a PSP cannot be used.
 
         The storage may be unavailable: the service then responds with 503.
         """
@@ -105,12 +108,12 @@ def _own_url(listening: socket.socket) -> str:
 
 
 def check(container: Container) -> None:
-    """Refuse what would only fail later, and warn of what lets others in.
+    """Refuse to start if something would fail later, and warn of what is open to others.
 
     Raises ServeError, SettingsError or ServiceUnavailable.
     """
     refuse_missing_psps(container)
-    # Raises SettingsError when a package that a PSP needs is not installed.
+    # Raises SettingsError if a package that a PSP needs is not installed.
     container.psp_adapters()
     refuse_read_only(container.storage())
     refuse_another_origin(container)
@@ -120,10 +123,11 @@ def check(container: Container) -> None:
 
 
 def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
-    """Raise ServeError when this process may open too few files for so many threads.
+    """Raise ServeError if this process may open too few files for its threads.
 
-    Threads keep their files open. Without any left, none could accept a connection or read a record.
-    Half of them are for clients, if there are any (`waitress_server`).
+    Threads keep their files open. At the limit, no thread could accept a connection or read a
+    record. With `has_clients`, twice as many files are needed, because half of them are for clients
+    (`waitress_server`).
     """
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = DESCRIPTORS_OF_THREAD * threads + OTHER_DESCRIPTORS
@@ -137,9 +141,10 @@ def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
 
 
 def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
-    """Raise ServeError when the database works for another public origin.
+    """Raise ServeError if the database belongs to another public origin.
 
-    With `claims`, it works for the first public origin that this is called with.
+    With `claims`, a database that belongs to no origin yet is claimed for the current public
+    origin.
     """
     try:
         container.recognize_origin()(claims=claims)
@@ -148,9 +153,10 @@ def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
 
 
 def refuse_erased_guests(container: Container) -> None:
-    """Raise ServeError when guests are back who were erased, or nothing would tell of them.
+    """Raise ServeError if erased guests are in the database again.
 
-    Raises OSError if the file cannot be read.
+    Also raises ServeError if the folder of the erasures file is missing, because no erasure could
+    be recorded there, and OSError if the file cannot be read.
     """
     file = container.settings().erasures_file
     if file is not None and not (folder := file.absolute().parent).is_dir():
@@ -164,7 +170,11 @@ def refuse_erased_guests(container: Container) -> None:
 
 
 def warn_of_openings(container: Container) -> None:
-    """Log files that everybody may open, and centers whose guests may be sent anywhere."""
+    """Log a warning for each opening to others.
+
+    These are database files that every user may open, and centers whose guests may be sent
+    anywhere.
+    """
     settings = container.settings()
     files = open_to_all(settings.database)
     if files:
@@ -175,7 +185,7 @@ def warn_of_openings(container: Container) -> None:
 
 
 def centers_that_redirect_anywhere(container: Container) -> int:
-    """Return how many centers of a public service let their guests be sent anywhere."""
+    """Count the centers whose guests may be sent anywhere. On this machine only, the count is 0."""
     if container.settings().is_on_loopback:
         return 0
     with container.storage().read() as unit:
@@ -185,9 +195,9 @@ def centers_that_redirect_anywhere(container: Container) -> int:
 
 
 def refuse_missing_psps(container: Container) -> None:
-    """Raise ServeError when a center uses a PSP or a merchant account that is not set up.
+    """Raise ServeError if a center uses a PSP or a merchant account that is not set up.
 
-    Nothing is done at one that is closed, which needs no keys.
+    A closed merchant account passes: nothing is done there, so it needs no keys.
     """
     with container.storage().read() as unit:
         configured = unit.configurations.psp_accounts() - unit.merchant_standings.closed()
@@ -214,9 +224,10 @@ def refuse_missing_psps(container: Container) -> None:
 
 
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
-    """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`.
+    """Serve on an address until SIGTERM, SIGINT or SIGHUP.
 
-    It ends with status 1 once the files of its database are replaced.
+    If the files of its database are replaced, the process stops and exits with status 1. Raises
+    ServeError, and what `check` raises.
     """
     is_replaced = end_when_replaced(container)
     workers = container.settings().worker_threads if with_worker else 0
@@ -234,7 +245,7 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
 
 
 def work(container: Container) -> None:
-    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises and ends as `serve`."""
+    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. It raises and exits as `serve` does."""
     is_replaced = end_when_replaced(container)
     refuse_few_descriptors(threads=container.settings().worker_threads)
     start_metrics(container, listens=True)
@@ -250,9 +261,9 @@ def work(container: Container) -> None:
 
 
 def end_when_replaced(container: Container) -> threading.Event:
-    """Have the process stop once the files of its database are replaced; the event tells of it.
+    """Stop the process once its database's files are replaced; return an event set by then.
 
-    What is committed into the earlier files would be lost. Call it before the storage is built.
+    Whatever is committed into the old files would be lost. Call it before the storage is built.
     """
     is_replaced = threading.Event()
 
@@ -265,7 +276,10 @@ def end_when_replaced(container: Container) -> threading.Event:
 
 
 def _keep_checking(container: Container) -> None:
-    """Look at the storage once a minute, so that a process without requests finds it replaced."""
+    """Check the storage once a minute.
+
+    This way, even a process without requests notices that its database was replaced.
+    """
     while True:
         time.sleep(CHECK_STORAGE_EVERY_SECONDS)
         with suppress(ServiceUnavailable):
@@ -279,7 +293,7 @@ def _stopped(is_replaced: threading.Event) -> None:
 
 
 def start_metrics(container: Container, *, listens: bool) -> None:
-    """Have the container counted, and the metrics served if this process `listens`, if they are on.
+    """If metrics are on, count in this container, and serve the counts if this process `listens`.
 
     Call it before a part of the container is built. Raises ServeError, SettingsError and OSError.
     """
@@ -319,7 +333,7 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
 
 
 def announce(settings: Settings, **where: str | int) -> None:
-    """Log that the service starts, and warn of each PSP that takes test cards only."""
+    """Log that the service starts, and warn of each PSP that takes only test cards."""
     log.info(
         "serving",
         **where,

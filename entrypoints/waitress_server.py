@@ -1,7 +1,8 @@
 """waitress on one listening socket, with a graceful stop.
 
-What it reaches for beyond waitress's documented options is used in this module only, and held by
-`tests/entrypoints/test_waitress_server.py`; docs/decisions.md says why.
+Only this module uses parts of waitress that are not documented options. The tests in
+`tests/entrypoints/test_waitress_server.py` show that these parts still work, and docs/decisions.md
+says why they are needed.
 """
 
 from __future__ import annotations
@@ -42,31 +43,32 @@ QUIET_SECONDS: Final = 0.2
 """A graceful stop ends once nothing has been in flight for this time."""
 LOOK_EVERY_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 5
-"""After the drain, threads that still run get this long."""
+"""After the drain, threads that are still running get this long."""
 
 _TLS_HANDSHAKE: Final = b"\x16"
-"""The first byte that a client sends who speaks TLS (RFC 8446, section 5.1). No HTTP begins with it."""
+"""The first byte of a TLS connection (RFC 8446, section 5.1). No HTTP request begins with it."""
 
 log = structlog.get_logger()
 
 
 class _ErrorTask(ErrorTask):
-    """A response of waitress itself, to a request that is not HTTP or too large."""
+    """waitress's own response to a request that is not HTTP or is too large."""
 
     @override
     def execute(self) -> None:
-        """Respond with the security headers of every other response."""
+        """Respond with the security headers that every other response has."""
         self.response_headers = [*self.response_headers, *SECURITY_HEADERS.items()]
         super().execute()
 
 
 class _Channel(HTTPChannel):
-    """A connection of waitress that the main thread leaves alone while another thread sends on it.
+    """A waitress connection that the main thread leaves alone while another thread sends on it.
 
-    The thread that makes a response sends it, and holds `outbuf_lock` meanwhile. To waitress the
-    connection is writable then: `poll` returns at once, again and again, and the main thread holds
-    the interpreter that the other one waits for. What does not fit into the socket is left to the
-    main thread: the trigger wakes it at the end of the response at the latest.
+    The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. waitress
+    itself would treat the connection as writable then: `poll` would return again and again, and the
+    main thread would hold the interpreter for which the sending thread waits. Data that does not
+    fit into the socket is left to the main thread. The trigger wakes the main thread at the end of
+    the response at the latest.
     """
 
     error_task_class: type[ErrorTask] = _ErrorTask
@@ -74,7 +76,7 @@ class _Channel(HTTPChannel):
 
     @override
     def received(self, data: bytes) -> bool:
-        """Take what a client sends; hang up on a client that speaks TLS, and log the first."""
+        """Take a client's data. Hang up on a client that speaks TLS, and log the first one."""
         if self.request is None and data.startswith(_TLS_HANDSHAKE):
             if not _Channel.has_logged_tls:
                 _Channel.has_logged_tls = True
@@ -107,7 +109,7 @@ class Server:
         self._is_draining = False
         # Unlike Event.set, SimpleQueue.put is reentrant, so signal handlers may call it.
         self._stop_requests: SimpleQueue[None] = SimpleQueue()
-        # waitress logs the path of a lost or failed request. Paths hold session tokens and guests.
+        # waitress logs the path of a lost or failed request. Paths hold session tokens and guest ids.
         logging.getLogger("waitress").addFilter(_without_path)
         # waitress logs a line for each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
@@ -156,8 +158,9 @@ class Server:
     def stop(self) -> None:
         """Accept no more connections, answer the requests in flight, then let `run` return.
 
-        From now on every response closes its connection. Responses get 30 s, the rest of a request
-        gets 5 s. It returns at once, may be called from a signal handler, and twice.
+        From then on every response closes its connection. Responses get 30 seconds, and the rest of
+        a request gets 5 seconds. The call returns at once. A signal handler may call it, and it may
+        be called twice.
         """
         self._stop_requests.put(None)
 
@@ -170,7 +173,7 @@ class Server:
         self._stop_requests.get()
         self._server.trigger.pull_trigger(self._stop_accepting)
         began, quiet_seconds = time.monotonic(), 0.0
-        # Summed up from looks: while the machine holds this process up, nothing is quiet.
+        # Added up at each look: time in which this process could not run does not count as quiet.
         while quiet_seconds < QUIET_SECONDS:
             time.sleep(LOOK_EVERY_SECONDS)
             waited = time.monotonic() - began
@@ -218,6 +221,6 @@ def _without_path(record: logging.LogRecord) -> bool:
 
 
 def _connection_limit() -> int:
-    """Leave half of the file descriptors for everything else."""
+    """Return the most connections to accept: at most half of the file descriptors are for them."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, descriptors // 2)

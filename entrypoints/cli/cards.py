@@ -29,12 +29,12 @@ COLUMNS: Final = (
     *("account_id", "guest=guest_id", "center=center_id", "provider", "merchant_account"),
     *("brand=card_logo", "last_four", "expiry=expiry_on", "default=is_default", "added=created_at"),
 )
-"""What commands show of a card."""
+"""The columns that commands show for a card."""
 WITH_REMOVED: Final = (*COLUMNS, "removed=removed_at")
 
 
 def _month(value: str) -> date:
-    """Read a month, as its first day. Raises click.BadParameter."""
+    """Parse a month such as 2026-12; return its first day. Raises click.BadParameter."""
     try:
         return date.fromisoformat(f"{value}-01")
     except ValueError:

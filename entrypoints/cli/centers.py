@@ -32,7 +32,7 @@ _UNREADABLE: Final = "unreadable"
 
 
 class PspName(click.ParamType[str]):
-    """The name of a PSP; help and usage list those that are installed."""
+    """The name of a PSP. Help and usage list the installed PSPs."""
 
     name = "psp"
 
@@ -42,9 +42,9 @@ class PspName(click.ParamType[str]):
 
     @override
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name. Whether it is set up is for the use case to say."""
+        """Return the name if this PSP is installed. The use case checks whether it is set up."""
         if value not in installed_names():
-            # Before the center is looked up, so that a mistake in both is not told one by one.
+            # Checked before the center is looked up: a wrong center must not hide a wrong PSP.
             known = ", ".join(installed_names())
             raise click.ClickException(f"--provider: {value!a} is not known; known: {known}")
         return value
@@ -113,7 +113,7 @@ def configure_payments(
     any_redirect: bool,
     no_link_minutes: bool,
     no_card_testing_limits: bool,
-    **settings: Any,  # fields of PaymentConfiguration; None or () is not named
+    **settings: Any,  # fields of PaymentConfiguration; None or () means not given
 ) -> None:
     """Set up how a center takes cards.
 
@@ -133,8 +133,7 @@ def configure_payments(
         raise click.UsageError("name what to change, or only --none")
     with installation() as container:
         if not none:
-            # Shows here, and not to the first guest, when a package that a PSP needs is not
-            # installed.
+            # If a package that a PSP needs is not installed, fail here, not at the first guest.
             container.psp_adapters()
         try:
             done = container.configure_payments()(center_id, None if none else named)
@@ -255,7 +254,7 @@ def set_(
 def _echo_fallback(
     shipped: Collection[str], center: Center, settings: CenterSettings, consents: Collection[str]
 ) -> None:
-    """Say that guests read English, if there is no text in the language of a center."""
+    """Warn that guests read English, if the center's language has no consent text."""
     language = settings.language
     if language is None or look_up(language, {DEFAULT_LANGUAGE, *consents}) is not None:
         return
@@ -269,7 +268,7 @@ def _echo_fallback(
 
 
 def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings that are given, and those that a flag clears."""
+    """Return the settings that are given, and those that a flag clears. Raises click.UsageError."""
     named = {name: value for name, value in settings.items() if value not in (None, ())}
     if named.keys() & cleared.keys():
         raise click.UsageError("an option and its opposite are given")
@@ -277,14 +276,14 @@ def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dic
 
 
 def _echo_changes(record_type: type[Record], before: Record | None, now: Record | None) -> None:
-    """Print each setting as it was and is."""
+    """Print each setting with its value; a changed setting also with its earlier value."""
     unchanged = {} if now is None else in_words(record_type, now)
     for name, words in {**unchanged, **changes(record_type, before, now)}.items():
         click.echo(f"  {name}: {words}")
 
 
 def _row(unit: UnitOfWork, center: Center) -> tuple[dict[str, object], PaymentConfiguration | None]:
-    """Return what is listed of a center, and its configuration if that can be read."""
+    """Return a center's row in the list, and its configuration if that can be read."""
     try:
         configuration = unit.configurations.get(center.id)
         state = "takes_cards" if configuration else "takes_no_cards"

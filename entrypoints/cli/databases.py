@@ -157,7 +157,7 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     except CsvRefused as refused:
         raise click.ClickException(f"{name}, {refused}") from refused
     except sqlite3.Error as error:
-        # Not of the storages, whose SQLite is another one.
+        # The error is about the temporary file: the storages use another SQLite library.
         raise click.ClickException(
             f"the rows cannot be kept in a temporary file ({error}); TMPDIR names another folder"
         ) from error
@@ -169,7 +169,7 @@ def import_(what: str, file: Path, per_minute: int) -> None:
         raise click.ClickException(f"not imported, for the reasons above: {rows.refused}")
 
 
-# Click's message on an extra argument would show it, and it may be an address with its password.
+# Click's message about an extra argument would show it, and it may be a URL with a password.
 @click.command(context_settings={"allow_extra_args": True})
 @click.argument("from_url", metavar="FROM_URL")
 @click.argument("to_url", metavar="TO_URL")
@@ -201,7 +201,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway:
                 f"the database {source} is missing or not up to date: run `cardonfile migrate`"
             )
         databases.pending(target)
-        # Its import needs the client of PostgreSQL, which is certain to be installed by now.
+        # This module needs the PostgreSQL client. `pending` has just checked that it is installed.
         from entrypoints.copy_database import CopyFailed, copying
 
         with plain_errors(CopyFailed), copying(source, target, anyway=anyway) as copy:
@@ -216,7 +216,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway:
 
 @contextmanager
 def _interruptible(sentence: str) -> Iterator[None]:
-    """End the command with a sentence on Ctrl-C."""
+    """On Ctrl-C, print a sentence and end the command."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -228,7 +228,7 @@ def _interruptible(sentence: str) -> Iterator[None]:
 
 
 def _note_interrupts() -> Event:
-    """Set an event on Ctrl-C, and do not interrupt, until the end of `_interruptible`."""
+    """Return an event that Ctrl-C sets. Ctrl-C interrupts nothing until `_interruptible` ends."""
     noted = Event()
     signal.signal(signal.SIGINT, lambda *_: noted.set())
     return noted
@@ -241,7 +241,7 @@ def _ignore_interrupts() -> None:
 
 @contextmanager
 def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal; yields the function that moves it."""
+    """Show a progress bar if stderr is a terminal; yield the function that advances it."""
     with click.progressbar(
         length=length,
         label=label,

@@ -172,7 +172,7 @@ def new(name: str) -> None:
 
 
 def _copy_example(name: str, folder: Path) -> None:
-    """Copy the example into a folder, with the name of its PSP replaced in files and their names."""
+    """Copy the example into a folder, and replace its PSP's name in the files and file names."""
     package = f"{name}_psp"
     names = dict(zip(_NAMES, (name, name.capitalize(), name.upper()), strict=True))
     names[f"adapters.{_EXAMPLE}"] = package

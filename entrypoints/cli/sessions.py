@@ -29,7 +29,7 @@ COLUMNS: Final = (
     *("prefix", "created=created_at", "guest=guest_id", "center=center_id"),
     *("caller", "status", "progress", "reason=failure.type"),
 )
-"""What commands show of a session."""
+"""The columns that commands show for a session."""
 
 _COLUMNS_OF_ONE: Final = (
     *COLUMNS,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from domain.worker.read_status import Status
 
 WITHIN_SECONDS: Final = 10
-"""How long the database may take."""
+"""How long the database may take to respond."""
 
 
 class NotWorking(click.ClickException):
@@ -66,7 +66,7 @@ def status(*, as_json: bool) -> None:
 
 
 def _read(database: Path | PostgresqlDatabase) -> Status:
-    """Read the status. It does without the container, which takes longer to import."""
+    """Read the status without the container, which takes longer to import."""
     from adapters.system import SystemClock
     from domain.worker.read_status import ReadStatus
     from entrypoints.databases import require_up_to_date, storage_in
@@ -131,11 +131,11 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
 def echo_findings(
     context: click.Context, find: Callable[[], Sequence[Finding]], *, as_json: bool
 ) -> None:
-    """Print what is found, and exit with the status that `doctor` describes."""
+    """Call `find`, print its findings, and exit with the status that `doctor` describes."""
     from adapters.psp.findings import Diagnosis
     from entrypoints.logs import configure_logs
 
-    # To standard error. The settings, which may be unusable, are yet to be read.
+    # As text to standard error: the settings have not been read, and may be unusable.
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     found = find()
     echo_records(("result=diagnosis", "about", "finding=text"), found, as_json=as_json)

@@ -38,10 +38,10 @@ HOST: Final = "127.0.0.1"
 
 
 def run_demo(port: int) -> None:
-    """Serve the API on `port` and the demo shop on the next one, until SIGTERM or SIGINT.
+    """Serve the API on `port` and the demo shop on the next port, until SIGTERM or SIGINT.
 
-    Port 0 takes two free ports. The records are kept in a database of this port, unless
-    CARDONFILE_DATABASE_URL is set. Raises ServeError, SettingsError, and what `migrate` raises.
+    Port 0 picks two free ports. Each port has its own database, unless CARDONFILE_DATABASE_URL is
+    set. Raises ServeError, SettingsError, and what `migrate` raises.
     """
     live = Settings.read(_environment(port)).live_key
     if live is not None:
@@ -54,7 +54,7 @@ def run_demo(port: int) -> None:
         settings = Settings.read(environment, host=HOST, port=api_port)
         if not settings.is_on_loopback:
             raise ServeError(f"the demo is for this machine: unset {Setting.PUBLIC_BASE_URL}")
-        # Requests are not logged: the console keeps the welcome in view.
+        # Requests are not logged, so that the welcome stays in view.
         configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         migrate(settings.database)
         container = build(settings)
@@ -92,7 +92,7 @@ def run_demo(port: int) -> None:
                     server.stop()
             serving.result()
         finally:
-            # The visitor may have removed it, and nobody needs it while the disk is full.
+            # The visitor may have removed the endpoint. On a full disk it may stay.
             with suppress(EndpointNotFound, ServiceUnavailable):
                 container.remove_event_endpoint()(endpoint.endpoint_id)
             container.storage().close()
@@ -105,7 +105,7 @@ def _environment(port: int) -> dict[str, str]:
     return {
         # Two demos at once share nothing.
         Setting.DATABASE_URL: f"sqlite:///cardonfile-demo-{port}.db",
-        # A visitor tries every test card, also those that are refused.
+        # A visitor tries every test card, including those that are refused.
         Setting.CARD_TESTING_LIMITS: OFF,
         **given,
         Setting.EVENT_NETWORKS: networks,
@@ -113,11 +113,11 @@ def _environment(port: int) -> dict[str, str]:
 
 
 def _add_endpoint(container: Container, url: str) -> EventEndpoint:
-    """Have all events sent to the shop, and return the endpoint."""
+    """Add the shop as an endpoint for all events, and return it. It replaces an earlier one."""
     with container.storage().read() as unit:
         known = unit.event_endpoints.all()
     for endpoint in known:
-        # An earlier run was killed. The secret is not kept anywhere else.
+        # An earlier run was killed. Only that run knew the secret.
         if endpoint.url == url:
             container.remove_event_endpoint()(endpoint.endpoint_id)
     return container.add_event_endpoint()(url=url, types=ENDPOINT_TYPES)

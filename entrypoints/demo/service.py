@@ -1,7 +1,7 @@
-"""The demo's service: a process of its own, with a PSP that fails on demand, and its supervisor.
+"""The demo's service and its supervisor. The service is a process whose PSP fails on demand.
 
-The supervisor writes the faults to the standard input of the process, and closes that to stop it.
-There is no other way to them.
+The supervisor writes the faults to the standard input of the process, and closes it to stop the
+process. There is no other way to control the faults.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from entrypoints.serve import ServeError, Service, announce
 from entrypoints.settings import LogFormat, Settings
 
 HANG: Final = timedelta(seconds=6)
-WAIT_SECONDS: Final = 3  # How long a call waits for a PSP that hangs, and a browser for its end.
+WAIT_SECONDS: Final = 3  # How long a hanging PSP delays a call, or keeps a browser.
 
 
 class Fault(StrEnum):
-    """What goes wrong once the PSP has a card. Each is also the event of a line in the log."""
+    """What can go wrong once the PSP has a card. Each value is also the event of a log line."""
 
     CLOSE = "psp_keeps_browser"
     LOSE = "psp_loses_webhook"
@@ -53,9 +53,10 @@ class Fault(StrEnum):
 
 @dataclass
 class Supervisor:
-    """Runs the service in a process of its own, and again whenever a signal has killed it.
+    """Runs the service in its own process, and restarts it whenever a signal has killed it.
 
-    `listening` stays open here, so connections wait meanwhile. `read` takes each line of the log.
+    `listening` stays open here, so connections wait during a restart. `read` is called with each
+    log line.
     """
 
     listening: socket.socket
@@ -66,7 +67,7 @@ class Supervisor:
     _is_stopping: bool = False
 
     def run(self) -> None:
-        """Return after `stop`. Raises ServeError if the service ends by itself."""
+        """Run the service until `stop` is called. Raises ServeError if it ends by itself."""
         while not self._is_stopping:
             number = self.listening.fileno()
             with Popen(  # noqa: S603 - our own program
@@ -86,15 +87,15 @@ class Supervisor:
                 raise ServeError("the service has ended; the lines above say why")
 
     def stop(self) -> None:
-        """Have the service stop gracefully. It returns at once, and may be called twice."""
+        """Ask the service to stop gracefully. Returns at once, and may be called twice."""
         self._is_stopping = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     def switch(self, session: str, names: Collection[str]) -> None:
-        """Have these faults happen to the card of this session. Other names are left out."""
+        """Make these faults happen to this session's card. Ignores names that are not faults."""
         self._faults[session] = frozenset(names) & frozenset(Fault)
-        # One that was killed reads nothing; the next is told at its start.
+        # A killed process reads nothing. The next process gets the faults at its start.
         with suppress(OSError, ValueError):
             if self._process is not None and self._process.stdin is not None:
                 told = " ".join((session, *self._faults[session]))
@@ -110,13 +111,16 @@ class Supervisor:
         if line["level"] == "error":
             click.echo(text, nl=False, err=True)
         if line.get("event") == Fault.KILL:
-            # Once: the next process stores the card.
+            # Only once: the next process stores the card.
             self._faults[line["session"]] -= {Fault.KILL}
         self.read(line)
 
 
 class FaultyPsp(FakePsp):
-    """A fake PSP that fails on demand, by the faults of each session, whose token is cut short."""
+    """A fake PSP that fails on demand.
+
+    `faults` has the faults of each session, by the beginning of the session's token.
+    """
 
     faults: Mapping[str, Collection[str]] = {}
 
@@ -139,13 +143,13 @@ class FaultyPsp(FakePsp):
             if Fault.CLOSE in faults:
                 time.sleep(WAIT_SECONDS)
                 self.page(page.reference)
-                # A window that the shop cannot close does not come back either.
+                # If the shop cannot close the window, this error keeps it from coming back.
                 raise PspUnavailable
         return page
 
     @override
     def page(self, reference: str) -> PspPage:
-        """Called when the service asks what became of a page, to store its card."""
+        """Return a page. The service calls this to learn whether there is a card to store."""
         page = super().page(reference)
         faults = self._faults_of(page.request.token_id)
         if page.collected_at is not None:
@@ -165,7 +169,7 @@ class FaultyPsp(FakePsp):
         told = json.loads(event.body)["events"][0]
         faults = self._faults_of(told.get("token_id", ""))
         if Fault.KILL in faults and told["type"] == "page.completed":
-            # A process that is going to be killed leaves its webhooks to the next one.
+            # This process will be killed, so it leaves its webhooks to the next one.
             self.postpone_event(event, now)
         elif Fault.HANG in faults and event.age < HANG:
             self.postpone_event(event, now + HANG - event.age)
@@ -186,7 +190,7 @@ def _log(event: str, token_id: str, **fields: int) -> None:
 
 
 def main() -> None:
-    """Serve on the socket whose descriptor is the argument, until standard input closes."""
+    """Serve on the socket whose descriptor is the first argument, until standard input closes."""
     listening = socket.socket(fileno=int(sys.argv[1]))
     host, port = listening.getsockname()
     configure_logs(LogFormat.JSON)

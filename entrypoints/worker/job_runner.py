@@ -1,4 +1,4 @@
-"""Does the jobs that are due, in threads or one after the other, and chores at intervals."""
+"""Runs due jobs, in threads or one after another, and chores at intervals."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ REPORT_AFTER: Final = 100
 log = structlog.get_logger()
 
 Execute: TypeAlias = Callable[[Callable[[], None]], object]
-"""Does a job, or has a thread do it."""
+"""Runs a job, or lets a thread run it."""
 
 
 @dataclass
 class Chore:
-    """Something to do at intervals, once `may_begin` returns True. If it fails, it is done later.
+    """A task that is done at intervals, if `may_begin` returns True.
 
-    `do` returns True if there is more to do: then it is called again after `rest_seconds`, and jobs
-    that are due come in between.
+    A chore that fails is done again after the usual interval. If `do` returns True, there is more
+    to do. It is then called again after `rest_seconds`, and due jobs run in between.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Chore:
 
 
 class JobRunner(Generic[Target]):
-    """Does what is due: takes jobs, has them done, and notes what became of them.
+    """Takes due jobs, runs them, and records their results.
 
-    `run_until_idle` does one job after the other. `start` has threads do several at once: one takes
-    what is due and submits it to a pool. It looks every second, when it is woken, and when a thread
-    of the pool becomes free. A target gets a part of the pool only, so that one that hangs does not
-    stop the others.
+    `run_until_idle` runs one job after another. `start` runs several at once: one thread takes due
+    jobs and submits them to a thread pool. That thread looks for jobs every second, when it is
+    woken, and when a thread of the pool becomes free. Each target may use only part of the pool, so
+    that a target that hangs does not stop the others.
     """
 
     def __init__(
@@ -67,13 +67,14 @@ class JobRunner(Generic[Target]):
         capacities: Callable[[int], Mapping[Target, int]] = lambda _: {},
         chores: Sequence[Chore] = (),
     ) -> None:
-        """Take how jobs of each kind are taken, and `work`, the event that wakes the runner.
+        """Prepare the runner. `take` has a function for each kind of job, which takes a due job.
 
-        `threads` is how many jobs it does at once, and `threads_per_target` how many of them for
-        one target. `capacities` returns the targets that get less for now.
+        `work` is the event that wakes the runner. `threads` is how many jobs run at once, and
+        `threads_per_target` is how many of them may be for one target. `capacities` is called with
+        that number, and returns the targets that may have fewer at the moment.
         """
         self.finds_work = False
-        """Whether it has looked for all kinds of work without an error, the last time."""
+        """Whether the last look for jobs of every kind ended without an error."""
         self._take = take
         self._work_log = work_log
         self._work = work or threading.Event()
@@ -91,10 +92,10 @@ class JobRunner(Generic[Target]):
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def run_until_idle(self) -> None:
-        """Do all that is due in this thread, and chores until they have no more to do.
+        """Run all due jobs in this thread, and chores until they have no more to do.
 
-        A kind of work that cannot be read or written, and a target that is away, get no further job
-        in this run: others need not wait for each of their failures.
+        If a kind of work cannot be read or written, or a target is away, it gets no further job in
+        this run. Other jobs would have to wait for each of its failures.
         """
         while self._look(_in_this_thread) or self._rests():
             pass
@@ -104,7 +105,7 @@ class JobRunner(Generic[Target]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Take nothing more, and return when the jobs under way are done, within 20 seconds."""
+        """Take no more jobs, and return when the running jobs are done, within 20 seconds."""
         self._stopping.set()
         self._work.set()
         self._thread.join()
@@ -114,21 +115,24 @@ class JobRunner(Generic[Target]):
             while not self._stopping.is_set():
                 # Cleared before looking, so that an event set meanwhile is not lost.
                 self._work.clear()
-                # A worker has no end, so it tries everything again at each look.
+                # A worker runs on and on, so it tries everything again at each look.
                 self._failed.clear()
                 self._away.clear()
                 if not self._look(pool.submit):
                     self._work.wait(LOOK_EVERY_SECONDS)
 
     def _rests(self) -> bool:
-        """Rest, if a chore has more to do. Return whether one has."""
+        """Sleep a little if a chore has more to do. Return whether one has."""
         seconds = [chore.rest_seconds for chore in self._chores if chore.has_more]
         if seconds:
             time.sleep(min(seconds))
         return bool(seconds)
 
     def _look(self, execute: Execute) -> bool:
-        """Execute one job of each kind, and the chores. Return whether there was any. Never raises."""
+        """Execute at most one job of each kind, and the due chores. Never raises.
+
+        Return whether there was anything to do.
+        """
         found: list[bool] = []
         for kind, take in self._take.items():
             if kind not in self._failed:
@@ -143,7 +147,7 @@ class JobRunner(Generic[Target]):
 
     @contextmanager
     def _noting(self, work: str) -> Iterator[None]:
-        """Note what a block raises, and go on: one kind of work that fails stops no other."""
+        """Catch and log what the block raises, so that one failing kind of work stops no other."""
         # Even logging may fail, as on a full disk.
         with suppress(Exception):
             try:
@@ -156,7 +160,7 @@ class JobRunner(Generic[Target]):
         return self._under_way.total() >= self._threads
 
     def _busy(self) -> frozenset[Target]:
-        """Return the targets that may have no further job now."""
+        """Return the targets that may not get another job at the moment."""
         most = self._threads_per_target
         capacities = self._capacities(most)
         with self._lock:
@@ -196,7 +200,7 @@ class JobRunner(Generic[Target]):
         self._work.set()
 
     def _do_if_due(self, chore: Chore) -> bool:
-        """Do a chore, if it is due. Return whether it was."""
+        """Do a chore if it is due. Return whether it was due."""
         if time.monotonic() < chore.due_at or not chore.may_begin():
             return False
         chore.has_more = False

@@ -1,4 +1,4 @@
-"""What `cardonfile reconcile` does: all that is due, one job after the other."""
+"""The work of `cardonfile reconcile`: everything that is due, one job after another."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import Done, WorkLog
 
 REST_SECONDS: Final = 0.05
-"""How long a chore of which there is more leaves the database to others."""
+"""The pause of a chore that has more to do, in which others can use the database."""
 
 
 def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> Done:
-    """Do the jobs that are due and the chores until none is left, and return what was done.
+    """Run due jobs and chores until nothing is left to do, and return what was done.
 
-    An endpoint that does not take an event gets no other, so that a backlog of an endpoint that
-    hangs does not hold up the rest for hours. May run in several processes at once: a lease keeps
-    each job with one of them. Raises ServiceUnavailable after the rest is done, if a part could not
-    be read or written.
+    If an endpoint does not take an event, this run sends it no other: otherwise the backlog of an
+    endpoint that hangs would hold up the rest for hours. Several processes may run this at once: a
+    lease keeps each job with one of them. If part of the work could not be read or written, it
+    raises the first error, such as ServiceUnavailable, after the rest is done.
     """
     work_log = _RunLog()
     once = [replace(each, every=timedelta.max, rest_seconds=REST_SECONDS) for each in chores]
@@ -40,7 +40,7 @@ def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> 
 
 
 class _RunLog(WorkLog):
-    """Logs a run that ends, and keeps what was done in it and why other work could not be done."""
+    """The log of one run. It keeps what was done, and the errors that stopped other work."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -31,11 +31,11 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Done:
-    """What was done, so far.
+    """What a runner has done so far.
 
-    `jobs` counts those that were done, also those that failed, and `ends` what became of them.
-    `faults` holds the exceptions of single ones, which are tried again later. `silent` counts those
-    whose PSP has not responded for 24 hours.
+    `jobs` counts finished jobs by kind, including those that failed, and `ends` counts them by
+    result. `faults` holds the exceptions of single jobs, which are tried again later. `silent`
+    counts the jobs whose PSP has not responded for 24 hours.
     """
 
     jobs: Counter[Kind] = field(default_factory=Counter)
@@ -45,18 +45,18 @@ class Done:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there was nothing to do."""
+        """Whether no job was done."""
         return not self.jobs.total()
 
     def note(self, kind: Kind, result: JobResult) -> None:
-        """Count a job, and keep what it found out."""
+        """Count a job and its result."""
         self.jobs[kind] += 1
         self.ends.update([result.end] if result.end else [])
         self.faults += [result.fault] if result.fault else []
         self.silent += result.is_silent
 
     def add(self, more: Done) -> None:
-        """Count what else was done."""
+        """Add what was done elsewhere."""
         self.jobs += more.jobs
         self.ends += more.ends
         self.faults += more.faults
@@ -64,14 +64,14 @@ class Done:
 
 
 class WorkLog:
-    """Logs what was done, which work cannot be done, and when it can be done again.
+    """Logs what was done, which work fails, and when it works again.
 
-    Work that cannot be done has one line, and all such work one line a minute at most. The runners
-    of a process share it.
+    Each kind of work is logged once when it begins to fail, and at most one such line a minute is
+    written for all kinds together. All runners of a process share one log.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Take a function that returns seconds."""
+        """Take a clock: a function that returns seconds."""
         self._now = now
         self._lock = threading.Lock()
         self._failed_at: dict[str, float] = {}
@@ -85,7 +85,7 @@ class WorkLog:
             log.info("reconciled", **{end.value: done.ends[end] for end in End})
 
     def failed(self, work: str, fault: Exception) -> None:
-        """Note that work could not be done. It is tried again."""
+        """Note that a kind of work failed. The runner tries it again."""
         with self._lock:
             now, is_known = self._now(), work in self._failed_at
             if is_known or now >= self._next_line_at:
@@ -104,7 +104,11 @@ class WorkLog:
             log.error("reconciler_fault", work=work, exc_info=fault)
 
     def succeeded(self, *works: str) -> None:
-        """Note that works can be done. One that failed lately may only be waiting for its lease."""
+        """Note that these kinds of work succeed.
+
+        Work that failed in the last 90 seconds is not logged as back yet: its job may only be
+        waiting for its lease to end.
+        """
         with self._lock:
             now = self._now()
             latest = now - BACK_AFTER_SECONDS
@@ -118,19 +122,19 @@ class WorkLog:
 
 
 class EndpointLog:
-    """Logs when an endpoint stops taking events and when it takes them again, once each.
+    """Logs when an endpoint stops taking events, and when it takes them again, once each.
 
-    One that comes and goes has a pair of lines a minute.
+    An endpoint that comes and goes is logged with at most one pair of lines a minute.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Take a function that returns seconds."""
+        """Take a clock: a function that returns seconds."""
         self._now = now
         self._away: set[EndpointId] = set()
         self._next_line_at: dict[EndpointId, float] = {}
 
     def __call__(self, attempt: Attempt) -> None:
-        """Log what an operator must know of the result of an attempt."""
+        """Log the result of an attempt, if an operator must know it."""
         delivery, state = attempt
         endpoint, result = delivery.endpoint_id, delivery.last_result
         match state:
@@ -174,7 +178,7 @@ class CardTestingLog:
         self._logged_at: dict[CenterId, datetime] = {}
 
     def __call__(self) -> None:
-        """Look once. Raises ServiceUnavailable."""
+        """Look for such centers once, and log them. Raises ServiceUnavailable."""
         now = self._clock.now()
         for center in self._find():
             logged_at = self._logged_at.get(center.center_id)
