@@ -53,58 +53,60 @@ class PspName(click.ParamType[str]):
 @click.command()
 @click.argument("center_id", metavar="CENTER_ID")
 @click.option("--provider", type=PspName(), help="The payment service provider (PSP).")
-@click.option("--none", is_flag=True, help="Take no cards at this center any more.")
+@click.option("--none", is_flag=True, help="Stop taking cards at this center.")
 @click.option(
     "--account",
     "merchant_account",
     metavar="NAME",
-    help=f"The merchant account at the PSP.  [at first: {DEFAULT_MERCHANT_ACCOUNT}]",
+    help=f"The merchant account at the PSP.  [initially: {DEFAULT_MERCHANT_ACCOUNT}]",
 )
 @click.option(
     "--avs/--no-avs",
     default=None,
-    help="Verify billing addresses (AVS), or do not.  [at first: --no-avs]",
+    help="Verify billing addresses (AVS) or not.  [initially: --no-avs]",
 )
 @click.option(
     "--cards-per-guest",
     type=click.Choice([each.value for each in CardsPerGuest]),
-    help="How many cards a guest may have at this center.  [at first: many]",
+    help="How many cards a guest may have at this center.  [initially: many]",
 )
 @click.option(
     "--redirect-origin",
     "redirect_origins",
     metavar="ORIGIN",
     multiple=True,
-    help="Where guests may be sent back to, such as https://shop.example, or myspa:// for an app; "
-    "repeat it to name all.",
+    help="An origin that guests may be sent back to, such as https://shop.example, or myspa:// for "
+    "an app; name all of them by repeating the option.",
 )
 @click.option(
-    "--any-redirect", is_flag=True, help="Send guests back to any web address.  [at first]"
+    "--any-redirect",
+    is_flag=True,
+    help="Allow guests to be sent back to any web address.  [initially]",
 )
 @click.option(
     "--session-minutes",
     type=int,
     metavar="N",
-    help="How long a link may wait to be opened, from 15 to 1440.  [at first: 30]",
+    help="How many minutes a guest has to open a link, from 15 to 1440.  [initially: 30]",
 )
 @click.option(
     "--link-minutes",
     type=int,
     metavar="N",
-    help="The longest time that a client may ask for instead, up to 43200 (30 days).",
+    help="The most minutes that a client may ask for instead, up to 43200 (30 days).",
 )
 @click.option(
-    "--no-link-minutes", is_flag=True, help="Clients may ask for no longer time.  [at first]"
+    "--no-link-minutes", is_flag=True, help="Clients may not ask for more minutes.  [initially]"
 )
 @click.option(
     "--card-testing-limits",
     metavar="LIMITS",
-    help="Sessions and refused cards in 24 hours, such as guest=5/5,center=3000/600.",
+    help="Limits of sessions and refused cards in 24 hours, such as guest=5/5,center=3000/600.",
 )
 @click.option(
     "--no-card-testing-limits",
     is_flag=True,
-    help="Apply the limits of CARDONFILE_CARD_TESTING_LIMITS alone.  [at first]",
+    help="Apply only the limits of CARDONFILE_CARD_TESTING_LIMITS.  [initially]",
 )
 def configure_payments(
     *,
@@ -117,8 +119,8 @@ def configure_payments(
 ) -> None:
     """Set up how a center takes cards.
 
-    What is not named stays as it was. A center that took no cards needs --provider. Sessions that
-    have begun keep the setup that they began with.
+    Options that are not given keep their values. A center that does not take cards yet needs
+    --provider. Sessions that have begun keep the setup that they began with.
 
     \b
     Examples:
@@ -153,7 +155,7 @@ def configure_payments(
 
 @click.group()
 def center() -> None:
-    """Show how centers take cards, and set what guests see of them."""
+    """Show how centers take cards, and set what their guests see."""
 
 
 @center.command("list")
@@ -161,14 +163,15 @@ def center() -> None:
     "--account",
     "merchant_account",
     metavar="NAME",
-    help="Only those that use this merchant account.",
+    help="Only centers that use this merchant account.",
 )
 @json_option
 def list_(*, merchant_account: str | None, as_json: bool) -> None:
     """List the centers, by name.
 
-    STATE is `unreadable` if another release wrote how the center takes cards: configure it anew, and
-    name every option. With --account these are listed too.
+    STATE is `unreadable` if another release wrote how the center takes cards and this release
+    cannot read it. Run `cardonfile configure-payments` again with every option. Such centers are
+    listed with any --account.
 
     \b
     Example:
@@ -189,7 +192,7 @@ def list_(*, merchant_account: str | None, as_json: bool) -> None:
 @click.argument("center_id", metavar="ID")
 @json_option
 def show(*, center_id: str, as_json: bool) -> None:
-    """Show how a center takes cards, and what guests see of it.
+    """Show how a center takes cards, and what its guests see.
 
     \b
     Example:
@@ -215,24 +218,34 @@ def show(*, center_id: str, as_json: bool) -> None:
 
 @center.command("set")
 @click.argument("center_id", metavar="ID")
-@click.option("--contact", metavar="ADDRESS", help="Whom guests ask: tel:…, mailto:… or https://…")
+@click.option(
+    "--contact",
+    metavar="ADDRESS",
+    help="Where guests can ask for help: tel:…, mailto:… or https://…",
+)
 @click.option("--logo", type=click.File("rb"), help="A PNG or WebP picture of at most 100 KB.")
 @click.option(
-    "--color", metavar="#RRGGBB", help="Of the buttons, dark enough for white text (WCAG 2.2)."
+    "--color",
+    metavar="#RRGGBB",
+    help="The color of buttons, dark enough for white text (WCAG 2.2).",
 )
 @click.option(
-    "--language", metavar="TAG", help="Of guests whose own is not known, such as de or pt-BR."
+    "--language",
+    metavar="TAG",
+    help="The language for guests whose own is unknown, such as de or pt-BR.",
 )
 @click.option(
     "--clear",
     type=click.Choice([field.name for field in fields(CenterSettings)]),
     multiple=True,
-    help="Set it as it was at first; repeat it to name several.",
+    help="Reset this to its initial value; repeat it for several.",
 )
 def set_(
     *, center_id: str, logo: BinaryIO | None, clear: Sequence[str], **settings: str | None
 ) -> None:
-    """Set what guests see of a center. What is not named stays as it was.
+    """Set what the guests of a center see.
+
+    Options that are not given keep their values.
 
     \b
     Example:

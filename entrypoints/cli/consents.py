@@ -21,17 +21,17 @@ from entrypoints.cli.terminal import (
 
 @click.group()
 def consent() -> None:
-    """Set what guests agree to, and show what they agreed to when their cards were stored."""
+    """Set what guests agree to, and show what they agreed to."""
 
 
 @consent.command()
 @click.argument("account_id", metavar="ACCOUNT_ID")
 @json_option
 def show(*, account_id: str, as_json: bool) -> None:
-    """Show what the guest agreed to for a card on file, also after its removal.
+    """Show what the guest agreed to for a card.
 
-    The consent that applies comes first, then those from before each renewal, newest first. A text
-    is shown as - if it is not kept any more.
+    This works even after the card was removed. The consent that applies comes first, then those
+    from before each renewal, newest first. A text that is not stored is shown as -.
 
     \b
     Example:
@@ -49,14 +49,15 @@ def show(*, account_id: str, as_json: bool) -> None:
     "--file",
     "text",
     type=click.File(encoding="utf-8"),
-    help="A text of your own, in UTF-8; {center} stands for the center's name.  [the one shipped]",
+    help="Your own text, in UTF-8; {center} stands for the center's name.  [default: the shipped text]",
 )
 @click.option("--none", is_flag=True, help="Switch the language off.")
 def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> None:
-    """Switch a language on for the guests of a center, with the text that they agree to.
+    """Switch on a language for the guests of a center.
 
-    Until then they read English. The text binds the center: have a lawyer approve it first. With a
-    newer text that is shipped, run the command again.
+    Guests then read and agree to its consent text; until then they read English. The text binds the
+    center legally: have a lawyer approve it first. When a release ships a newer text, run the
+    command again to use it.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ INTERRUPTED: Final = 130
 def migrate() -> None:
     """Create the database, or bring it up to date.
 
-    Run it before the first start and after each upgrade; running it again changes nothing.
+    Run it before the first start and after each upgrade. Running it again changes nothing.
 
     \b
     Example:
@@ -52,13 +52,14 @@ def migrate() -> None:
     "--keep",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Then delete all but the newest N backups of this installation in FOLDER.",
+    help="Afterwards, delete all but the newest N backups of this installation in FOLDER.",
 )
 def backup(*, folder: Path, keep: int | None) -> None:
-    """Copy the databases into FOLDER while the service runs, and check the copies.
+    """Copy the databases into FOLDER, and check the copies.
 
-    The files are named after the installation and the time in UTC, and only their owner may read
-    them. The audit trail notes each backup. PostgreSQL needs its programs pg_dump and pg_restore.
+    The service may run meanwhile. Files are named after the installation and the time in UTC, and
+    only their owner may read them. The audit trail records each backup. For PostgreSQL, its
+    programs pg_dump and pg_restore must be installed.
 
     \b
     Example:
@@ -98,15 +99,17 @@ def backup(*, folder: Path, keep: int | None) -> None:
     type=click.IntRange(1, 6_000),
     default=IMPORTS_PER_MINUTE,
     show_default=True,
-    help="How many cards at most are read a minute at a merchant account.",
+    help="The most cards to read a minute at each merchant account.",
 )
 def import_(what: str, file: Path, per_minute: int) -> None:
-    """Import centers, guests or products, or cards that a PSP has stored.
+    """Import centers, guests, products or cards.
 
-    The file is UTF-8 text whose first line names the columns, in any order. If a row is wrong,
-    nothing is imported. A row with a known id updates the record. The service may run meanwhile;
-    an import that was interrupted is completed by running it again. Each card is read at its PSP
-    first; those that cannot be imported are named by line, and the others are imported.
+    The file is UTF-8 text. Its first line names the columns, in any order. If any row is wrong,
+    nothing is imported. A row with a known id updates that record. The service may run meanwhile.
+    If an import is interrupted, run the same command again to complete it.
+
+    Cards must be stored at a PSP already. Each card is read there first. Cards that cannot be
+    imported are reported by line; the others are imported.
 
     \b
     Columns:
@@ -173,12 +176,12 @@ def import_(what: str, file: Path, per_minute: int) -> None:
 @click.command(context_settings={"allow_extra_args": True})
 @click.argument("from_url", metavar="FROM_URL")
 @click.argument("to_url", metavar="TO_URL")
-@click.option("--anyway", is_flag=True, help="Copy although a worker was seen within a minute.")
+@click.option("--anyway", is_flag=True, help="Copy even if a worker was seen in the last minute.")
 @click.pass_context
 def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway: bool) -> None:
     """Move an installation from SQLite to PostgreSQL.
 
-    Everything is copied into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
+    It copies everything into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
     the service first: during the copy, neither database can be written to.
 
     \b

@@ -19,7 +19,7 @@ from entrypoints.cli.terminal import echo_records, json_option, limit_option, li
 
 @click.group()
 def events() -> None:
-    """Send signed events to clients, and see what became of them."""
+    """Send signed events to clients, and follow deliveries."""
 
 
 types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
@@ -28,7 +28,7 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     type=click.Choice([each.value for each in ENDPOINT_TYPES]),
     multiple=True,
     required=True,
-    help="What the endpoint is told; may be repeated.",
+    help="A type of event that the endpoint takes; repeat it for several.",
 )
 
 
@@ -40,14 +40,14 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     "centers",
     metavar="ID",
     multiple=True,
-    help="A center whose events it gets; may be repeated.  [default: all centers]",
+    help="A center whose events it takes; repeat it for several.  [default: all centers]",
 )
 def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
-    """Add an endpoint, and print its secret alone.
+    """Add an endpoint, and print only its secret.
 
-    Events that happen from now on are sent to it by a running `cardonfile serve` or `work`. URL is
-    https, or http while the service itself is on this machine. It must lead to a public address,
-    or to a network in CARDONFILE_EVENT_NETWORKS.
+    A running `cardonfile serve` or `work` sends it the events that happen from now on. URL must be
+    https, or may be http if the service itself is on this machine. It must lead to a public
+    address, or to a network in CARDONFILE_EVENT_NETWORKS.
 
     \b
     Example:
@@ -67,7 +67,8 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
-    PENDING and FAILED count deliveries that are on record, of 30 days unless set otherwise.
+    PENDING and FAILED count the deliveries on record: those of the last 30 days, unless
+    CARDONFILE_RETENTION says otherwise.
 
     \b
     Example:
@@ -98,9 +99,9 @@ def list_endpoints(*, as_json: bool) -> None:
 @click.argument("endpoint_id", metavar="ENDPOINT")
 @types_option
 def update(endpoint_id: str, *, types: Sequence[str]) -> None:
-    """Change which events an endpoint takes from now on.
+    """Change which events an endpoint takes.
 
-    Only these types are sent to it then. Its secret and its deliveries stay.
+    From now on, it is sent only events of these types. Its secret and its deliveries stay.
 
     \b
     Example:
@@ -114,9 +115,10 @@ def update(endpoint_id: str, *, types: Sequence[str]) -> None:
 @events.command("test")
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def send_test(endpoint_id: str) -> None:
-    """Send one signed event of the type `test`, and show the response.
+    """Send one signed test event, and show the response.
 
-    Exit status 1 unless the response is 2xx. Nothing is stored, and nothing is sent again.
+    Its type is `test`. The exit status is 1 unless the response is 2xx. The event is not stored,
+    and it is not sent again.
 
     \b
     Example:
@@ -137,7 +139,7 @@ def send_test(endpoint_id: str) -> None:
 @events.command()
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def remove(endpoint_id: str) -> None:
-    """Remove an endpoint: nothing more is sent to it.
+    """Remove an endpoint: it is sent no more events.
 
     ENDPOINT is an id that `cardonfile events list` shows.
 
@@ -153,10 +155,10 @@ def remove(endpoint_id: str) -> None:
 @events.command("roll-secret")
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def roll_secret(endpoint_id: str) -> None:
-    """Make a new secret, and print it alone.
+    """Make a new secret, and print only the secret.
 
-    For 24 hours events are signed with both secrets, so that the receiver can change over. Rolling
-    again in that time ends the older one at once.
+    For 24 hours, events are signed with both secrets, so that the receiver can change over. Rolling
+    again in that time ends the older secret at once.
 
     \b
     Example:
@@ -167,13 +169,14 @@ def roll_secret(endpoint_id: str) -> None:
 
 
 @events.command("deliveries")
-@click.option("--failed", is_flag=True, help="Only those that are not tried any more.")
+@click.option("--failed", is_flag=True, help="Only deliveries that failed and are not tried again.")
 @limit_option
 @json_option
 def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
-    """List deliveries, newest first. Old ones are deleted unless they are due.
+    """List deliveries, newest first.
 
-    RESULT is the HTTP status of the last attempt, or why there was no response.
+    Old deliveries are deleted unless they are due. RESULT is the HTTP status of the last attempt,
+    or why there was no response.
 
     \b
     Example:
@@ -193,13 +196,17 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
 @click.argument("event_id", metavar="[EVENT]", required=False)
 @since_option
 @click.option(
-    "--endpoint", "endpoint_id", metavar="ENDPOINT", help="With --since: only to this one."
+    "--endpoint",
+    "endpoint_id",
+    metavar="ENDPOINT",
+    help="With --since, send only to this endpoint.",
 )
 def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str | None) -> None:
-    """Send an event again, or all since some time, to every endpoint that takes such events now.
+    """Send an event again, or all since some time.
 
-    EVENT is an id that `cardonfile events deliveries` shows; receivers know it as `webhook-id`. With
-    --since, events are sent that are on record, whether they have arrived or not.
+    They go to every endpoint that takes such events now. EVENT is an id that `cardonfile events
+    deliveries` shows; receivers know it as `webhook-id`. With --since, all events on record are
+    sent, whether they have arrived or not.
 
     \b
     Examples:

@@ -25,13 +25,16 @@ def guest() -> None:
 @guest.command()
 @click.argument("guest_id", metavar="ID")
 @click.option(
-    "--personal", is_flag=True, help="Show name and e-mail address too; the audit trail notes it."
+    "--personal",
+    is_flag=True,
+    help="Also show name and e-mail address; the audit trail records it.",
 )
 @json_option
 def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
-    """Show a guest's cards, also removed ones, and latest sessions.
+    """Show a guest's cards and latest sessions.
 
-    ID may be an e-mail address instead. If several guests have it, their ids are listed.
+    Removed cards are shown too. ID may be an e-mail address instead. If several guests have this
+    address, their ids are listed.
 
     \b
     Example:
@@ -72,9 +75,10 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
 @guest.command()
 @click.argument("guest_id", metavar="ID")
 def export(*, guest_id: str) -> None:
-    """Print everything on file about a guest as JSON; the audit trail notes it.
+    """Print everything on file about a guest as JSON.
 
-    It has names and addresses, and nothing that could open a link or charge a card.
+    It has names and addresses, but nothing that could open a link or charge a card. The audit trail
+    records the export.
 
     \b
     Example:
@@ -86,12 +90,15 @@ def export(*, guest_id: str) -> None:
 
 @guest.command()
 @click.argument("guest_id", metavar="ID", required=False)
-@click.option("--again", is_flag=True, help="Erase whoever is not erased in a restored backup.")
+@click.option(
+    "--again", is_flag=True, help="After a backup was restored: erase again those who are back."
+)
 def erase(*, guest_id: str | None, again: bool) -> None:
-    """Erase a guest, for good: names, addresses, cards; here and at the PSPs.
+    """Erase a guest permanently, here and at the PSPs.
 
-    A running `cardonfile serve` or `work` does what is left at the PSPs. With --again, everybody in
-    CARDONFILE_ERASURES_FILE is erased who is not erased in this database.
+    Names, addresses and cards are erased. A running `cardonfile serve` or `work` finishes the work
+    at the PSPs. With --again, it erases everyone in CARDONFILE_ERASURES_FILE who is not erased in
+    this database.
 
     \b
     Example:

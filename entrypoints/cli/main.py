@@ -33,8 +33,8 @@ from entrypoints.settings_error import SettingsError
 def main(context: click.Context) -> None:
     """Add payment cards to guests' profiles through a hosted page.
 
-    Settings come from the environment, CARDONFILE_DATABASE_URL among them (by default
-    sqlite:///cardonfile.db, a file in the current folder).
+    Settings come from the environment. CARDONFILE_DATABASE_URL names the database, by default
+    sqlite:///cardonfile.db, a file in the current folder.
 
     \b
     Example, from nothing to a running service:

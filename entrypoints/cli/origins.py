@@ -9,16 +9,16 @@ from entrypoints.cli.installation import installation
 
 @click.group("installation")
 def installation_() -> None:
-    """Say that an installation has moved, or that its database is a copy.
+    """Move an installation, or separate a copy of it.
 
-    The database works for the first public CARDONFILE_PUBLIC_BASE_URL that `serve`, `work` or
-    `reconcile` starts with. They refuse to start with another.
+    A database belongs to the first public CARDONFILE_PUBLIC_BASE_URL with which `serve`, `work` or
+    `reconcile` starts. With another one they refuse to start.
     """
 
 
 @installation_.command()
 def move() -> None:
-    """Have the database work for CARDONFILE_PUBLIC_BASE_URL from now on.
+    """Make the database belong to CARDONFILE_PUBLIC_BASE_URL.
 
     \b
     Example:
@@ -30,11 +30,11 @@ def move() -> None:
 
 @installation_.command()
 def copy() -> None:
-    """Have a copy of a database act no more for the original.
+    """Stop a copy of a database from acting for the original.
 
-    Run it on the copy, with the settings of the copy. It deletes event endpoints with their secrets,
-    events that are due, and discards and readings of cards at PSPs that are due, and revokes all
-    access tokens. Afterwards keys of the original's merchants are refused.
+    Run it on the copy, with the settings of the copy. It deletes event endpoints with their
+    secrets, events that are due, and discards and readings of cards that are due at PSPs. It
+    revokes all access tokens. From then on, keys of the original's merchants are refused.
 
     \b
     Example:

@@ -27,7 +27,7 @@ _NAMES: Final = ("acme", "Acme", "ACME")
 
 @click.group()
 def psp() -> None:
-    """Check a PSP, look after its merchant accounts, or begin the adapter of a new one."""
+    """Check a PSP, manage its accounts, or begin an adapter."""
 
 
 @psp.command()
@@ -35,10 +35,11 @@ def psp() -> None:
 @json_option
 @click.pass_context
 def check(context: click.Context, *, name: str, as_json: bool) -> None:
-    """Look for what is wrong with one PSP, as `cardonfile doctor` does.
+    """Find what is wrong with one PSP.
 
-    It also names the PSP's distribution, and the URLs to register for its webhooks. The exit status
-    is 1 if there is a problem, otherwise 0.
+    It makes the checks of `cardonfile doctor` for this PSP. It also shows the package that provides
+    the PSP, and the URLs to register for its webhooks. The exit status is 1 if there is a problem,
+    otherwise 0.
 
     \b
     Example:
@@ -66,11 +67,12 @@ def close_account(
     reopen: bool,
     as_json: bool,
 ) -> None:
-    """Close a merchant account here that is closed at the PSP, or whose keys are gone for good.
+    """Close a merchant account that the PSP has closed.
 
-    NAME is the PSP, which need not be set up any more. It asks to type the name of the account. Then
-    open sessions end, cards are removed, and discards and erasures end, noted as out of reach: nobody
-    asks the PSP any more. What has ended stays so with --reopen. The audit trail notes both.
+    Also use it if the account's keys are lost. NAME is the PSP, which need not be set up. The
+    command asks you to type the account's name. Then it ends open sessions, removes cards, and ends
+    discards and erasures, which are recorded as out of reach: the PSP is not called again. --reopen
+    does not bring back what has ended. The audit trail records both.
 
     \b
     Examples:
@@ -104,10 +106,11 @@ def close_account(
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
-    """Confirm that the keys of an account are right, though its PSP does not know many of its cards.
+    """Confirm that the keys of an account are right.
 
-    NAME is the PSP. For a day, cards that it has not known for a week are removed, however many they
-    are. The audit trail notes who confirmed it.
+    Use it when the removal of unknown cards has stopped because the PSP does not know many of them.
+    NAME is the PSP. For a day, every card that the PSP has not known for a week is removed, however
+    many there are. The audit trail records who confirmed it.
 
     \b
     Example:
@@ -124,11 +127,12 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
-    """Trust the keys of an account that are set now, because the first ones were wrong.
+    """Trust the current keys of an account.
 
-    NAME is the PSP. Stop the service first, and start it with the right keys: the service stores their
-    merchant at the first call. An account with cards on file, or with tokens to discard, is refused. The audit
-    trail notes it.
+    Use it if the first keys were wrong. NAME is the PSP. Stop the service first, and start it
+    afterwards with the right keys: at the first call, the service stores the merchant of these
+    keys. The command refuses an account with cards on file, or with tokens to discard. The audit
+    trail records it.
 
     \b
     Example:
@@ -142,10 +146,11 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
 @psp.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Begin the adapter of a PSP, in a new folder here.
+    """Begin the adapter of a PSP, in a new folder.
 
-    It is the example of docs/adding-a-provider.md, renamed: a distribution that passes the contract
-    suite. NAME has lower-case letters and digits.
+    The folder is created in the current one. It has a renamed copy of the example in
+    docs/adding-a-provider.md: a package that passes the contract suite. NAME has lower-case letters
+    and digits.
 
     \b
     Example:

@@ -42,10 +42,10 @@ USUAL_TIME: Final = timedelta(days=7)
 
 @click.group()
 def session() -> None:
-    """Look into card-addition sessions, count and cancel them.
+    """List, count and cancel card-addition sessions.
 
-    PREFIX is the beginning of a session's token; the token itself is not shown, because it opens
-    the link.
+    PREFIX is the beginning of a session's token. The whole token is not shown, because it opens the
+    link.
     """
 
 
@@ -53,7 +53,9 @@ def session() -> None:
 @guest_option
 @center_option
 @click.option(
-    "--status", type=click.Choice([each.value for each in SessionStatus]), help="Only those."
+    "--status",
+    type=click.Choice([each.value for each in SessionStatus]),
+    help="Only sessions in this status.",
 )
 @since_option
 @limit_option
@@ -67,9 +69,10 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List sessions, newest first: those of 7 days, or all of a guest or a center.
+    """List sessions, newest first.
 
-    REASON is the type of the refusal of a session that failed.
+    Without --since, --guest and --center, it lists only sessions of the last 7 days. REASON is why
+    a session failed: the type of the refusal.
 
     \b
     Example:
@@ -95,8 +98,8 @@ def list_(
 def show(*, token: str, as_json: bool) -> None:
     """Show what happened in a session.
 
-    TOKEN is the beginning of its token, at least 8 characters, as `cardonfile session list` shows
-    it, or the whole token.
+    TOKEN is the session's token, or its beginning of at least 8 characters, as `cardonfile session
+    list` shows it.
 
     \b
     Example:
@@ -116,18 +119,18 @@ def show(*, token: str, as_json: bool) -> None:
     metavar="AGO",
     default="7d",
     show_default=True,
-    help="Only sessions created since, such as 12h.",
+    help="Only sessions created in this time, such as 12h.",
 )
 @click.option(
-    "--by", type=click.Choice([each.value for each in CountedBy]), help="What to group by."
+    "--by", type=click.Choice([each.value for each in CountedBy]), help="Count for each of these."
 )
 @json_option
 def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
-    """Count sessions by what became of them.
+    """Count sessions by their result.
 
-    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open; overdue
-    if the worker should have looked over a minute ago; or of a session that ended without a card
-    declined, abandoned (opened, no card) or never_opened.
+    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open. It is
+    overdue if the worker should have looked at the session more than a minute ago. If a session
+    ended without a card, it is declined, abandoned (opened, but no card) or never_opened.
 
     \b
     Example:
@@ -144,12 +147,14 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
 
 
 @session.command()
-@click.option("--caller", metavar="NAME", required=True, help="Whose sessions to cancel.")
+@click.option(
+    "--caller", metavar="NAME", required=True, help="The caller whose sessions to cancel."
+)
 def cancel(*, caller: str) -> None:
-    """Cancel every open session of a caller: its links lead nowhere any more.
+    """Cancel every open session of a caller.
 
-    A running `cardonfile serve` or `work` closes their pages at the PSP. Revoke the caller's tokens
-    first, or it starts new sessions. Running it again is fine.
+    Their links stop working, and a running `cardonfile serve` or `work` closes their pages at the
+    PSP. Revoke the caller's tokens first, or it starts new sessions. The command may be run again.
 
     \b
     Example:

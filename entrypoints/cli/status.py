@@ -33,10 +33,11 @@ class NotWorking(click.ClickException):
 @click.command()
 @json_option
 def status(*, as_json: bool) -> None:
-    """Show which workers run, what is due, and what waits for PSPs and endpoints.
+    """Show workers, due work, and what waits for PSPs.
 
-    The exit status is 3 if the database cannot be used or is not up to date, or if no worker has
-    been seen for a minute; otherwise 0, whatever else is shown. It takes 10 seconds at most.
+    It also shows what waits for the endpoints of events. The exit status is 3 if the database
+    cannot be used or is not up to date, or if no worker has been seen for a minute. Otherwise it is
+    0, whatever else is shown. The command takes at most 10 seconds.
 
     \b
     Example:
@@ -113,11 +114,12 @@ def _show(found: Status, *, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def doctor(context: click.Context, *, as_json: bool) -> None:
-    """Look for what is wrong with the installation, whether or not the service runs.
+    """Find what is wrong with the installation.
 
-    It tries the database, the public address, the keys of each PSP and the endpoints for events, and
-    changes nothing. The exit status is 1 if there is a problem, otherwise 0; what cannot be told
-    from here is no problem.
+    The service need not run. The command tests the database, the public address, the keys of each
+    PSP, the endpoints for events, and more. It changes nothing. The exit status is 1 if there is a
+    problem, otherwise 0. A result of `unknown` is not a problem: it cannot be decided from this
+    machine.
 
     \b
     Example:

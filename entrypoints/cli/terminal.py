@@ -31,19 +31,23 @@ json_option: Final[Decorator] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
 )
 limit_option: Final[Decorator] = click.option(
-    "--limit", type=click.IntRange(1, ALL), default=100, show_default=True, help="How many at most."
+    "--limit",
+    type=click.IntRange(1, ALL),
+    default=100,
+    show_default=True,
+    help="The most entries to list.",
 )
 since_option: Final[Decorator] = click.option(
     *("--since", "within"),
     type=duration,
     metavar="AGO",
-    help="Only what is newer than this time, such as 12h or 30d.",
+    help="Only entries of this time, such as 12h or 30d.",
 )
 guest_option: Final[Decorator] = click.option(
-    "--guest", "guest_id", metavar="ID", help="Only those of this guest."
+    "--guest", "guest_id", metavar="ID", help="Only entries of this guest."
 )
 center_option: Final[Decorator] = click.option(
-    "--center", "center_id", metavar="ID", help="Only those at this center."
+    "--center", "center_id", metavar="ID", help="Only entries at this center."
 )
 
 
