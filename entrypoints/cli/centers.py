@@ -119,8 +119,8 @@ def configure_payments(
 ) -> None:
     """Set up how a center takes cards.
 
-    Options that are not given keep their values. A center that does not take cards yet needs
-    --provider. Sessions that have begun keep the setup that they began with.
+    Options that are not given keep their values. A center that takes no cards
+    needs --provider. Sessions that have begun keep the setup that they began with.
 
     \b
     Examples:
@@ -155,7 +155,7 @@ def configure_payments(
 
 @click.group()
 def center() -> None:
-    """Show how centers take cards, and set what their guests see."""
+    """Show how centers take cards, and set their look."""
 
 
 @center.command("list")

@@ -21,7 +21,7 @@ from entrypoints.cli.terminal import (
 
 @click.group()
 def consent() -> None:
-    """Set what guests agree to, and show what they agreed to."""
+    """Set consent texts, and show what guests agreed to."""
 
 
 @consent.command()
