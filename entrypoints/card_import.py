@@ -66,7 +66,9 @@ class CardImport(CsvImport):
             left_out = left_out + 1 if fate is Fate.NO_RESPONSE else 0
             yield 1
             if left_out == MAX_LEFT_OUT:
-                raise PspSilent("no usable response: run it again later, or without these lines")
+                raise PspSilent(
+                    "the PSP gave no usable response: run it again later, or without the lines above"
+                )
 
     def _fate_of(self, card: BroughtCard) -> Generator[int, None, Fate]:
         waits = iter(WAITS_SECONDS)

@@ -196,7 +196,7 @@ def shared_counts(settings: Settings) -> CountStorage | None:
         if missing.name != "redis":
             raise
         raise SettingsError(
-            "CARDONFILE_RATE_LIMIT_STORAGE is set, and the client of Redis is not installed: "
+            "CARDONFILE_RATE_LIMIT_STORAGE is set, but the Redis client is not installed: "
             "install the extra `redis`"
         ) from None
 
@@ -212,7 +212,7 @@ def signing_keys(settings: JwtSettings) -> SigningKeys:
         if missing.name not in {"jwt", "cryptography"}:
             raise
         raise SettingsError(
-            "CARDONFILE_JWT_ISSUER is set, and the package for JSON Web Tokens is not installed: "
+            "CARDONFILE_JWT_ISSUER is set, but the package for JSON Web Tokens is not installed: "
             "install the extra `jwt`"
         ) from None
     return SigningKeys(settings.keys_url)

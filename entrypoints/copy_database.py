@@ -76,7 +76,7 @@ class Copy:
         self._on_target("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self._all_tables)
         for table in self._columns:
             if self._on_target("SELECT FROM {} LIMIT 1", sql.Identifier(table)).rowcount:
-                raise CopyFailed(f"nothing was copied: there are rows in {table} of TO_URL already")
+                raise CopyFailed(f"nothing was copied: TO_URL is not empty: it has rows in {table}")
         # The write lock keeps these numbers true.
         self._rows = {table: source.table(table).count for table in self._columns}
 
@@ -112,8 +112,9 @@ class Copy:
             self._target.commit()
         except psycopg.OperationalError as error:
             raise CopyFailed(
-                "the connection was lost at the last moment, so TO_URL has everything or nothing: "
-                f"run the same command again, which copies it or finds it there ({first_line(error)})"
+                "the connection was lost during the commit, so TO_URL has everything or nothing: run "
+                "the same command again, which copies everything or says that TO_URL is not empty "
+                f"({first_line(error)})"
             ) from error
 
     def _copy(self, table: str, columns: Sequence[str], on_copied: Callable[[int], None]) -> None:
@@ -171,9 +172,9 @@ def _require_no_worker(source: Transaction) -> None:
     for seen in SqlWorkers(source).seen(datetime.now(UTC)):
         if seen.state is WorkerState.RUNNING and not seen.is_missing:
             raise CopyFailed(
-                f"nothing was copied: a worker runs (process {seen.worker.pid} on {seen.worker.host}), "
-                "and what the service stores next would stay behind. Stop the service on every "
-                "machine; after a kill, wait a minute, or use --anyway"
+                f"nothing was copied: a worker is running (process {seen.worker.pid} on {seen.worker.host}), "
+                "so the copy would miss what its service stores next. Stop the service on every "
+                "machine; if it was killed, wait a minute, or use --anyway"
             )
 
 
@@ -193,7 +194,7 @@ def _columns_to_copy(source: Database, target: Connection) -> _Columns:
     if in_sqlite != in_postgresql:
         differing = sorted(f"{table}.{column}" for table, column in in_sqlite ^ in_postgresql)
         raise CopyFailed(
-            "nothing was copied: SQLite and PostgreSQL must have the same columns, and only one "
+            "nothing was copied: SQLite and PostgreSQL must have the same columns, but only one "
             f"of them has {', '.join(differing[:MAX_SHOWN])}"
         )
     references = {

@@ -131,7 +131,8 @@ class CsvImport:
             except AlreadyStored as error:
                 # Since the file was checked, somebody has stored one of the products at another center.
                 raise CsvRefused(
-                    "another center has a product of the next rows by now", rows[0][0]
+                    "another center has got a product of this line or a later one since the check",
+                    rows[0][0],
                 ) from error
             is_first = False
             yield len(records)
@@ -162,7 +163,7 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
         expected = "the id of a center that has been imported"
         raise CsvRefused(f"expected {expected}", line, "center_id") from refusal
     except InvalidProductId as refusal:
-        expected = "the center that this product belongs to already"
+        expected = "the center that already has this product"
         raise CsvRefused(f"expected {expected}", line, "center_id") from refusal
     except InvalidField as refusal:
         raise CsvRefused(f"expected {refusal.expected}", line, refusal.field) from refusal
@@ -219,8 +220,8 @@ class _Table:
                 raise self._too_long(line) from None
             except csv.Error as error:
                 raise CsvRefused(
-                    "expected CSV: lines that end in LF or CRLF, quotes that are closed, and "
-                    "doubled where they stand for themselves",
+                    "expected CSV: lines that end in LF or CRLF, and quotes that are closed, or doubled "
+                    "inside a quoted cell",
                     line=line,
                 ) from error
             if cells is None:
@@ -345,7 +346,7 @@ def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
     if not _is_utf8("".join(header)):
         raise CsvRefused(_NOT_UTF8, line=line)
     if header[:1] and header[0].lower().startswith("sep="):
-        raise CsvRefused("remove this line: only spreadsheets know it", line=line)
+        raise CsvRefused("remove this line: only spreadsheets understand it", line=line)
     columns = (*kind.columns, *kind.optional)
     # Without a header, the first line is a row: its names, addresses or tokens are not shown.
     is_header = any(word in columns for name in header for word in _WORD.findall(name.lower()))

@@ -29,8 +29,8 @@ class PostgresqlNotInstalled(DatabaseUnusable):
 
     def __init__(self) -> None:
         super().__init__(
-            "a PostgreSQL database needs an extra that is not installed: "
-            "run `make install EXTRAS=postgresql`, or install requirements-postgresql.txt by pip"
+            "the PostgreSQL client is not installed: "
+            "run `make install EXTRAS=postgresql`, or install requirements-postgresql.txt with pip"
         )
 
 
@@ -132,10 +132,10 @@ def in_a_sentence(error: BaseException) -> str | None:
     if isinstance(error, DatabaseUnusable):
         return str(error)
     if isinstance(error.__cause__, ErasureFileUnusable):
-        return f"nobody was erased: {error.__cause__}"
+        return f"no guest was erased: {error.__cause__}"
     if isinstance(error, ServiceUnavailable):
         cause = error.__cause__
-        advice = "see that it can be reached, has room and is not locked"
+        advice = "check that it can be reached, has free space and is not locked"
         if isinstance(cause, DatabaseUnavailable) and cause.is_damaged:
             advice = "restore a backup"
         return f"the database cannot be used ({cause_of(error)}): {advice}"
@@ -149,7 +149,7 @@ def in_a_sentence(error: BaseException) -> str | None:
 def cause_of(unavailable: ServiceUnavailable) -> str:
     """Return one line that says why the storage was unavailable."""
     cause = unavailable.__cause__
-    return first_line(cause) if cause else "it is away, or others were writing all the time"
+    return first_line(cause) if cause else "it is unreachable, or other writers kept it locked"
 
 
 def refuse_read_only(storage: Storage) -> None:

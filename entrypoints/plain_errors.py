@@ -11,8 +11,8 @@ import click
 from entrypoints.settings_error import SettingsError
 
 NO_WORKER: Final = (
-    "no worker has been seen for a minute: start `cardonfile serve` or `cardonfile work`, or look for "
-    "reconciler_without_storage in its log"
+    "no worker has been seen for a minute: start `cardonfile serve` or `cardonfile work`; if one is running, "
+    "look for reconciler_without_storage in its log"
 )
 
 

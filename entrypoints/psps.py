@@ -62,12 +62,12 @@ class InstalledPsp:
 
     def accounts(self) -> Collection[MerchantAccount] | None:
         """Return the merchant accounts that have keys, or None if the PSP takes any account."""
-        return _call(self.plugin, "tell its accounts", lambda: self.plugin.accounts(self.settings))
+        return _call(self.plugin, "list its accounts", lambda: self.plugin.accounts(self.settings))
 
     def how_to_set_up(self, account: MerchantAccount) -> str:
         """Return how to set up an account, such as "set CARDONFILE_ACME_API_KEY"."""
         return _call(
-            self.plugin, "tell how to set it up", lambda: str(self.plugin.how_to_set_up(account))
+            self.plugin, "say how to set it up", lambda: str(self.plugin.how_to_set_up(account))
         )
 
     @property
@@ -76,7 +76,7 @@ class InstalledPsp:
         if not self.is_set_up:
             return None
         return _call(
-            self.plugin, "tell its live keys", lambda: self.plugin.live_setting(self.settings)
+            self.plugin, "name its live keys", lambda: self.plugin.live_setting(self.settings)
         )
 
     @property
@@ -92,7 +92,7 @@ class InstalledPsp:
             return None
         with suppress(SettingsError):
             told = _call(
-                self.plugin, "tell its mode", lambda: self.plugin.is_live(self.settings, account)
+                self.plugin, "say its mode", lambda: self.plugin.is_live(self.settings, account)
             )
             return told if isinstance(told, bool) else None
         return None
@@ -102,7 +102,7 @@ class InstalledPsp:
         """The PSP's own SQLite file, or None."""
         if not self.is_set_up:
             return None
-        return _call(self.plugin, "tell its database", lambda: self.plugin.database(self.settings))
+        return _call(self.plugin, "name its database", lambda: self.plugin.database(self.settings))
 
     def make(self, clock: Clock, ids: Ids) -> PaymentProvider:
         """Return a new adapter. The PSP must be set up."""
@@ -112,7 +112,7 @@ class InstalledPsp:
             lambda: self.plugin.make(self.settings, clock, ids),
         )
         if PaymentProvider not in type(adapter).__mro__:
-            raise SettingsError(f"the PSP {self.plugin.name} makes no PaymentProvider")
+            raise SettingsError(f"the PSP {self.plugin.name} returns no PaymentProvider")
         return adapter
 
     def add_routes(
@@ -201,7 +201,7 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
             continue
         if len(found) > 1:
             raise SettingsError(
-                f"the PSP {name} is offered by {' and '.join(distributions)}: uninstall all but one"
+                f"the PSP {name} is provided by {' and '.join(distributions)}: uninstall all but one"
             )
         plugins[ProviderName(name)] = _plugin(found[0])
     for one, other in permutations(plugins, 2):
@@ -221,7 +221,7 @@ def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
 
 
 def _not_installed(name: str, installed: Collection[str]) -> str:
-    return f"no PSP {name!a} is installed; there are {', '.join(sorted(installed))}"
+    return f"no PSP {name!a} is installed; the installed ones are {', '.join(sorted(installed))}"
 
 
 def _plugin(found: EntryPoint) -> AnyPspPlugin:
@@ -239,11 +239,11 @@ def _plugin(found: EntryPoint) -> AnyPspPlugin:
         raise SettingsError(f"{where} cannot be loaded: {why}{advice}") from None
     if isinstance(plugin, PspPlugin) and plugin.interface != INTERFACE:
         raise SettingsError(
-            f"{where} is for the PSP interface {plugin.interface!a}, and this cardonfile has "
+            f"{where} is for the PSP interface {plugin.interface!a}, but this cardonfile has "
             f"{INTERFACE}: {right_one}"
         )
     if not isinstance(plugin, PspPlugin) or not isinstance(plugin.settings, tuple):
-        raise SettingsError(f"{where} is no PspPlugin: {found.value}")
+        raise SettingsError(f"{where} is not a PspPlugin: {found.value}")
     if plugin.name != found.name or not _NAME.fullmatch(found.name):
         raise SettingsError(
             f"{where} calls itself {plugin.name!a}: both names must be the same, of lower-case "

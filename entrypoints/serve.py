@@ -30,7 +30,7 @@ from entrypoints.settings_error import SettingsError
 from entrypoints.waitress_server import THREADS, Server
 from entrypoints.worker.worker import Worker
 
-NAME_ORIGINS: Final = "name the origins of their shops with configure-payments --redirect-origin"
+NAME_ORIGINS: Final = "set the origins of their shops with configure-payments --redirect-origin"
 
 CHECK_STORAGE_EVERY_SECONDS: Final = 60
 
@@ -60,7 +60,9 @@ def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
     except OSError as error:
         listening.close()
         is_taken = error.errno in (EADDRINUSE, EACCES)
-        advice = f"{option} takes another" if is_taken else "name an address of this machine"
+        advice = (
+            f"choose another port with {option}" if is_taken else "use an address of this machine"
+        )
         raise ServeError(
             f"cannot listen on {host} port {port}: {error.strerror}; {advice}"
         ) from error
@@ -135,8 +137,8 @@ def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
         needed *= 2
     if 0 <= allowed < needed:
         raise ServeError(
-            f"this process may open {allowed} files, and needs {needed} or more: raise the limit, by "
-            "`ulimit -n` or LimitNOFILE, to 4096 if you can"
+            f"this process may open only {allowed} files, but needs {needed} or more: raise the limit with "
+            "`ulimit -n` or systemd's LimitNOFILE, to 4096 if you can"
         )
 
 
@@ -160,12 +162,12 @@ def refuse_erased_guests(container: Container) -> None:
     """
     file = container.settings().erasures_file
     if file is not None and not (folder := file.absolute().parent).is_dir():
-        raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: {folder}")
+        raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: create {folder}")
     found = container.erase_guest().brought_back()
     if found:
         raise ServeError(
-            f"the database has guests whom CARDONFILE_ERASURES_FILE names ({len(found)}): a backup was "
-            "restored, or a process killed while it erased; run `cardonfile guest erase --again`"
+            f"erased guests of CARDONFILE_ERASURES_FILE are in the database ({len(found)}): a backup was "
+            "restored, or a process was killed during an erasure; run `cardonfile guest erase --again`"
         )
 
 
@@ -207,12 +209,12 @@ def refuse_missing_psps(container: Container) -> None:
         match what_is_missing(psps, psp_account):
             case Missing.PSP:
                 raise ServeError(
-                    f"centers are configured for the PSP {name}, which is not here: install it, "
-                    "and name it in CARDONFILE_PSPS"
+                    f"centers are configured for the PSP {name}, which is not available: install it, "
+                    "and add it to CARDONFILE_PSPS"
                 )
             case Missing.SETTINGS:
                 raise ServeError(
-                    f"centers are configured for the PSP {name}: {psps[name].how_to_set_up(account)}"
+                    f"centers are configured for the PSP {name}, which is not set up: {psps[name].how_to_set_up(account)}"
                 )
             case Missing.KEYS:
                 raise ServeError(
@@ -302,8 +304,8 @@ def start_metrics(container: Container, *, listens: bool) -> None:
         return
     if folder is None and not listens:
         raise SettingsError(
-            f"{Setting.METRICS} needs {Setting.METRICS_FOLDER} here: `cardonfile work` serves what "
-            "the processes count"
+            f"under a WSGI server, {Setting.METRICS} needs {Setting.METRICS_FOLDER}: the processes count "
+            "there, and `cardonfile work` serves the metrics"
         )
     metrics = measure(container)
     if address is not None and listens:

@@ -263,8 +263,8 @@ class Settings:
             for psp in settings.psps.values():
                 if psp.takes_test_cards:
                     raise SettingsError(
-                        f"{live} is a live key: unset {psp.plugin.test_setting}, which takes test "
-                        "cards beside real ones"
+                        f"{live} is a live key: unset {psp.plugin.test_setting}, which allows test "
+                        "cards"
                     )
         return settings
 
@@ -308,7 +308,7 @@ def _text_of_file(name: str, file: str) -> str:
         why = error.strerror if isinstance(error, OSError) else "it holds no UTF-8 text"
         raise SettingsError(f"{name} must name a file that can be read: {why}") from None
     if not text.strip() or "\0" in text:
-        raise SettingsError(f"{name} must name a file with text in it, and at most 64 KiB")
+        raise SettingsError(f"{name} must name a file that is not empty and has at most 64 KiB")
     return text
 
 
@@ -347,10 +347,12 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
             continue
         psp = next((each for each in not_loaded if name.startswith(_prefix_of(each))), None)
         if psp is not None:
-            sentences.append(f"{name} is a setting of {psp}, which {Setting.PSPS} does not name")
+            sentences.append(
+                f"{name} is a setting of {psp}, which is not enabled: add it to {Setting.PSPS}"
+            )
             continue
         near = get_close_matches(name.upper().removeprefix(_PREFIX), nearby, n=1)
-        hint = f"; the nearest is {nearby[near[0]]}" if near else ""
+        hint = f"; did you mean {nearby[near[0]]}" if near else ""
         sentences.append(f"{name if name.isprintable() else ascii(name)} is not a setting{hint}")
     return sentences
 
@@ -358,7 +360,9 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
 def refuse_settings_of_service(psp: str) -> None:
     """Raise SettingsError if a PSP of this name would share the names of the service's settings."""
     if any(setting.startswith(_prefix_of(psp)) for setting in Setting):
-        raise SettingsError(f"a PSP cannot be called {psp}: its settings would be the service's")
+        raise SettingsError(
+            f"a PSP cannot be called {psp}: its settings would clash with the service's"
+        )
 
 
 def _prefix_of(psp: str) -> str:
@@ -399,7 +403,7 @@ def _base_url(url: str | None, host: str | None, port: int) -> str:
     if url is None:
         if host is None or host in WILDCARD_HOSTS:
             raise SettingsError(
-                "CARDONFILE_PUBLIC_BASE_URL must say where guests reach the service, such as "
+                "CARDONFILE_PUBLIC_BASE_URL must be set to the address where guests reach the service, such as "
                 "https://cards.example"
             )
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -428,7 +432,7 @@ def _trusted(given: Mapping[str, str]) -> tuple[IPv4Network | IPv6Network, ...]:
     networks = tuple(map(_plain, _networks(given, Setting.TRUSTED_PROXY, *expected)))
     if not all(network.prefixlen for network in networks):
         raise SettingsError(
-            f"{Setting.TRUSTED_PROXY} must not be every address: all clients could forge theirs"
+            f"{Setting.TRUSTED_PROXY} must not be every address: any client could forge its own"
         )
     return networks
 
@@ -507,8 +511,8 @@ def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
     for needed in (Setting.JWT_ISSUER, Setting.JWT_AUDIENCE, Setting.JWT_KEYS):
         if needed not in given:
             raise SettingsError(
-                f"{needed} is needed too: {Setting.JWT_ISSUER}, {Setting.JWT_AUDIENCE} and "
-                f"{Setting.JWT_KEYS} belong together"
+                f"{needed} is missing: {Setting.JWT_ISSUER}, {Setting.JWT_AUDIENCE} and "
+                f"{Setting.JWT_KEYS} must be set together"
             )
     # An attacker who changes the keys in transit can let anybody in.
     if not is_https_or_loopback(given[Setting.JWT_KEYS]):

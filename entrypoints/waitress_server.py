@@ -82,7 +82,7 @@ class _Channel(HTTPChannel):
                 _Channel.has_logged_tls = True
                 log.warning(
                     "https_on_http_port",
-                    do="have clients reach the proxy, which speaks https, and the proxy http://",
+                    do="clients must use the https address of the proxy, and the proxy must use http here",
                 )
             self.handle_close()
             return False

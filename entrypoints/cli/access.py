@@ -117,7 +117,10 @@ def revoke(prefix: str) -> None:
     with installation() as container:
         revoked = container.revoke_token()(prefix)
         if not (revoked.prefix.startswith(prefix) or revoked.is_token(prefix)):
-            click.echo(f"compared only {revoked.prefix}: the rest of a token is not kept", err=True)
+            click.echo(
+                f"compared only the prefix {revoked.prefix}: the rest of a token is not stored",
+                err=True,
+            )
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
 
 

@@ -165,13 +165,13 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
             raise click.ClickException(
                 f"--provider must be one of {names}"
                 if able
-                else f"no PSP that is set up lists the cards of {merchant_account}"
+                else f"no PSP that is set up can list the cards of the merchant account {merchant_account}"
             )
         try:
             found = container.compare_cards()(able[0])
         except (ProviderUnavailable, ProviderRefused) as failure:
             raise click.ClickException(
-                f"{able[0].provider} does not list its cards now: `cardonfile doctor` may say why"
+                f"{able[0].provider} did not list its cards: run `cardonfile doctor` to see why"
             ) from failure
     columns = ("only", "token", "guest_reference", "guest=guest_id", "account_id")
     rows = [

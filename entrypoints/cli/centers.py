@@ -46,7 +46,9 @@ class PspName(click.ParamType[str]):
         if value not in installed_names():
             # Checked before the center is looked up: a wrong center must not hide a wrong PSP.
             known = ", ".join(installed_names())
-            raise click.ClickException(f"--provider: {value!a} is not known; known: {known}")
+            raise click.ClickException(
+                f"--provider: no PSP {value!a} is installed; the installed ones are {known}"
+            )
         return value
 
 
@@ -132,7 +134,7 @@ def configure_payments(
     cleared |= {"card_testing_limits": None} if no_card_testing_limits else {}
     named = _named(settings, cleared)
     if none == bool(named):
-        raise click.UsageError("name what to change, or only --none")
+        raise click.UsageError("give the options to change, or --none alone")
     with installation() as container:
         if not none:
             # If a package that a PSP needs is not installed, fail here, not at the first guest.
@@ -254,7 +256,7 @@ def set_(
     content = None if logo is None else logo.read(MAX_LOGO_BYTES + 1)
     named = _named({**settings, "logo": content}, dict.fromkeys(clear))
     if not named:
-        raise click.UsageError("name what to change")
+        raise click.UsageError("give at least one option to change")
     with installation() as container:
         done = container.set_center()(center_id, named)
         click.echo(done.center.name)
@@ -274,7 +276,7 @@ def _echo_fallback(
     of_text = look_up(language, shipped)
     own = "" if of_text else " --file YOUR_TEXT"
     click.echo(
-        f"{language}: guests read English until this is done: cardonfile consent set --center "
+        f"no consent text in {language}, so guests read English. To set it: cardonfile consent set --center "
         f"{center.id} --language {of_text or language}{own}",
         err=True,
     )
@@ -284,7 +286,7 @@ def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dic
     """Return the settings that are given, and those that a flag clears. Raises click.UsageError."""
     named = {name: value for name, value in settings.items() if value not in (None, ())}
     if named.keys() & cleared.keys():
-        raise click.UsageError("an option and its opposite are given")
+        raise click.UsageError("give an option or its opposite, not both")
     return named | dict(cleared)
 
 
@@ -311,9 +313,11 @@ def _how_to_get_ready(container: Container, refused: PspNotReady) -> str:
     name, account = refused.account
     if refused.missing is Missing.CLOSED:
         reopen = f"cardonfile psp close-account {name} --account {account} --reopen"
-        return f"--account: {account} of {name} is closed; if it is open again: `{reopen}`"
+        return (
+            f"--account: {account} of {name} is closed; if the PSP has opened it again: `{reopen}`"
+        )
     if refused.missing is Missing.PSP:
-        return f"--provider: {name} is installed, and {PSPS_SETTING} does not name it"
+        return f"--provider: {name} is installed but not enabled: add it to {PSPS_SETTING}"
     how = container.settings().psps[name].how_to_set_up(account)
     if refused.missing is Missing.SETTINGS:
         return f"--provider: {name} is not set up: {how}"

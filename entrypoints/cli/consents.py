@@ -71,19 +71,21 @@ def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> N
             own = text.read(MAX_TEXT_LENGTH * 2) if text else None
             done = container.set_consent()(center_id, language, own=own, off=none)
         except UnicodeDecodeError:
-            raise click.ClickException("--file: expected text in UTF-8: save the file so") from None
+            raise click.ClickException(
+                "--file: the text is not UTF-8: save the file as UTF-8"
+            ) from None
         except (NoTextShipped, ConsentTooLong) as refused:
             raise click.ClickException(str(refused)) from refused
         if done.text is None:
             is_english = language.lower() == DEFAULT_LANGUAGE
-            now = "English as it is shipped" if is_english else f"no {language}"
+            now = "the shipped English text" if is_english else f"no text in {language}"
             click.echo(f"guests of {done.center.name} read {now}")
             return
         click.echo(f"guests of {done.center.name} agree to this, version {done.text.version}:")
         click.echo(f"  {done.text.at(done.center).text}")
         if done.not_shown_by is not None:
             click.echo(
-                f"the page of {done.not_shown_by} has no {done.text.language}: guests do not read it "
+                f"the page of {done.not_shown_by} does not have {done.text.language}: guests do not see the text "
                 "there",
                 err=True,
             )

@@ -74,7 +74,9 @@ def backup(*, folder: Path, keep: int | None) -> None:
             click.echo(f"wrote {file}")
         for psp in container.settings().psps.values():
             if psp.database is not None and not psp.database.exists():
-                click.echo(f"not copied, because there is none: {psp.database.absolute()}")
+                click.echo(
+                    f"not copied, because the file does not exist: {psp.database.absolute()}"
+                )
         container.note_operators_act()(
             Action.BACKUP_COMPLETED,
             "backup",
@@ -84,7 +86,7 @@ def backup(*, folder: Path, keep: int | None) -> None:
             click.echo(f"deleted {file}")
         if (theirs := open_to_others(folder)) is not None:
             click.echo(
-                f"Warning: others may write to {theirs}, and replace or delete the backups: "
+                f"Warning: other users may write to {theirs}, and could replace or delete the backups: "
                 f"run `chmod go-w {theirs}`",
                 err=True,
             )
@@ -162,7 +164,7 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     except sqlite3.Error as error:
         # The error is about the temporary file: the storages use another SQLite library.
         raise click.ClickException(
-            f"the rows cannot be kept in a temporary file ({error}); TMPDIR names another folder"
+            f"cannot write the rows to a temporary file ({error}): set TMPDIR to another folder"
         ) from error
     if rows.skipped:
         click.echo(f"skipped, because the guests were erased: {rows.skipped}", err=True)

@@ -59,7 +59,9 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
         click.echo(endpoint.secrets.current)
         why = container.http_event_sender().why_unreachable(endpoint.url)
         if why is not None:
-            click.echo(f"Warning: with these settings nothing is sent there: {why}", err=True)
+            click.echo(
+                f"Warning: with the current settings no event can be sent there: {why}", err=True
+            )
 
 
 @events.command("list")
@@ -129,10 +131,10 @@ def send_test(endpoint_id: str) -> None:
         try:
             status = container.send_test_event()(endpoint_id)
         except EventNotSent as error:
-            raise click.ClickException(f"the event was not taken: {error}") from None
+            raise click.ClickException(f"the event was not delivered: {error}") from None
         took = f"{status} after {time.monotonic() - began:.2f} seconds"
         if status // 100 != 2:
-            raise click.ClickException(f"the endpoint responded {took}, and not with 2xx")
+            raise click.ClickException(f"the endpoint responded {took}; expected 2xx")
         click.echo(f"the endpoint responded {took}")
 
 
@@ -214,9 +216,9 @@ def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str |
       cardonfile events replay --since 12h --endpoint 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
     """
     if (event_id is None) == (within is None):
-        raise click.UsageError("name either EVENT or --since")
+        raise click.UsageError("give either EVENT or --since")
     if event_id is not None and endpoint_id is not None:
-        raise click.UsageError("--endpoint goes with --since")
+        raise click.UsageError("--endpoint needs --since")
     with installation(acts=True) as container:
         if event_id is not None:
             count = container.replay_event()(event_id)

@@ -109,7 +109,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
     with installation(acts=True) as container:
         is_remembered = container.settings().erasures_file is not None
         if again and not is_remembered:
-            raise click.ClickException("CARDONFILE_ERASURES_FILE is not set")
+            raise click.ClickException("--again needs CARDONFILE_ERASURES_FILE, which is not set")
         if guest_id is not None:
             known_id = GuestId(parse_uuid("guest_id", guest_id))
             with container.storage().read() as unit:
@@ -121,13 +121,13 @@ def erase(*, guest_id: str | None, again: bool) -> None:
             container.erase_guest()(None, guest_id=known_id)
             click.echo(f"erased {known_id}")
             click.echo(
-                "What open pages and PSPs have of the guest goes within minutes while a worker runs: "
-                f"`cardonfile guest show {known_id}` has the time in erased_everywhere."
+                "A running worker erases the guest from open pages and at the PSPs within minutes. When it "
+                f"is done, `cardonfile guest show {known_id}` has the time in erased_everywhere."
             )
             if not is_remembered:
                 click.echo(
-                    "Warning: a backup from before brings the guest back; CARDONFILE_ERASURES_FILE, "
-                    "which is not set, would prevent that",
+                    "Warning: CARDONFILE_ERASURES_FILE is not set, so restoring an older backup would bring "
+                    "the guest back",
                     err=True,
                 )
             return

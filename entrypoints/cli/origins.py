@@ -25,7 +25,7 @@ def move() -> None:
       cardonfile installation move
     """
     with installation() as container:
-        click.echo(f"the database works for {container.move_installation()()}")
+        click.echo(f"the database belongs to {container.move_installation()()}")
 
 
 @installation_.command()

@@ -92,10 +92,10 @@ def close_account(
         found = close.count(account)
         if not dry_run:
             left = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
-            click.echo(f"This ends for good at {merchant_account} of {name}: {left}", err=True)
-            typed = click.prompt("Type the name of the account", default="", err=True)
+            click.echo(f"This permanently ends at {merchant_account} of {name}: {left}", err=True)
+            typed = click.prompt("Type the name of the account to confirm", default="", err=True)
             if typed != merchant_account:
-                raise click.ClickException("nothing was changed: the name is another one")
+                raise click.ClickException("nothing was changed: the name does not match")
             found = close(account)
         echo_records(found._fields, [found], as_json=as_json)
 
@@ -118,7 +118,7 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     """
     with installation() as container:
         container.confirm_keys()(PspAccount(name, merchant_account))
-        click.echo(f"unknown cards of {merchant_account} of {name} are removed for a day")
+        click.echo(f"for a day, unknown cards of {merchant_account} of {name} are removed")
 
 
 @psp.command()
@@ -140,7 +140,7 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """
     with installation() as container:
         container.trust_keys()(PspAccount(name, merchant_account))
-        click.echo(f"the keys of {merchant_account} of {name} are trusted at the next call")
+        click.echo(f"the next call trusts the keys of {merchant_account} of {name}")
 
 
 @psp.command()
@@ -168,7 +168,9 @@ def new(name: str) -> None:
         folder.mkdir()
         _copy_example(name, folder)
     python = shlex.quote(sys.executable)
-    click.echo(f"{folder} has the adapter of a PSP {name}. Install it, and run the contract suite:")
+    click.echo(
+        f"{folder} has the adapter of the PSP {name}. Install it, and run the contract suite:"
+    )
     click.echo(f"  {python} -m pip install --editable ./{folder} 'pytest>=9'")
     click.echo(
         f"  {python} -m pytest -p adapters.psp_suite.pytest_plugin --pyargs adapters.psp_suite"

@@ -53,7 +53,7 @@ def status(*, as_json: bool) -> None:
             found = begin(lambda: _read(settings.database)).result(WITHIN_SECONDS)
         except TimeoutError:
             raise NotWorking(
-                f"the database does not respond within {WITHIN_SECONDS} seconds: look at its locks, "
+                f"the database did not respond within {WITHIN_SECONDS} seconds: check its locks, "
                 "its disk and its load"
             ) from None
         except Exception as error:

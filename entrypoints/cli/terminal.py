@@ -99,7 +99,7 @@ def echo_records(
             cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
             click.echo("  ".join(cells).rstrip())
     if len(rows) == limit:
-        click.echo(f"no more than {limit} are listed; see --limit", err=True)
+        click.echo(f"only {limit} are listed, and there may be more; see --limit", err=True)
 
 
 def echo_record(

@@ -45,15 +45,15 @@ def run_demo(port: int) -> None:
     """
     live = Settings.read(_environment(port)).live_key
     if live is not None:
-        raise ServeError(f"the demo is for test cards: unset {live}, a live key")
-    at = partial(listen, HOST, option="--port, or make demo PORT=9000,")
+        raise ServeError(f"the demo takes only test cards: unset {live}, a live key")
+    at = partial(listen, HOST, option="--port, or make demo PORT=9000")
     with at(port) as for_api, at(port + 1 if port else 0) as for_shop:
         api_port, shop_port = (listening.getsockname()[1] for listening in (for_api, for_shop))
         api_origin, shop_origin = f"http://{HOST}:{api_port}", f"http://{HOST}:{shop_port}"
         environment = _environment(api_port)
         settings = Settings.read(environment, host=HOST, port=api_port)
         if not settings.is_on_loopback:
-            raise ServeError(f"the demo is for this machine: unset {Setting.PUBLIC_BASE_URL}")
+            raise ServeError(f"the demo runs on this machine only: unset {Setting.PUBLIC_BASE_URL}")
         # Requests are not logged, so that the welcome stays in view.
         configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         migrate(settings.database)
@@ -137,12 +137,12 @@ cardonfile demo: all data is invented, and only test cards are accepted.
   Token   {token}    (for 24 hours)
   Docs    {docs}
 
-In the shop, add a card, and have something go wrong: the card arrives, once. Test cards:
+In the shop, add a card, and make something go wrong: the card arrives, once. Test cards:
 
 {cards}
 
 Use any future expiry date and any 3 digits as CVC. Where the billing address is
 verified, the postal code {WRONG_ZIPCODE} is wrong for every card.
 
-What you have go wrong is logged below as errors: they are expected.
+What you make go wrong is logged below as errors: they are expected.
 Stop with Ctrl-C."""

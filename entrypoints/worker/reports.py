@@ -98,7 +98,7 @@ class WorkLog:
                 "reconciler_without_storage",
                 work=work,
                 cause=cause_of(fault),
-                note="nothing is lost; look at the disk, permissions and other writers",
+                note="nothing is lost; check the disk, permissions and other writers",
             )
         else:
             log.error("reconciler_fault", work=work, exc_info=fault)
@@ -145,7 +145,7 @@ class EndpointLog:
                 log.error(
                     "event_endpoint_disabled",
                     endpoint=endpoint,
-                    note="it responded 410; to send events there again, remove it and add it",
+                    note="it responded 410; to send events there again, remove it and add it again",
                 )
             case EndpointState.AWAY if delivery.status is DeliveryStatus.FAILED:
                 log.error(
@@ -153,7 +153,7 @@ class EndpointLog:
                     endpoint=endpoint,
                     event_id=delivery.event.event_id,
                     result=result,
-                    note="when the endpoint works: cardonfile events replay ID",
+                    note="when the endpoint works again: cardonfile events replay EVENT_ID",
                 )
             case EndpointState.AWAY if endpoint not in self._away:
                 now = self._now()
@@ -165,7 +165,7 @@ class EndpointLog:
                     "event_endpoint_away",
                     endpoint=endpoint,
                     result=result,
-                    note="events to it are tried ten times in three days",
+                    note="each event is tried ten times in three days",
                 )
 
 
@@ -190,6 +190,6 @@ class CardTestingLog:
                 center_id=center.center_id,
                 refused_cards=center.refused_cards,
                 sessions=center.sessions,
-                do="find the caller that adds these cards, and revoke its token or have it stop; "
+                do="find the caller that adds these cards, and revoke its token or stop it; "
                 "see card testing in docs/operations.md",
             )
