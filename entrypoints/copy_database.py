@@ -44,7 +44,7 @@ _COLUMNS: Final = """
 """
 
 _Columns: TypeAlias = Mapping[str, Sequence[str]]
-"""The columns to copy, by table; a table comes after those that it refers to."""
+"""The columns to copy, by table. Each table comes after the tables that it refers to."""
 
 
 class CopyFailed(Exception):

@@ -51,7 +51,7 @@ _BOM: Final = "\ufeff"
 
 Record = TypeVar("Record")
 Row: TypeAlias = tuple[int, Any]  # Any, because the kind of the record is known at run time only
-"""The line that a row begins on, and its record."""
+"""The line on which a row begins, and its record."""
 Check: TypeAlias = Callable[[UnitOfWork, Any], None]  # Any, as above
 
 
@@ -170,7 +170,7 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
 
 
 class _Table:
-    """A CSV file as records, each with the line that its row begins on. Raises CsvRefused."""
+    """Reads a CSV file as records, each with the line on which its row begins. Raises CsvRefused."""
 
     def __init__(self, file: BinaryIO, kind: Kind[Any], on_read: Callable[[int], None]) -> None:
         self._file = file
@@ -254,7 +254,7 @@ class _Table:
 
 
 class _RowTooLong(Exception):
-    """The row that is being read is longer than any valid one."""
+    """The row that is being read is longer than any valid row."""
 
 
 # 1.234 and 1,234 are thousands to some and decimals to others.

@@ -139,9 +139,9 @@ class Server:
             "ident": None,
         }
         server = create_server(self._respond, map=self._channels, **options)
-        assert isinstance(server, BaseWSGIServer)  # as always on one socket
+        assert isinstance(server, BaseWSGIServer)  # as for any single socket
         server.channel_class = _Channel
-        # Any, because the stubs have two of its attributes wrong.
+        # Any, because the stubs are wrong about two of its attributes.
         self._server: Any = server
 
     def run(self) -> None:

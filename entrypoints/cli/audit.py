@@ -1,4 +1,4 @@
-"""`cardonfile audit`: who did what when."""
+"""`cardonfile audit`: who did what, and when."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def installation(
 
     `may_take_long` lifts the time limit of database statements: some commands read a whole table,
     and only the operator waits for them. Set `acts` if the command calls a PSP or an endpoint, now
-    or through the worker. The database must then belong to this installation's origin, so that a
+    or through the worker. It is then refused if the database belongs to another origin, so that a
     copy does not act for the original.
 
     Errors of the installation and refusals of the domain become a ClickException of one sentence.

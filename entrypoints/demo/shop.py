@@ -63,7 +63,7 @@ class CardApi:
         finally:
             connection.close()
         if response.status != 200:
-            # Tell your guests in words of your own, by the header Error-Type.
+            # Tell your guests in your own words: the header Error-Type says what happened.
             told = answer.get("error") or answer
             raise falcon.HTTPError(response.status, title=told["message"])
         return answer

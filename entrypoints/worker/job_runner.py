@@ -105,7 +105,7 @@ class JobRunner(Generic[Target]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more jobs, and return when the running jobs are done, within 20 seconds."""
+        """Stop taking jobs, and return when the running jobs are done, within 20 seconds."""
         self._stopping.set()
         self._work.set()
         self._thread.join()

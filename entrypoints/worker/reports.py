@@ -170,7 +170,7 @@ class EndpointLog:
 
 
 class CardTestingLog:
-    """Logs the centers where unusually many cards were refused, each once in 24 hours."""
+    """Logs centers with unusually many refused cards, each center once in 24 hours."""
 
     def __init__(self, find: FindCardTesting, clock: Clock) -> None:
         self._find = find
