@@ -170,7 +170,7 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
 
 
 class _Table:
-    """Reads a CSV file as records, each with the line on which its row begins. Raises CsvRefused."""
+    """Reads a CSV file as records, each with the line its row begins on. Raises CsvRefused."""
 
     def __init__(self, file: BinaryIO, kind: Kind[Any], on_read: Callable[[int], None]) -> None:
         self._file = file

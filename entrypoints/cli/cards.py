@@ -69,7 +69,7 @@ def card() -> None:
     "added_within",
     type=duration,
     metavar="AGO",
-    help="Only cards added in this time, such as 7d.",
+    help="Only cards added within this time, such as 7d.",
 )
 @limit_option
 @json_option

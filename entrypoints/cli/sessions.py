@@ -119,7 +119,7 @@ def show(*, token: str, as_json: bool) -> None:
     metavar="AGO",
     default="7d",
     show_default=True,
-    help="Only sessions created in this time, such as 12h.",
+    help="Only sessions created within this time, such as 12h.",
 )
 @click.option(
     "--by", type=click.Choice([each.value for each in CountedBy]), help="Count for each of these."
