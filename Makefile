@@ -7,10 +7,10 @@
 .PHONY: help install demo check test test-deploy test-upgrade deploy-servers deploy-packages fuzz simulate torture test-stripe stripe-test-key test-mollie \
 	test-mollie-described mutants bench bench-growth screenshot lint format lock docs docs-links coverage release clean
 
-# Tests start many processes, which would compile every module again.
+# Tests start many processes. With this variable, each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The first of these that is new enough; used only when .venv is made.
+# The first of these Pythons that is new enough. It is used only to make .venv.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$python; break; fi; done)
@@ -25,11 +25,11 @@ ifneq ($(filter-out $(LOCKED_EXTRAS),$(EXTRAS)),)
 $(error EXTRAS takes some of these, with spaces between, in quotes: $(LOCKED_EXTRAS))
 endif
 
-# How many times the generated inputs of `make test` does `make fuzz` try.
+# `make fuzz` tries this many times as many generated inputs as `make test`.
 TIMES ?= 50
 
-# Processes that share the tests. They often wait, so it takes three to keep a core busy. More than 24
-# would wait for the longest tests.
+# How many processes share the tests. They often wait, so it takes three to keep a core busy. With more
+# than 24, the others would only wait for the longest tests.
 WORKERS ?= $(shell workers=$$((3 * $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN))); \
 	echo $$((workers < 24 ? workers : 24)))
 
@@ -54,7 +54,7 @@ help: ## Show this help
 	@echo "  EXTRAS=stripe       make install: granian, jwt, postgresql, redis, stripe; several in quotes"
 	@echo "  PORT=9000           make demo: the port of its API; its shop has the next one"
 	@echo "  UPGRADE=1           make lock: take the newest versions"
-	@echo "  TIMES=500           make fuzz: how many times the input of make test (now $(TIMES))"
+	@echo "  TIMES=500           make fuzz: how many times the inputs of make test (now $(TIMES))"
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
 	@echo "  SEED=7 STEPS=90000  make simulate: its first seed, and how many steps"
 	@echo "  SEED=7 KILLS=500    make torture: its seed, and how many kills on each storage"
@@ -66,23 +66,23 @@ install: .venv/runtime.stamp $(EXTRAS:%=.venv/%.stamp) ## Install the service an
 demo: install ## Start the service with sample data and a demo shop on this machine
 	@$(BIN)/cardonfile demo --port $(PORT)
 
-check: lint ## The quick part: lint, types, import contracts, tests of the domain and of the docs
+check: lint ## Quick checks: lint, types, import contracts, tests of the domain and of the docs
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not hypothesis" \
 		tests/domain tests/test_docs.py tests/test_architecture.py
 
-test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
+test: lint ## All checks: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: deploy-servers .venv/dev.stamp build/clients/stamp ## Test nginx, PgBouncer, alerts, generated clients; as root also units and image (it installs what is missing)
+test-deploy: deploy-servers .venv/dev.stamp build/clients/stamp ## Test nginx, PgBouncer, alerts, generated clients; as root also units and image (installs what is missing)
 	promtool test rules tests/deploy/alerts.yml
 	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
 		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py tests/deploy/generated_clients.py)
 	test "$$(id -u)" != 0 || $(BIN)/python -m pytest tests/deploy/as_a_service.py
 
-test-upgrade: .venv/dev.stamp ## Replace 0.1.0 by this release under load (its code comes from git's history)
+test-upgrade: .venv/dev.stamp ## Upgrade 0.1.0 to this release under load (the code of 0.1.0 comes from git's history)
 	$(BIN)/python -m pytest tests/deploy/rolling_upgrade.py
 
-# On Debian they are not in the PATH of users. RUNLEVEL keeps their packages from starting servers.
+# On Debian these programs are not in users' PATH. RUNLEVEL keeps their packages from starting servers.
 deploy-servers:
 	@PATH="$$PATH:/usr/sbin"; \
 	if command -v nginx >/dev/null && command -v openssl >/dev/null && command -v pgbouncer >/dev/null && \
@@ -106,7 +106,7 @@ deploy-packages:
 DEPLOY_PACKAGES = nginx openssl pgbouncer prometheus python3-venv systemd default-jdk-headless \
 	libjackson2-databind-java libjakarta-annotation-api-java libjsr305-java
 
-fuzz: .venv/dev.stamp ## Try TIMES as many generated inputs as make test does
+fuzz: .venv/dev.stamp ## Try TIMES times as many generated inputs as make test
 	FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis or fuzz"
 
 simulate: .venv/dev.stamp ## Run the whole service through random faults and crashes, from a seed
@@ -116,12 +116,12 @@ torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each sto
 	@$(BIN)/python -m tests.entrypoints.torture --rounds $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.entrypoints.erasing --kills $(KILLS) --seed $(SEED)
 
-test-stripe: stripe-test-key .venv/dev.stamp ## Test the adapter with Stripe's test mode (set CARDONFILE_STRIPE_TEST_KEY)
+test-stripe: stripe-test-key .venv/dev.stamp ## Test the Stripe adapter in Stripe's test mode (set CARDONFILE_STRIPE_TEST_KEY)
 	@$(BIN)/python -m pytest adapters/psp_suite tests/browser/stripe_in_test_mode.py \
 		--psp tests.adapters.stripe.in_test_mode:StripeInTestMode \
 		-k "(StripeInTestMode or stripe_in_test_mode) and not somebody_else_at_another_merchant_account"
 
-# Checked before anything is installed. The key stays in the environment, off every command line.
+# The key is checked before anything is installed. It stays in the environment, and is on no command line.
 stripe-test-key:
 	@if [ -z "$$CARDONFILE_STRIPE_TEST_KEY" ]; then \
 		echo "Set CARDONFILE_STRIPE_TEST_KEY to a key of Stripe's test mode (sk_test_... or rk_test_...):" >&2; \
@@ -130,17 +130,17 @@ stripe-test-key:
 		exit 1; \
 	fi
 
-test-mollie: .venv/dev.stamp ## Test the adapter with Mollie's test mode (set CARDONFILE_MOLLIE_TEST_KEY)
+test-mollie: .venv/dev.stamp ## Test the Mollie adapter in Mollie's test mode (set CARDONFILE_MOLLIE_TEST_KEY)
 	@test -n "$$CARDONFILE_MOLLIE_TEST_KEY" || { echo "Set CARDONFILE_MOLLIE_TEST_KEY to a key of Mollie's" \
 		"test mode (test_...). docs/providers/mollie.md says more." >&2; exit 1; }
 	@$(BIN)/python -m pytest adapters/psp_suite --psp tests.adapters.mollie.in_test_mode:MollieInTestMode \
 		-k "MollieInTestMode and not somebody_else_at_another_merchant_account"
 
-test-mollie-described: .venv/dev.stamp ## Validate the fake Mollie against Mollie's description (set MOLLIE_OPENAPI to a specs.yaml)
+test-mollie-described: .venv/dev.stamp ## Check the fake Mollie against Mollie's OpenAPI description (set MOLLIE_OPENAPI to its specs.yaml)
 	@test -f "$$MOLLIE_OPENAPI" || { echo "Set MOLLIE_OPENAPI to specs.yaml of github.com/mollie/openapi" >&2; exit 1; }
 	@$(BIN)/python -m pytest -q -p tests.fake_mollie.described -k "mollie" adapters/psp_suite tests/adapters/mollie
 
-# From scratch: mutmut would keep old results, even for mutants that new tests notice.
+# It starts from scratch: mutmut would keep old results, even for mutants that new tests notice.
 mutants: .venv/dev.stamp ## Change the domain in 6,600 ways, one at a time, and see whether tests notice
 	rm -rf mutants
 	$(BIN)/mutmut run --max-children $(WORKERS)
@@ -149,30 +149,13 @@ mutants: .venv/dev.stamp ## Change the domain in 6,600 ways, one at a time, and 
 bench: .venv/dev.stamp build/runtime/stamp ## Compare the service with others, and write docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.run bench --rounds $(ROUNDS) --seconds $(SECONDS)
 
-bench-growth: .venv/dev.stamp ## Measure add-card with up to ten million sessions, for the same page
+bench-growth: .venv/dev.stamp ## Measure add-card with up to ten million sessions, for docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.run growth --rounds $(ROUNDS) --seconds $(SECONDS)
 
 screenshot: .venv/dev.stamp ## Take the pictures docs/demo-light.png and -dark.png, in a browser test
 	SCREENSHOTS=docs $(BIN)/python -m pytest -q tests/browser -k readme
 
-coverage: .venv/dev.stamp ## Run all tests, and print the lines and branches that none of them reaches
-	rm -rf build/coverage
-	$(BIN)/coverage run -m pytest -n $(WORKERS)
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report
-
-docs: build/docs/stamp ## Build the documentation site into build/docs/html, and check the links between its pages
-	$(SPHINX) -b html . build/docs/html
-	@cp docs/demo-*.png build/docs/html/docs/
-	@echo '<!doctype html><meta http-equiv="refresh" content="0; url=README.html">' >build/docs/html/index.html
-	@echo "Open build/docs/html/index.html"
-
-docs-links: build/docs/stamp ## Check the documentation's links to other sites
-	$(SPHINX) -b linkcheck . build/docs/links
-
-SPHINX = build/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --conf-dir docs --doctree-dir build/docs/doctrees
-
-lint: .venv/dev.stamp ## Formatting, lint, types and import contracts
+lint: .venv/dev.stamp ## Check formatting, lint, types and import contracts
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
@@ -203,12 +186,12 @@ LOCK = --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
 	$(if $(UPGRADE),--upgrade)
 
-# The wheel is built from the sdist, so both are whole. OSV is asked for advisories.
+# The wheel is built from the sdist, so both are complete. Advisories come from OSV.
 release: build/release/stamp .venv/dev.stamp ## Build and check wheel and sdist, list their packages (SBOM), look for advisories
 	@test -z "$$(git status --porcelain)" || \
-		{ echo "Commit or remove what git status shows: the release would not be the commit that is tagged" >&2; exit 1; }
-	@grep -q '^## \[$(VERSION)\]' CHANGELOG.md || \
-		{ echo "CHANGELOG.md has no heading for $(VERSION), the version in pyproject.toml" >&2; exit 1; }
+		{ echo "Commit or remove what git status shows: otherwise the release differs from the commit that is tagged" >&2; exit 1; }
+	@grep -q '^## $(VERSION)$$' docs/changelog.md || \
+		{ echo "docs/changelog.md has no heading for $(VERSION), the version in pyproject.toml" >&2; exit 1; }
 	rm -rf dist build/advisories.json
 	$(RELEASE)/python -m build --quiet --no-isolation
 	$(RELEASE)/twine check dist/*
@@ -234,7 +217,7 @@ clean: ## Remove everything installed or cached here; databases stay
 		.pytest_cache .ruff_cache .schemathesis mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp makes a second call instant, and is outdated when its lock changes. The second `--quiet`
+# A stamp makes a second call instant. It is out of date once its lock changes. The second `--quiet`
 # hides a warning of setuptools about editable installs.
 .venv/runtime.stamp: requirements.txt pyproject.toml .venv/bin/python
 	@echo "Installing cardonfile and its locked dependencies into .venv (a minute or two)"
@@ -261,7 +244,7 @@ build/release/stamp build/clients/stamp build/docs/stamp: build/%/stamp: require
 	@build/$*/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement $<
 	@touch $@
 
-# Debian and Ubuntu ship Python without `ensurepip`; say so before venv fails at length.
+# Debian and Ubuntu ship Python without `ensurepip`; say so before venv fails with a long error.
 .venv/bin/python:
 	@python="$(PYTHON)"; \
 	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \

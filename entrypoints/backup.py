@@ -16,15 +16,15 @@ from entrypoints.settings import Settings
 
 
 class BackupExists(Exception):
-    """The folder already has a backup of this second."""
+    """The folder already has a backup that was made in this second."""
 
 
 def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
-    """Copy every database into a folder, which is created if missing; return the files.
+    """Copy every database into a folder; return the files written.
 
-    Only their owner may read the files. Either all are written and checked, or none is left. The
-    service may run meanwhile. Raises BackupExists, OSError, and the errors that `plain_errors`
-    describes.
+    The folder is created if it is missing. Only the owner may read the files. Either all files are
+    written and checked, or none is left behind. The service may run meanwhile. Raises BackupExists,
+    OSError, and the errors that `plain_errors` describes.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     end = f"{_mark(settings)}-{_stamp(now)}"
@@ -36,11 +36,12 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
 
 
 def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Path]:
-    """Delete all but the newest backups of an installation in a folder; return the deleted files.
+    """Delete all but the newest `keep` backups in a folder; return the deleted files.
 
-    Files with other names and of other installations stay. Backups dated in the future stay and do
-    not count, because a clock was ahead. Remains of a killed backup are deleted with the backups of
-    their time.
+    Only backups of this installation count. Other files and the backups of other installations
+    stay. A backup from the future, made while a clock was ahead, stays too and does not count
+    towards `keep`. Partial files that a killed command left behind are deleted once they are older
+    than the oldest backup that is kept.
     """
     ours = re.compile(
         rf"\.?[a-z0-9_]+-{_mark(settings)}-([0-9]{{8}}T[0-9]{{6}}Z)\.(?:db|dump)(\.partial)?"
@@ -59,9 +60,10 @@ def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Pa
 
 
 def open_to_others(folder: Path) -> Path | None:
-    """Return the folder, or its parent, if others may replace the backups there; otherwise None.
+    """Return the first folder on the backups' path in which other users may replace them, or None.
 
-    With the sticky bit, only the owner of an entry may replace it.
+    It looks at this folder first, then at each folder above it. A folder above may be writable by
+    others if its sticky bit is set: then only the owner of an entry may replace that entry.
     """
     folder = folder.resolve()
     for each in (folder, *folder.parents):
@@ -73,9 +75,9 @@ def open_to_others(folder: Path) -> Path | None:
 
 
 def _mark(settings: Settings) -> str:
-    """Return an installation's mark in the names of its backups: 8 hexadecimal digits.
+    """Return the 8 hexadecimal digits that identify an installation in the names of its backups.
 
-    The database's address alone would not be enough: SQLite's file may have the same path on each
+    The database's address alone is not enough: an SQLite file may have the same path on each
     machine.
     """
     database = settings.database
@@ -104,7 +106,7 @@ def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], Non
 
 @contextmanager
 def _all_or_none(files: Iterable[Path]) -> Iterator[dict[Path, Path]]:
-    """Yield an empty file beside each file; rename them at the end, or delete them after an error."""
+    """Yield a temporary file for each file; rename all at the end, or delete all after an error."""
     unfinished: dict[Path, Path] = {}
     try:
         for file in files:

@@ -1,4 +1,4 @@
-"""Import a CSV file of cards: each card is read at its PSP, within its account's budget."""
+"""Imports a CSV file of cards. Each card is read at its PSP first, at a limited rate."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from entrypoints.csv_import import CsvImport
 
 CARDS: Final = "cards"
 WAITS_SECONDS: Final = (5, 15, 60)
-"""How long to wait for a PSP that does not respond before a card is left out."""
+"""The waits before each retry when a PSP does not respond. After the last, the card is left out."""
 MAX_LEFT_OUT: Final = 3
-"""The most cards in a row that may be left out before the import ends."""
+"""The import ends when this many cards in a row were left out."""
 
 _DONE: Final = (Fate.STORED, Fate.ON_FILE, Fate.ERASED)
 
@@ -29,9 +29,9 @@ class PspSilent(Exception):
 
 
 class CardImport(CsvImport):
-    """The import of a file of cards.
+    """Imports a file of cards.
 
-    `tell` receives the line of each card that is not imported, and the reason.
+    `tell` is called with the line number of each card that is not imported, and the reason.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CardImport(CsvImport):
         per_minute: int = IMPORTS_PER_MINUTE,
         tell: Callable[[int, str], None],
     ) -> None:
-        """Take the most cards that may be read a minute at a merchant account."""
+        """Read at most `per_minute` cards a minute at each merchant account."""
         super().__init__(import_card.storage, CARDS, note_act.note_act, import_card.check)
         self._import_card, self._note_operators_act = import_card, note_act
         self._per_minute, self._tell = per_minute, tell
@@ -51,8 +51,9 @@ class CardImport(CsvImport):
     def store(self) -> Iterator[int]:
         """Import the cards that `check` has read, each in its own unit of work.
 
-        Yield 1 after each line, and 0 each second in between. Importing the same file again
-        completes it: cards on file are not read again. Raises PspSilent.
+        Yield 1 after each line, and 0 every second during a wait. If an import was interrupted,
+        importing the same file again completes it: cards that are on file are not read again.
+        Raises PspSilent.
         """
         self._note_operators_act(Action.IMPORT_BEGUN, CARDS, {"rows": self._count})
         left_out = 0
@@ -65,7 +66,9 @@ class CardImport(CsvImport):
             left_out = left_out + 1 if fate is Fate.NO_RESPONSE else 0
             yield 1
             if left_out == MAX_LEFT_OUT:
-                raise PspSilent("no usable response: run it again later, or without these lines")
+                raise PspSilent(
+                    "the PSP gave no usable response: run it again later, or without the lines above"
+                )
 
     def _fate_of(self, card: BroughtCard) -> Generator[int, None, Fate]:
         waits = iter(WAITS_SECONDS)
@@ -83,7 +86,7 @@ class CardImport(CsvImport):
                 yield from _paused(1)
                 continue
             if fate in READ:
-                # Cards that are read but not stored also count against the budget.
+                # This limits the rate of cards that are read but not stored, too.
                 yield from _paused(60 / self._per_minute)
             return fate
 

@@ -1,4 +1,4 @@
-"""Build the application from its settings: which adapter implements which port.
+"""Builds the application from its settings: it chooses the adapter for each port.
 
 `databases.py` chooses the storage, `psps.py` finds the PSPs, and `worker/worker.py` builds the
 background worker from the parts here.
@@ -113,14 +113,14 @@ Built = TypeVar("Built")
 class Part(ThreadSafeSingleton[Built]):
     """Builds a part of the application once.
 
-    Its arguments may be changed until then. Afterwards a change would have no effect, so
+    Its arguments may be changed until it is built. After that a change would have no effect, so
     `add_kwargs` raises RuntimeError.
     """
 
     _is_built = False
 
     @override
-    def __call__(self, *args: Any, **kwargs: Any) -> Built:  # type: ignore[override] # none is awaited
+    def __call__(self, *args: Any, **kwargs: Any) -> Built:  # type: ignore[override] # no part is awaited
         self._is_built = True
         return super().__call__(*args, **kwargs)
 
@@ -138,7 +138,7 @@ class Part(ThreadSafeSingleton[Built]):
 
 
 def decorated(part: Built, *, by: Callable[[Built], Built] = lambda part: part) -> Built:
-    """Return a part, wrapped in a decorator if there is one."""
+    """Return a part, wrapped in the decorator `by` if there is one."""
     return by(part)
 
 
@@ -150,12 +150,12 @@ def make_psps(
 
 
 def for_test_cards(psps: Mapping[ProviderName, InstalledPsp]) -> frozenset[ProviderName]:
-    """Return the PSPs that take only test cards, and so have no keys."""
+    """Return the PSPs that take only test cards. They have no keys."""
     return frozenset(name for name, psp in psps.items() if psp.takes_test_cards)
 
 
 def public_origin(settings: Settings) -> str | None:
-    """Return the origin at which guests reach the service; None on loopback."""
+    """Return the origin where guests reach the service; None if only this machine can."""
     return None if settings.is_on_loopback else settings.public_base_url
 
 
@@ -167,7 +167,7 @@ def guard(
     outages: OutageLog,
     merchants: MerchantCheck,
 ) -> Providers:
-    """Wrap each adapter so that its calls pass `adapters.psp_calls.guarded_provider`."""
+    """Wrap each PSP's adapter in a GuardedProvider, which applies these guards to every call."""
     return Providers(
         {
             name: GuardedProvider(
@@ -184,7 +184,7 @@ def guard(
 
 
 def shared_counts(settings: Settings) -> CountStorage | None:
-    """Return the Redis in which processes count rate limits together, or None.
+    """Return the Redis storage in which all processes count rate limits; None if it is not set.
 
     Does not connect yet. Raises SettingsError if the Redis client is not installed.
     """
@@ -196,13 +196,13 @@ def shared_counts(settings: Settings) -> CountStorage | None:
         if missing.name != "redis":
             raise
         raise SettingsError(
-            "CARDONFILE_RATE_LIMIT_STORAGE is set, and the client of Redis is not installed: "
+            "CARDONFILE_RATE_LIMIT_STORAGE is set, but the Redis client is not installed: "
             "install the extra `redis`"
         ) from None
 
 
 def signing_keys(settings: JwtSettings) -> SigningKeys:
-    """Return the keys of an identity provider. Does not connect yet.
+    """Return the signing keys of an identity provider. Does not connect yet.
 
     Raises SettingsError if the package for JSON Web Tokens is not installed.
     """
@@ -212,17 +212,16 @@ def signing_keys(settings: JwtSettings) -> SigningKeys:
         if missing.name not in {"jwt", "cryptography"}:
             raise
         raise SettingsError(
-            "CARDONFILE_JWT_ISSUER is set, and the package for JSON Web Tokens is not installed: "
+            "CARDONFILE_JWT_ISSUER is set, but the package for JSON Web Tokens is not installed: "
             "install the extra `jwt`"
         ) from None
     return SigningKeys(settings.keys_url)
 
 
 def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
-    """Return the object that finds a token's caller.
+    """Return the `Identity` that finds the caller behind an access token.
 
-    With an identity provider, it accepts both kinds.
-
+    With an identity provider, it accepts the provider's JSON Web Tokens as well as opaque tokens.
     Raises SettingsError as `signing_keys` does.
     """
     if settings is None:
@@ -243,7 +242,7 @@ def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
 
 
 def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
-    """Return a function that wakes this process's reconciler, and checks that a worker runs."""
+    """Return a function that wakes this process's worker and checks that some worker runs."""
 
     def wake() -> None:
         work.set()
@@ -257,7 +256,7 @@ def build_app(
     psps: Mapping[ProviderName, InstalledPsp],
     adapters: Mapping[ProviderName, PaymentProvider],
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Add the pages of the PSPs to the application, and return it."""
+    """Add the PSPs' own pages to the application, and return it."""
     for name, adapter in adapters.items():
         psps[name].add_routes(adapter, app)
     return app
@@ -276,7 +275,7 @@ class Container(DeclarativeContainer):
         settings.provided.database,
         connections=settings.provided.database_connections,
     )
-    # A single thread, which starts with the first write, and so after any fork.
+    # One thread. It starts with the first write, so after any fork.
     token_uses: Part[Executor] = Part(
         ThreadPoolExecutor, max_workers=1, thread_name_prefix="token-uses"
     )
@@ -342,7 +341,7 @@ class Container(DeclarativeContainer):
     separate_copy = Part(
         SeparateCopy, storage=storage, origin=public_origin, note_act=note_act, clock=clock
     )
-    # The reconciler limits its calls itself, and has its own threads.
+    # The worker limits its own calls and has its own threads, so it needs no bulkhead.
     psps_in_worker = Factory(
         guard,
         psp_adapters,
@@ -450,7 +449,7 @@ class Container(DeclarativeContainer):
     export_guest = Part(ExportGuest, storage=storage, note=note_operators_act)
     find_card_testing = Part(FindCardTesting, storage=storage, clock=clock)
 
-    # The use cases that the API's operations call.
+    # The use cases behind the API's operations.
     add_card = Part(
         AddCard,
         storage=storage,

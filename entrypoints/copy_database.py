@@ -1,4 +1,4 @@
-"""Copy an installation from its SQLite file into a PostgreSQL database: everything or nothing.
+"""Copies an installation from its SQLite file into a PostgreSQL database: everything or nothing.
 
 Both schemas have the same tables and columns, so the copy is generic. Values are sent as text, and
 PostgreSQL converts them to the types of its columns: UUIDs, times, booleans, JSON.
@@ -31,10 +31,10 @@ WAIT_SECONDS: Final = 5
 """How long to wait for the write lock of the SQLite file."""
 
 MAX_SHOWN: Final = 10
-"""How many columns an error about different schemas lists."""
+"""The most columns that an error about differing schemas names."""
 
 _NOT_COPIED: Final = "workers"
-"""This table is about running processes."""
+"""This table stays behind: it describes running processes."""
 
 _COLUMNS: Final = """
     SELECT table_name, column_name, is_identity = 'YES'
@@ -44,7 +44,7 @@ _COLUMNS: Final = """
 """
 
 _Columns: TypeAlias = Mapping[str, Sequence[str]]
-"""The columns to copy, by table. A table comes after the tables to which it refers."""
+"""The columns to copy, by table. Each table comes after the tables that it refers to."""
 
 
 class CopyFailed(Exception):
@@ -76,8 +76,8 @@ class Copy:
         self._on_target("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self._all_tables)
         for table in self._columns:
             if self._on_target("SELECT FROM {} LIMIT 1", sql.Identifier(table)).rowcount:
-                raise CopyFailed(f"nothing was copied: there are rows in {table} of TO_URL already")
-        # The write lock keeps these numbers correct.
+                raise CopyFailed(f"nothing was copied: TO_URL is not empty: it has rows in {table}")
+        # The write lock keeps these numbers true.
         self._rows = {table: source.table(table).count for table in self._columns}
 
     @property
@@ -86,10 +86,10 @@ class Copy:
         return sum(self._rows.values())
 
     def run(self, *, on_copied: Callable[[int], None]) -> Sequence[Counted]:
-        """Copy all rows with constant memory; return the numbers of rows by table.
+        """Copy all rows in constant memory; return the row counts of each table.
 
-        `on_copied` receives the number of rows just sent. Raises CopyFailed, also if the numbers
-        differ.
+        `on_copied` is called with the number of rows just sent. Raises CopyFailed, also if the
+        counts differ at the end.
         """
         for table, columns in self._columns.items():
             self._copy(table, columns, on_copied)
@@ -107,13 +107,14 @@ class Copy:
         return counted
 
     def commit(self) -> None:
-        """Commit the target. Raises CopyFailed if the response was lost."""
+        """Commit the target. Raises CopyFailed if the connection is lost before the response."""
         try:
             self._target.commit()
         except psycopg.OperationalError as error:
             raise CopyFailed(
-                "the connection was lost at the last moment, so TO_URL has everything or nothing: "
-                f"run the same command again, which copies it or finds it there ({first_line(error)})"
+                "the connection was lost during the commit, so TO_URL has everything or nothing: run "
+                "the same command again, which copies everything or says that TO_URL is not empty "
+                f"({first_line(error)})"
             ) from error
 
     def _copy(self, table: str, columns: Sequence[str], on_copied: Callable[[int], None]) -> None:
@@ -146,8 +147,8 @@ class Copy:
 def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -> Iterator[Copy]:
     """Begin a copy; at the end, roll the target back unless the copy was committed.
 
-    The target is migrated first, in the same transaction. Raises CopyFailed, and the errors that
-    `databases.in_a_sentence` describes. `anyway` copies although a worker runs.
+    The target is migrated first, in the same transaction. With `anyway`, a running worker does not
+    stop the copy. Raises CopyFailed, and errors that `databases.in_a_sentence` describes.
     """
     with (
         closing(Connections(source, busy_timeout_seconds=WAIT_SECONDS)) as connections,
@@ -158,7 +159,7 @@ def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -
     ):
         if not anyway:
             _require_no_worker(reading)
-        # The service may have time limits, which must not apply to the copy.
+        # Time limits that are meant for the service must not end the copy.
         connection.execute(
             "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
         )
@@ -167,16 +168,13 @@ def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -
 
 
 def _require_no_worker(source: Transaction) -> None:
-    """Raise CopyFailed while a worker runs.
-
-    Later records of its service would not be copied.
-    """
+    """Raise CopyFailed if a worker is running: later records would not be copied."""
     for seen in SqlWorkers(source).seen(datetime.now(UTC)):
         if seen.state is WorkerState.RUNNING and not seen.is_missing:
             raise CopyFailed(
-                f"nothing was copied: a worker runs (process {seen.worker.pid} on {seen.worker.host}), "
-                "and what the service stores next would stay behind. Stop the service on every "
-                "machine; after a kill, wait a minute, or use --anyway"
+                f"nothing was copied: a worker is running (process {seen.worker.pid} on {seen.worker.host}), "
+                "so the copy would miss what its service stores next. Stop the service on every "
+                "machine; if it was killed, wait a minute, or use --anyway"
             )
 
 
@@ -196,7 +194,7 @@ def _columns_to_copy(source: Database, target: Connection) -> _Columns:
     if in_sqlite != in_postgresql:
         differing = sorted(f"{table}.{column}" for table, column in in_sqlite ^ in_postgresql)
         raise CopyFailed(
-            "nothing was copied: SQLite and PostgreSQL must have the same columns, and only one "
+            "nothing was copied: SQLite and PostgreSQL must have the same columns, but only one "
             f"of them has {', '.join(differing[:MAX_SHOWN])}"
         )
     references = {

@@ -1,4 +1,4 @@
-"""Import CSV files of records: check the whole file, then store its rows in parts."""
+"""Imports CSV files. The whole file is checked before centers, guests or products are stored."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from domain.products.product import MAX_AMOUNT_DIGITS, Product
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 MAX_RECORD_BYTES: Final = 64 * 1024
-"""Longer than any valid row, so that no longer row needs to be held in memory."""
+"""The most bytes that a row may have, which limits the memory. No valid row has as many."""
 
 ROWS_PER_UNIT: Final = 500
-"""How many rows a unit of work stores. Other writers wait for it for some milliseconds."""
+"""How many rows one unit of work stores. Other writers wait some milliseconds for it."""
 PAUSE_SECONDS: Final = 0.005
-"""The time for other writers after each unit of work."""
+"""The pause after each unit of work, in which other writers get their turn."""
 
-# The first row whose id an earlier row has.
+# Finds the line of the first row that repeats the id of an earlier row.
 _REPEATED: Final = """
     SELECT line FROM (SELECT line, lag(id) OVER (ORDER BY id, line) = id AS is_repeated FROM rows)
     WHERE is_repeated ORDER BY line LIMIT 1
 """
-# Sorted by key, so that a database writes each of its pages once.
+# If rows come in the order of their key, a database writes each of its pages only once.
 _IN_ORDER: Final = "SELECT line, record FROM rows ORDER BY CASE WHEN ? THEN line ELSE id END"
 
 MAX_SHOWN: Final = 40
-"""How many characters of a column's name a message shows."""
+"""The most characters of a column's name that a message shows."""
 MAX_FAULTS_SHOWN: Final = 10
 
 _WORD: Final = re.compile("[a-z_]+")
@@ -56,7 +56,7 @@ Check: TypeAlias = Callable[[UnitOfWork, Any], None]  # Any, as above
 
 
 class CsvRefused(Exception):
-    """The CSV file is refused. The text names the line, the column and the expected value.
+    """A CSV file cannot be imported. The text names the line, the column and what is expected.
 
     `line` counts the lines of the file from 1, as an editor does.
     """
@@ -67,17 +67,19 @@ class CsvRefused(Exception):
 
 
 class CsvImport:
-    """The import of one file: `check` reads the file, then `store` stores its rows.
+    """Imports one file: `check` reads it and checks its rows, then `store` stores them.
 
-    `skipped` counts the rows that were not stored because their guest was erased, and `refused` the
-    rows for which `store` has reported why. The rows wait in a temporary database, which SQLite
-    moves to disk when it grows.
+    `skipped` counts rows that were not stored because their guest was erased. `refused` counts rows
+    that were not stored for a reason that `store` has reported.
+
+    Between the two calls, the rows are in a temporary database, which SQLite moves to disk if it
+    grows.
     """
 
     def __init__(
         self, storage: Storage, what: str, note_act: NoteAct, check: Check | None = None
     ) -> None:
-        """Take the kind of import, one of KINDS, and a check of its rows in place of the usual one."""
+        """Import one of KINDS. `check`, if given, replaces the kind's own check of a row."""
         self._storage, self._what, self._note_act = storage, what, note_act
         self._kind = KINDS[what] if check is None else replace(KINDS[what], check=check)
         self._count = 0
@@ -87,10 +89,10 @@ class CsvImport:
         self._db.execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, id TEXT, record BLOB)")
 
     def check(self, file: BinaryIO, *, on_read: Callable[[int], None]) -> int:
-        """Check every row of a file, and return their number. Stores nothing.
+        """Check every row of a file, and return the number of rows. Stores nothing.
 
-        `on_read` receives the number of bytes of each line. Raises CsvRefused, also if two rows
-        have the same id. May be called once.
+        `on_read` is called with the number of bytes of each line that is read. Raises CsvRefused,
+        also if two rows have the same id, or two cards the same token. It may be called once.
         """
         for rows in _in_units(_Table(file, self._kind, on_read)):
             with self._storage.read() as unit:
@@ -107,7 +109,7 @@ class CsvImport:
         return self._count
 
     def rows(self) -> Iterator[Row]:
-        """Return the rows that `check` has read."""
+        """Yield the rows that `check` has read."""
         decode = msgspec.msgpack.Decoder(self._kind.record).decode
         for line, record in self._db.execute(_IN_ORDER, (self._kind.keeps_order,)):
             yield line, decode(record)
@@ -115,9 +117,10 @@ class CsvImport:
     def store(self) -> Iterator[int]:
         """Store the rows that `check` has read, in short units of work.
 
-        Yield the number of rows of each committed unit. There is a pause between units, so that a
-        running service can write. Importing the same file again completes it. The first commit also
-        notes the import in the audit trail.
+        Yield the number of rows of each unit once it is committed. Between units there is a pause,
+        so that a running service can write. If an import was interrupted, importing the same file
+        again completes it. The first unit also records the import in the audit trail. Raises
+        CsvRefused if another center has got one of the products since the check.
         """
         is_first = True
         for rows in _in_units(self.rows()):
@@ -126,9 +129,10 @@ class CsvImport:
             try:
                 self.skipped += self._storage.transact(store)
             except AlreadyStored as error:
-                # Somebody stored a product at another center since the file was checked.
+                # Since the file was checked, somebody has stored one of the products at another center.
                 raise CsvRefused(
-                    "another center has a product of the next rows by now", rows[0][0]
+                    "another center has got a product of this line or a later one since the check",
+                    rows[0][0],
                 ) from error
             is_first = False
             yield len(records)
@@ -159,14 +163,14 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
         expected = "the id of a center that has been imported"
         raise CsvRefused(f"expected {expected}", line, "center_id") from refusal
     except InvalidProductId as refusal:
-        expected = "the center that this product belongs to already"
+        expected = "the center that already has this product"
         raise CsvRefused(f"expected {expected}", line, "center_id") from refusal
     except InvalidField as refusal:
         raise CsvRefused(f"expected {refusal.expected}", line, refusal.field) from refusal
 
 
 class _Table:
-    """A CSV file as records, each with the line on which its row begins. Raises CsvRefused."""
+    """Reads a CSV file as records, each with the line its row begins on. Raises CsvRefused."""
 
     def __init__(self, file: BinaryIO, kind: Kind[Any], on_read: Callable[[int], None]) -> None:
         self._file = file
@@ -193,7 +197,7 @@ class _Table:
             try:
                 record = self._parse(**row)
             except InvalidField as error:
-                # No field may hold what is not UTF-8.
+                # Every field refuses text that is not UTF-8.
                 is_utf8 = _is_utf8(row.get(error.field, ""))
                 problem = f"expected {error.expected}" if is_utf8 else _NOT_UTF8
                 raise CsvRefused(problem, line, error.field) from error
@@ -216,8 +220,8 @@ class _Table:
                 raise self._too_long(line) from None
             except csv.Error as error:
                 raise CsvRefused(
-                    "expected CSV: lines that end in LF or CRLF, quotes that are closed, and "
-                    "doubled where they stand for themselves",
+                    "expected CSV: lines that end in LF or CRLF, and quotes that are closed, or doubled "
+                    "inside a quoted cell",
                     line=line,
                 ) from error
             if cells is None:
@@ -236,7 +240,7 @@ class _Table:
             yield _decoded(line)
 
     def _too_long(self, line: int) -> CsvRefused:
-        # A parser that is not strict accepts an incomplete row, whatever it contains.
+        # The row is incomplete. A parser that is not strict reads it all the same.
         begun = _decoded(self._bytes_of_row).replace("\r", " ")
         cells = next(csv.reader([begun], delimiter=self._delimiter))
         return CsvRefused(
@@ -258,7 +262,10 @@ _AMOUNT_BESIDE_SEMICOLONS = re.compile(r"[0-9]+(?:[.,](?:[0-9]{1,2}|[0-9]{4}))?"
 
 
 def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
-    """Parse a product whose amount may have a decimal comma, as spreadsheets write it."""
+    """Parse a product of a file with semicolons: its amount may have a decimal comma.
+
+    Spreadsheets write amounts like that.
+    """
     if not _AMOUNT_BESIDE_SEMICOLONS.fullmatch(amount):
         raise InvalidField(
             "amount",
@@ -270,12 +277,16 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[Record]):
-    """A kind of record to import: its columns, its parser and check, and its storage.
+    """A kind of record that can be imported.
 
-    `put_many` returns the number of skipped records, if it skips any. `parse_beside_semicolons`
-    parses the rows of a file with semicolons, if that differs. `keeps_order` says that records are
-    stored in the order of the file, not of their ids. `unique` is the value that no two rows may
-    share.
+    - `columns`: the columns that a file must have. `optional`: those that it may have.
+    - `parse`: makes a record from the cells of a row.
+    - `parse_beside_semicolons`: replaces `parse` in a file whose delimiter is a semicolon, if
+      given.
+    - `check`: raises an error if a record does not fit what is stored.
+    - `put_many`: stores records, and returns how many it skipped, or None if it skips no record.
+    - `keeps_order`: whether records are stored in the order of the file, rather than of their ids.
+    - `unique`: the value that no two rows may share, in words.
     """
 
     record: type[Record]
@@ -335,9 +346,9 @@ def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
     if not _is_utf8("".join(header)):
         raise CsvRefused(_NOT_UTF8, line=line)
     if header[:1] and header[0].lower().startswith("sep="):
-        raise CsvRefused("remove this line: only spreadsheets know it", line=line)
+        raise CsvRefused("remove this line: only spreadsheets understand it", line=line)
     columns = (*kind.columns, *kind.optional)
-    # A file without a header begins with a row, which may contain names, addresses or tokens.
+    # Without a header, the first line is a row: its names, addresses or tokens are not shown.
     is_header = any(word in columns for name in header for word in _WORD.findall(name.lower()))
     faults = [
         *(f"{column} is missing" for column in kind.columns if column not in header),
@@ -354,9 +365,9 @@ def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
 
 
 def _delimiter_of(header: str) -> str:
-    """Return the delimiter of a file, by its first line. Raises CsvRefused for tabs.
+    """Find the delimiter of a file in its first line. Raises CsvRefused for tabs.
 
-    No column has a comma or a semicolon in its name.
+    The first line names the columns, and no column's name has a comma or a semicolon.
     """
     if "," in header:
         return ","

@@ -1,4 +1,4 @@
-"""Open the storage of CARDONFILE_DATABASE_URL. Each adapter is imported only when used."""
+"""Opens the storage behind CARDONFILE_DATABASE_URL. Imports only the adapter that is used."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class DatabaseOutdated(DatabaseUnusable):
 
 
 class PostgresqlNotInstalled(DatabaseUnusable):
-    """The client of PostgreSQL is not installed."""
+    """The PostgreSQL client is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
-            "a PostgreSQL database needs an extra that is not installed: "
-            "run `make install EXTRAS=postgresql`, or install requirements-postgresql.txt by pip"
+            "the PostgreSQL client is not installed: "
+            "run `make install EXTRAS=postgresql`, or install requirements-postgresql.txt with pip"
         )
 
 
 def migrate(database: Path | PostgresqlDatabase) -> list[str]:
     """Apply all pending migrations, or none; return their names in order.
 
-    May run again, and in several processes at once. Raises the errors that `in_a_sentence`
+    It may be called again, and in several processes at once. Raises errors that `in_a_sentence`
     describes.
     """
     if isinstance(database, Path):
@@ -64,7 +64,7 @@ def pending(database: Path | PostgresqlDatabase) -> list[str]:
 
 
 def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
-    """Raise DatabaseOutdated if migrations are pending; otherwise as `pending`."""
+    """Raise DatabaseOutdated if migrations are pending. It also raises what `pending` raises."""
     if pending(database):
         raise DatabaseOutdated(database)
 
@@ -79,10 +79,10 @@ def storage_in(
 ) -> Storage:
     """Return the storage of a database. It is opened only when needed.
 
-    `connections` is the maximum for a PostgreSQL server, and `may_take_long` is whether a statement
-    may take any time there. `on_wait` receives the seconds that units waited to begin.
-    `on_replaced` is called once, if the files of an SQLite database are replaced in use. Raises
-    PostgresqlNotInstalled.
+    For PostgreSQL, `connections` is the maximum number of connections, and `may_take_long` lifts
+    the time limit of statements. `on_wait` is called with the time that a unit of work waited to
+    begin. `on_replaced` is called once if the files of an SQLite database are replaced while in
+    use. Raises PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
@@ -115,7 +115,7 @@ def open_to_all(database: Path | PostgresqlDatabase) -> list[str]:
     """Return the files of an SQLite database that every user of this machine may read or write."""
     if not isinstance(database, Path):
         return []
-    # SQLite creates the other two files with the mode that the first file has then.
+    # SQLite creates the other two files with the mode of the first.
     files = (Path(f"{database.absolute()}{end}") for end in ("", "-wal", "-shm"))
     return [str(file) for file in files if file.exists() and file.stat().st_mode & 0o006]
 
@@ -132,10 +132,10 @@ def in_a_sentence(error: BaseException) -> str | None:
     if isinstance(error, DatabaseUnusable):
         return str(error)
     if isinstance(error.__cause__, ErasureFileUnusable):
-        return f"nobody was erased: {error.__cause__}"
+        return f"no guest was erased: {error.__cause__}"
     if isinstance(error, ServiceUnavailable):
         cause = error.__cause__
-        advice = "see that it can be reached, has room and is not locked"
+        advice = "check that it can be reached, has free space and is not locked"
         if isinstance(cause, DatabaseUnavailable) and cause.is_damaged:
             advice = "restore a backup"
         return f"the database cannot be used ({cause_of(error)}): {advice}"
@@ -147,15 +147,16 @@ def in_a_sentence(error: BaseException) -> str | None:
 
 
 def cause_of(unavailable: ServiceUnavailable) -> str:
-    """Describe in one line why the storage was unavailable."""
+    """Return one line that says why the storage was unavailable."""
     cause = unavailable.__cause__
-    return first_line(cause) if cause else "it is away, or others were writing all the time"
+    return first_line(cause) if cause else "it is unreachable, or other writers kept it locked"
 
 
 def refuse_read_only(storage: Storage) -> None:
-    """Raise ServiceUnavailable if a storage can only be read, now and later.
+    """Raise ServiceUnavailable if a storage is read-only.
 
-    A storage that is busy, full or away for a moment is accepted, because a service waits for it.
+    A storage that is busy, full or unreachable passes: a service waits until it can be written
+    again.
     """
     try:
         storage.check()
@@ -166,7 +167,10 @@ def refuse_read_only(storage: Storage) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, without hints or the values of a row."""
+    """Return the first line of an error's message.
+
+    The other lines may hold hints, or the values of a row.
+    """
     return str(error).partition("\n")[0]
 
 

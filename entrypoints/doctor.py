@@ -1,4 +1,4 @@
-"""Look for problems with an installation, whether or not the service runs."""
+"""Finds problems with an installation, whether or not the service runs."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Setting, Settings
 from entrypoints.settings_error import SettingsError
 
 SECONDS: Final = 10
-"""How long the database may take, and then all other checks together."""
+"""How long the check of the database may take, and then all other checks together."""
 REQUEST_SECONDS: Final = 5
 MAX_BODY_BYTES: Final = 64 * 1024
 OLDEST_BACKUP: Final = timedelta(days=2)
 ENOUGH_FREE_BYTES: Final = 1024**3
 ENOUGH_FREE_SHARE: Final = 0.1
-"""A disk has enough space if one of the two is free."""
+"""A disk has enough room if this share of it, or ENOUGH_FREE_BYTES, is free."""
 
 _PROBE: Final = "cardonfile-doctor"
 
@@ -53,7 +53,10 @@ Check: TypeAlias = Callable[[Container], Iterable[Finding]]
 
 
 def examine(environment: Mapping[str, str]) -> list[Finding]:
-    """Make every check. A check that fails or hangs is a finding, and does not stop the others."""
+    """Run every check, and return the findings.
+
+    A check that fails or hangs becomes a finding itself, and does not stop the other checks.
+    """
     try:
         container = build(Settings.read(environment))
     except SettingsError as error:
@@ -65,16 +68,16 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
     if all(finding.diagnosis is Diagnosis.OK for finding in found):
         checks |= _CHECKS_OF_RECORDS
     else:
-        found.append(unknown("records", "not looked at while the database cannot be used"))
+        found.append(unknown("records", "not checked, because the database cannot be used"))
     found += _made(container, checks, SECONDS)
     wait([begin(lambda: container.storage().close())], SECONDS)
     return found
 
 
 def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Finding]:
-    """Make the checks of one PSP, and name its distribution and the URLs of its webhooks.
+    """Run the checks of one PSP, and name its distribution and the URLs of its webhooks.
 
-    Raises SettingsError if it is not installed.
+    Raises SettingsError if the PSP is not installed.
     """
     found = [ok(name, distribution_of(name))]
     try:
@@ -82,7 +85,7 @@ def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Find
     except SettingsError as error:
         return [*found, problem("settings", str(error))]
     if name not in settings.psps:
-        return [*found, problem(name, f"{Setting.PSPS} does not name it")]
+        return [*found, problem(name, f"not enabled: add it to {Setting.PSPS}")]
     checks: dict[str, Check] = {
         "settings": partial(_settings, environment),
         "webhooks": partial(_webhooks, name=name),
@@ -92,7 +95,7 @@ def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Find
 
 
 def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> list[Finding]:
-    """Make checks at the same time."""
+    """Run checks at the same time, for at most this many seconds, and return their findings."""
     found: list[Finding] = []
     made = {about: begin(partial(_all, check, container)) for about, check in checks.items()}
     ends_at = time.monotonic() + seconds
@@ -100,12 +103,12 @@ def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> 
         try:
             found += findings.result(max(0.0, ends_at - time.monotonic()))
         except TimeoutError:
-            found.append(problem(about, f"no result within {seconds} seconds: see what hangs"))
+            found.append(problem(about, f"no result within {seconds} seconds: find out what hangs"))
         except (SettingsError, serve.ServeError) as error:
             found.append(problem(about, str(error)))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the other checks go on
-            # The text of any other exception may contain a secret.
-            fault = f"the check failed ({type(error).__name__}): report it"
+            # The text of any other exception may hold a secret.
+            fault = f"the check itself failed ({type(error).__name__}): report this as a bug"
             sentence = databases.in_a_sentence(error)
             if isinstance(error, OSError) and error.filename:
                 sentence = f"{error.filename}: {error.strerror}"
@@ -130,14 +133,14 @@ def _database(container: Container) -> Iterator[Finding]:
     database = container.settings().database
     databases.require_up_to_date(database)
     container.storage().check()
-    yield ok("database", f"{databases.name_of(database)} is up to date, and can be written")
+    yield ok("database", f"{databases.name_of(database)} is up to date, and can be written to")
 
 
 def _file_modes(container: Container) -> Iterator[Finding]:
     settings = container.settings()
     paths = (settings.database, *(psp.database for psp in settings.psps.values()))
     files = ", ".join(file for path in paths if path for file in databases.open_to_all(path))
-    fault = files and f"every user may read or write {files}: chmod 600"
+    fault = files and f"every user of this machine may read or write {files}: chmod 600"
     yield _judged("file modes", fault, "no database is open to every user")
 
 
@@ -166,17 +169,17 @@ def _public_address(container: Container) -> Iterator[Finding]:
             response = connection.request("GET", "/healthz", {"X_Request_ID": _PROBE}, None)
             is_alive = response.status == 200 and b'"ok"' in response.read(MAX_BODY_BYTES)
     except TimeoutError:
-        yield unknown(about, f"{url} does not respond to this machine: look from another one")
+        yield unknown(about, f"{url} does not respond to this machine: try it from another machine")
         return
     except (OSError, HTTPException) as error:
-        advice = f"start `cardonfile serve`, see the proxy, or correct {Setting.PUBLIC_BASE_URL}"
+        advice = f"start `cardonfile serve`, check the proxy, or correct {Setting.PUBLIC_BASE_URL}"
         yield problem(about, f"{url} cannot be reached ({reason_of(error)}): {advice}")
         return
     if response.status in (502, 503, 504):
-        advice = "start `cardonfile serve`, or look at the proxy"
+        advice = "start `cardonfile serve`, or check the proxy"
     else:
-        advice = f"look at the proxy, or correct {Setting.PUBLIC_BASE_URL}"
-    fault = f"{url}/healthz responds {response.status}, not as the service does: {advice}"
+        advice = f"check the proxy, or correct {Setting.PUBLIC_BASE_URL}"
+    fault = f"{url}/healthz responds {response.status}, which is not the response of the service: {advice}"
     yield _judged(about, None if is_alive else fault, f"{url} leads to the service")
     if is_alive:
         yield _judged("proxy", _fault_of_proxy(response.headers), "headers arrive unchanged")
@@ -185,27 +188,27 @@ def _public_address(container: Container) -> Iterator[Finding]:
 
 
 def _fault_of_proxy(headers: Message) -> str | None:
-    """Return how a proxy changes headers that it must not change, or None."""
+    """Return what a proxy does wrong to headers that it must not change, or None."""
     if headers.get(REQUEST_ID) == _PROBE:
         return (
-            "headers with _ in their names reach the service, and a client may send X_Forwarded_For "
-            "in place of the proxy's header: drop them (nginx: underscores_in_headers off)"
+            "the proxy passes headers with _ in their names, so a client could forge X-Forwarded-For by "
+            "X_Forwarded_For: make the proxy drop them (nginx: underscores_in_headers off)"
         )
     if headers.get_all("Referrer-Policy") != [SECURITY_HEADERS["Referrer-Policy"]]:
         return (
-            "the header Referrer-Policy is changed on the way, and with no-referrer browsers hide where "
-            "a form was sent from: pass it on unchanged"
+            "the proxy changes the header Referrer-Policy, and with no-referrer browsers hide where a "
+            "form was sent from: make the proxy pass it on unchanged"
         )
     return None
 
 
 def _trusted_proxy(container: Container) -> Iterator[Finding]:
     settings, name = container.settings(), Setting.TRUSTED_PROXY
-    fault = f"{name} is not set, so all clients count as one: set the address of the proxy"
+    fault = f"{name} is not set, so all clients count as one: set it to the address of the proxy"
     is_fine = settings.trusted_proxy or settings.is_on_loopback
-    fine = "none is needed on this machine"
+    fine = "no proxy is needed on this machine"
     if settings.trusted_proxy:
-        fine = f"X-Forwarded-For is believed from {', '.join(map(str, settings.trusted_proxy))}"
+        fine = f"X-Forwarded-For is trusted from {', '.join(map(str, settings.trusted_proxy))}"
     yield _judged("trusted proxy", None if is_fine else fault, fine)
 
 
@@ -213,7 +216,7 @@ def _rate_limits(container: Container) -> Iterator[Finding]:
     if container.settings().rate_limit_storage is not None:
         fault = f"Redis cannot be used: start it, or correct {Setting.RATE_LIMIT_STORAGE}"
         is_there = container.rate_limits().check_storage()
-        yield _judged("rate limits", None if is_there else fault, "Redis counts them")
+        yield _judged("rate limits", None if is_there else fault, "Redis counts requests")
 
 
 def _identity_provider(container: Container) -> Iterator[Finding]:
@@ -229,7 +232,7 @@ def _identity_provider(container: Container) -> Iterator[Finding]:
     except KeysUnreachable as error:
         advice = f"correct {Setting.JWT_KEYS}"
         if str(error) == CERTIFICATE_NOT_TRUSTED:
-            advice = "renew it, or have this machine trust its authority"
+            advice = "renew its certificate, or make this machine trust the issuer"
         yield problem(about, f"{url} cannot be used ({error}): {advice}")
     else:
         yield ok(about, f"{url} has {count} usable keys")
@@ -240,7 +243,7 @@ def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
     psp = settings.psps[name]
     if psp.takes_test_cards and not settings.is_on_loopback:
         advice = f"configure its centers for another PSP, then unset {psp.plugin.test_setting}"
-        yield problem("test cards", f"{name} is on at a public address: {advice}")
+        yield problem("test cards", f"{name} takes test cards at a public address: {advice}")
     check = psp.plugin.check
     if not psp.is_set_up or check is None:
         return
@@ -259,12 +262,12 @@ def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
 def _wrong_merchant(
     container: Container, adapter: PaymentProvider, name: ProviderName, account: MerchantAccount
 ) -> Finding | None:
-    """Return why the keys' merchant is wrong: calls with another merchant's keys are refused."""
+    """Return a problem if the keys belong to another merchant; their calls are refused."""
     about = "keys"
     try:
         databases.require_up_to_date(container.settings().database)
     except (DatabaseUnusable, ServiceUnavailable):
-        # Nothing is stored yet, or another check reports it.
+        # Nothing is stored yet, or the check of the database reports the problem.
         return None
     identity: str | None = None
     try:
@@ -272,14 +275,16 @@ def _wrong_merchant(
             identity = adapter.identity(account)
         container.recognize_merchant().compare(name, account, identity)
     except MerchantOfOriginal as wrong:
-        what = f"they belong to {wrong.given}, as in the database that this is a copy of"
+        what = f"they belong to {wrong.given}, the merchant of the original of this copy"
         if wrong.given is None:
-            what = "they do not tell to whom they belong, and this database is a copy"
-        return problem(about, f"{what}: set keys of a merchant of its own, for a name of its own")
+            what = "they do not show their merchant, and this database is a copy"
+        return problem(
+            about, f"{what}: give the copy keys of another merchant, under another account name"
+        )
     except AnotherMerchant as wrong:
-        given = wrong.given or "somebody whom they do not tell"
-        advice = "set its keys, or name another account (configure-payments --account)"
-        return problem(about, f"they belong to {given}, and the cards to {wrong.kept}: {advice}")
+        given = wrong.given or "an unknown merchant"
+        advice = "set the right keys, or use another account name (configure-payments --account)"
+        return problem(about, f"they belong to {given}, but the cards to {wrong.kept}: {advice}")
     except ProviderUnavailable:
         return None
     return None
@@ -305,7 +310,9 @@ def _webhooks_url(settings: Settings, name: ProviderName, account: MerchantAccou
 
 def _workers(container: Container) -> Iterator[Finding]:
     is_missing = container.read_status()().is_worker_missing
-    yield _judged("workers", NO_WORKER if is_missing else None, "one was seen within a minute")
+    yield _judged(
+        "workers", NO_WORKER if is_missing else None, "a worker was seen in the last minute"
+    )
 
 
 def _centers(container: Container) -> Iterator[Finding]:
@@ -314,7 +321,7 @@ def _centers(container: Container) -> Iterator[Finding]:
 
 
 def _languages(container: Container) -> Iterator[Finding]:
-    """Look for languages that are switched on at a center but never shown to its guests."""
+    """Find languages that are switched on at a center, but that its guests never read."""
     psps, shipped = container.settings().psps, container.shipped_consents()
     found = []
     with container.storage().read() as unit:
@@ -332,25 +339,25 @@ def _languages(container: Container) -> Iterator[Finding]:
         off = f"cardonfile consent set --center {center.id} --language {language} --none"
         yield problem(
             "languages",
-            f"{center.name}: the page of {name} has no {language}, so guests read another: `{off}`",
+            f"{center.name}: the page of {name} does not have {language}, so guests read another language. To switch it off: `{off}`",
         )
     if not found:
-        yield ok("languages", "guests read each that is switched on")
+        yield ok("languages", "guests read every language that is switched on")
 
 
 def _origin(container: Container) -> Iterator[Finding]:
     serve.refuse_another_origin(container, claims=False)
-    yield ok("origin", f"{Setting.PUBLIC_BASE_URL} is that of the database")
+    yield ok("origin", f"the database belongs to {Setting.PUBLIC_BASE_URL}")
 
 
 def _erasures(container: Container) -> Iterator[Finding]:
     serve.refuse_erased_guests(container)
     if container.settings().erasures_file is not None:
-        yield ok("erasures", f"{Setting.ERASURES_FILE} names no guest in the database")
+        yield ok("erasures", f"no guest in {Setting.ERASURES_FILE} is in the database")
 
 
 def _accounts(container: Container) -> Iterator[Finding]:
-    """Look at the work that waits for merchant accounts, and at cards whose PSP is not set up."""
+    """Find work that waits for merchant accounts, and cards whose PSP is not set up."""
     status, psps = container.read_status()(), container.settings().psps
     with container.storage().read() as unit:
         standings = unit.merchant_standings.all()
@@ -361,32 +368,37 @@ def _accounts(container: Container) -> Iterator[Finding]:
     for account in sorted(in_use):
         name = "/".join(account)
         close = f"cardonfile psp close-account {account.provider} --account {account[1]}"
-        advice = f"if the merchant account is closed for good: `{close}`"
+        advice = f"if the merchant account is closed permanently: `{close}`"
         work, erasures = status.unanswered.get(account, none), status.erasures.get(account, none)
         since = min(filter(None, (work.since, erasures.since)), default=None)
         waits = f"{work.items} sessions, discards and cards, and {erasures.items} erasures"
         if what_is_missing(psps, account) is not None:
-            fault = f"not set up, though cards are stored there or work is left: {waits} wait"
+            fault = f"not set up, but cards are stored there or work is left: {waits} wait"
             yield problem(name, f"{fault}; set it up, or {advice}")
         elif is_alarming(since, now):
-            yield problem(name, f"{waits} wait since {since:%F %T} UTC: see `psp_away`; {advice}")
+            yield problem(
+                name,
+                f"{waits} wait since {since:%F %T} UTC: look for `psp_away` in the log; {advice}",
+            )
         else:
-            yield ok(name, "nothing has waited for it for a day")
+            yield ok(name, "nothing has been waiting for it for a day")
     for standing in standings:
         if standing.stopped_at is not None:
             provider, merchant_account = standing.psp_account
-            fault = "more cards are unknown there than are removed in a day: if the keys are right"
+            fault = "the PSP does not know many cards, so their removal has stopped: if the keys are right"
             confirm = f"cardonfile psp confirm-keys {provider} --account {merchant_account}"
             yield problem(f"{provider}/{merchant_account}", f"{fault}, `{confirm}`")
     for account in sorted(configured & closed):
-        fault = "closed, and centers are configured for it: `cardonfile center list`"
-        yield problem("/".join(account), f"{fault}, `cardonfile configure-payments`")
+        fault = "closed, but centers use it: find them by `cardonfile center list`"
+        yield problem("/".join(account), f"{fault}, and run `cardonfile configure-payments`")
 
 
 def _redirects(container: Container) -> Iterator[Finding]:
     centers = serve.centers_that_redirect_anywhere(container)
-    fault = f"guests can be sent anywhere by {centers} of the centers: {serve.NAME_ORIGINS}"
-    yield _judged("redirects", fault if centers else None, "limited, or on this machine only")
+    fault = f"guests can be sent to any address by {centers} of the centers: {serve.NAME_ORIGINS}"
+    yield _judged(
+        "redirects", fault if centers else None, "limited, or the service is on this machine only"
+    )
 
 
 def _events(container: Container) -> Iterator[Finding]:
@@ -397,13 +409,13 @@ def _events(container: Container) -> Iterator[Finding]:
 
 
 def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
-    # The rest of an address may be a secret.
+    # The rest of the URL may hold a secret.
     fault, host = None, urlsplit(to.url).netloc
     try:
         if to.is_active:
             container.http_event_sender().connect(to.url)
         else:
-            fault = f"{host} responded 410, and is disabled: remove it, or add it again"
+            fault = f"{host} responded 410, so it is disabled: remove it, and add it again if it should get events"
     except EventNotSent as failure:
         fault = f"{host} cannot be reached ({failure}): ask its owner"
     yield _judged(f"endpoint {to.endpoint_id}", fault, f"{host} accepts connections")
@@ -414,16 +426,19 @@ def _backup(container: Container) -> Iterator[Finding]:
         entries = unit.audit_trail.latest(about="backup")
     now = container.clock().now()
     ages = [now - each.happened_at for each in entries if each.action is Action.BACKUP_COMPLETED]
-    # A clock that was ahead must not hide for years that backups are missing.
+    # A backup from a clock that was ahead must not hide for years that later ones are missing.
     made = [age for age in ages if age >= -CLOCKS_DIFFER_BY]
     advice = "run `cardonfile backup` every day"
     if made:
-        text = f"the newest is {max(made[0], timedelta()) // timedelta(hours=1)} hours old"
+        text = f"the newest backup is {max(made[0], timedelta()) // timedelta(hours=1)} hours old"
         yield _judged("backup", f"{text}: {advice}" if made[0] > OLDEST_BACKUP else None, text)
     elif isinstance(container.settings().database, Path):
-        yield problem("backup", f"none is noted: {advice}")
+        yield problem("backup", f"no backup is recorded: {advice}")
     else:
-        yield unknown("backup", f"none is noted: {advice}, unless the server archives its log")
+        yield unknown(
+            "backup",
+            f"no backup is recorded: {advice}, unless the PostgreSQL server archives its log",
+        )
 
 
 _CHECKS: Final[Mapping[str, Check]] = {

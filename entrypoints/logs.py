@@ -26,7 +26,7 @@ def configure_logs(
     """Configure every logger of this process. May be called again.
 
     Lines below the level `at_least` are dropped. With `name_process`, each line has the id of the
-    process that wrote it, also after a fork.
+    process that wrote it, even after a fork.
     """
     shared: list[Processor] = [
         *([add_process] if name_process else []),
@@ -54,12 +54,12 @@ def configure_logs(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(at_least.name)
-    # While PostgreSQL is away, the pool logs several lines a second, with the server's address.
+    # While PostgreSQL is unreachable, the pool logs many lines a second, with its address.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 
 
 def on_lost_line(call: Callable[[], None]) -> None:
-    """Call a function, which never raises, for each line that cannot be written."""
+    """Set the function to call for each line that cannot be written. It must never raise."""
     _LINES.on_loss = call
 
 
@@ -70,7 +70,7 @@ def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace an exception with its type, place and PSP, without its text.
+    """Replace an exception by its type, stack frames and PSP. Leaves out its text.
 
     The text may contain data from a client, a guest or a PSP.
     """
@@ -93,9 +93,9 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 class _Lines:
-    """Writes lines to standard error. Drops lines that cannot be written, as on a full disk.
+    """Writes lines to standard error. Drops a line that cannot be written, as on a full disk.
 
-    A part of a dropped line may have been written. The next line begins on a new line.
+    Part of a dropped line may have been written. The next line then begins on a line of its own.
     """
 
     def __init__(self) -> None:
@@ -104,15 +104,15 @@ class _Lines:
         self.on_loss: Callable[[], None] = lambda: None
 
     def write(self, line: str) -> None:
-        """Write a line with its end."""
-        # Unbuffered, because a buffer does not tell how much of a line was written.
+        """Write a line, which includes its line break."""
+        # Unbuffered: a buffer would not say how much of a line was written.
         buffer = sys.stderr.buffer
         stream = getattr(buffer, "raw", buffer)
         with self._lock:
             rest = ("" if self._is_at_start else "\n") + line
             unwritten = rest.encode(errors="backslashreplace")
             with suppress(OSError):
-                # Nothing is written to a full pipe that does not block.
+                # `write` returns None if a pipe is full and does not block.
                 while unwritten and (written := stream.write(unwritten)):
                     self._is_at_start = unwritten[:written].endswith(b"\n")
                     unwritten = unwritten[written:]
@@ -120,7 +120,7 @@ class _Lines:
                 self.on_loss()
 
     def msg(self, line: str) -> None:
-        """Write a line without its end, for structlog."""
+        """Write a line without a line break, and add one. structlog calls this."""
         self.write(f"{line}\n")
 
     log = debug = info = warning = error = critical = exception = msg

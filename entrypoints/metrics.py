@@ -1,6 +1,7 @@
-"""Prometheus metrics: which parts of the container are counted, and what is served.
+"""Prometheus metrics: counts what the container's parts do, and serves the counts.
 
-Without CARDONFILE_METRICS and CARDONFILE_METRICS_FOLDER, none of this is called or imported.
+Unless CARDONFILE_METRICS or CARDONFILE_METRICS_FOLDER is set, nothing here is called, and
+prometheus-client is not imported.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 
 
 def measure(container: Container) -> WSGIApplication:
-    """Add metrics to the container's parts; return the application that shows the metrics.
+    """Add metrics to the container's parts; return the application that serves the metrics.
 
-    Call it before any part is built. Raises RuntimeError if a part is built, and OSError if the
-    folder cannot be used.
+    Call it before any of these parts is built. Raises RuntimeError if one is built already, and
+    OSError if the metrics folder cannot be used.
     """
     folder = container.settings().metrics_folder
     if folder is not None:
@@ -38,7 +39,7 @@ def measure(container: Container) -> WSGIApplication:
 
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.ProcessCollector(registry=registry)
-    # Neither has types. The times at which counters began are not needed.
+    # These two have no types. The times at which counters began are not needed.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     if folder is not None:
         MultiProcessCollector(registry, str(folder))  # type: ignore[no-untyped-call]
@@ -65,7 +66,7 @@ def measure(container: Container) -> WSGIApplication:
 def _prepare(folder: Path) -> None:
     """Create the folder, and delete the files of an earlier run.
 
-    While another process of this run lives, the files of dead processes stay, so that no count
+    While another process of this run is alive, the files of dead processes stay, so that no count
     falls.
     """
     folder.mkdir(mode=0o700, exist_ok=True)

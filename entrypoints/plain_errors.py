@@ -1,4 +1,4 @@
-"""Errors of an installation, in one sentence each."""
+"""Turns the errors of an installation into one sentence each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import click
 from entrypoints.settings_error import SettingsError
 
 NO_WORKER: Final = (
-    "no worker has been seen for a minute: start `cardonfile serve` or `cardonfile work`, or look for "
-    "reconciler_without_storage in its log"
+    "no worker has been seen for a minute: start `cardonfile serve` or `cardonfile work`; if one is running, "
+    "look for reconciler_without_storage in its log"
 )
 
 

@@ -42,9 +42,9 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True, slots=True)
 class InstalledPsp:
-    """A PSP that is loaded, and its settings, which are None if it is not set up.
+    """A loaded PSP and its settings, which are None if the PSP is not set up.
 
-    Whatever a plugin raises, every method raises SettingsError with one sentence.
+    Whatever the plugin raises, each method raises a SettingsError of one sentence instead.
     """
 
     plugin: AnyPspPlugin
@@ -61,38 +61,38 @@ class InstalledPsp:
         return self.settings is not None
 
     def accounts(self) -> Collection[MerchantAccount] | None:
-        """Return the merchant accounts with keys, or None if the PSP takes any account."""
-        return _call(self.plugin, "tell its accounts", lambda: self.plugin.accounts(self.settings))
+        """Return the merchant accounts that have keys, or None if the PSP takes any account."""
+        return _call(self.plugin, "list its accounts", lambda: self.plugin.accounts(self.settings))
 
     def how_to_set_up(self, account: MerchantAccount) -> str:
         """Return how to set up an account, such as "set CARDONFILE_ACME_API_KEY"."""
         return _call(
-            self.plugin, "tell how to set it up", lambda: str(self.plugin.how_to_set_up(account))
+            self.plugin, "say how to set it up", lambda: str(self.plugin.how_to_set_up(account))
         )
 
     @property
     def live_setting(self) -> str | None:
-        """Name a setting that holds a key for real cards, or None."""
+        """The name of a setting that holds a key for real cards, or None."""
         if not self.is_set_up:
             return None
         return _call(
-            self.plugin, "tell its live keys", lambda: self.plugin.live_setting(self.settings)
+            self.plugin, "name its live keys", lambda: self.plugin.live_setting(self.settings)
         )
 
     @property
     def takes_test_cards(self) -> bool:
-        """Whether the PSP is set up, and takes only test cards."""
+        """Whether the PSP is set up and takes only test cards."""
         return self.is_set_up and self.plugin.test_setting is not None
 
     def is_live(self, account: MerchantAccount) -> bool | None:
-        """Return whether an account takes real cards; None if unknown. Raises nothing."""
+        """Return whether an account takes real cards; None if that is not known. Never raises."""
         if self.plugin.test_setting is not None:
             return False
         if not self.is_set_up:
             return None
         with suppress(SettingsError):
             told = _call(
-                self.plugin, "tell its mode", lambda: self.plugin.is_live(self.settings, account)
+                self.plugin, "say its mode", lambda: self.plugin.is_live(self.settings, account)
             )
             return told if isinstance(told, bool) else None
         return None
@@ -102,7 +102,7 @@ class InstalledPsp:
         """The PSP's own SQLite file, or None."""
         if not self.is_set_up:
             return None
-        return _call(self.plugin, "tell its database", lambda: self.plugin.database(self.settings))
+        return _call(self.plugin, "name its database", lambda: self.plugin.database(self.settings))
 
     def make(self, clock: Clock, ids: Ids) -> PaymentProvider:
         """Return a new adapter. The PSP must be set up."""
@@ -112,7 +112,7 @@ class InstalledPsp:
             lambda: self.plugin.make(self.settings, clock, ids),
         )
         if PaymentProvider not in type(adapter).__mro__:
-            raise SettingsError(f"the PSP {self.plugin.name} makes no PaymentProvider")
+            raise SettingsError(f"the PSP {self.plugin.name} returns no PaymentProvider")
         return adapter
 
     def add_routes(
@@ -124,7 +124,10 @@ class InstalledPsp:
             _call(self.plugin, "add its pages", lambda: add_routes(adapter, app))
 
     def background(self, adapter: PaymentProvider, webhooks_url: str) -> BackgroundWork | None:
-        """Return the PSP's work beside the worker, or None. `webhooks_url` is for its webhooks."""
+        """Return the PSP's background work, which runs beside the worker, or None.
+
+        `webhooks_url` is the URL at which the PSP's webhooks reach the service.
+        """
         background = self.plugin.background
         if background is None:
             return None
@@ -134,7 +137,7 @@ class InstalledPsp:
 
 
 def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> Returned:
-    """Call a plugin. Turn whatever it raises into SettingsError."""
+    """Call a function of a plugin. Whatever it raises becomes a SettingsError."""
     try:
         return function()
     except PspSettingsError as error:
@@ -147,12 +150,15 @@ def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> 
 
 
 def installed_names() -> Sequence[str]:
-    """Return the names of all installed PSPs, loaded or not, in order. Imports none of them."""
+    """Return the names of all installed PSPs, sorted. Imports no plugin."""
     return sorted(_entry_points())
 
 
 def distribution_of(name: str) -> str:
-    """Return the distribution of a PSP and its version. Raises SettingsError if none is installed."""
+    """Return the name and version of the distribution that provides a PSP.
+
+    If several provide it, all are named. Raises SettingsError if the PSP is not installed.
+    """
     installed = _entry_points()
     if name not in installed:
         raise SettingsError(_not_installed(name, installed))
@@ -195,7 +201,7 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
             continue
         if len(found) > 1:
             raise SettingsError(
-                f"the PSP {name} is offered by {' and '.join(distributions)}: uninstall all but one"
+                f"the PSP {name} is provided by {' and '.join(distributions)}: uninstall all but one"
             )
         plugins[ProviderName(name)] = _plugin(found[0])
     for one, other in permutations(plugins, 2):
@@ -215,7 +221,7 @@ def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
 
 
 def _not_installed(name: str, installed: Collection[str]) -> str:
-    return f"no PSP {name!a} is installed; there are {', '.join(sorted(installed))}"
+    return f"no PSP {name!a} is installed; the installed ones are {', '.join(sorted(installed))}"
 
 
 def _plugin(found: EntryPoint) -> AnyPspPlugin:
@@ -233,11 +239,11 @@ def _plugin(found: EntryPoint) -> AnyPspPlugin:
         raise SettingsError(f"{where} cannot be loaded: {why}{advice}") from None
     if isinstance(plugin, PspPlugin) and plugin.interface != INTERFACE:
         raise SettingsError(
-            f"{where} is for the PSP interface {plugin.interface!a}, and this cardonfile has "
+            f"{where} is for the PSP interface {plugin.interface!a}, but this cardonfile has "
             f"{INTERFACE}: {right_one}"
         )
     if not isinstance(plugin, PspPlugin) or not isinstance(plugin.settings, tuple):
-        raise SettingsError(f"{where} is no PspPlugin: {found.value}")
+        raise SettingsError(f"{where} is not a PspPlugin: {found.value}")
     if plugin.name != found.name or not _NAME.fullmatch(found.name):
         raise SettingsError(
             f"{where} calls itself {plugin.name!a}: both names must be the same, of lower-case "

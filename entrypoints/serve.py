@@ -1,4 +1,4 @@
-"""`cardonfile serve`, the service on one address, and `cardonfile work`, its worker alone."""
+"""`cardonfile serve` runs the service on one address. `cardonfile work` runs its worker alone."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from entrypoints.settings_error import SettingsError
 from entrypoints.waitress_server import THREADS, Server
 from entrypoints.worker.worker import Worker
 
-NAME_ORIGINS: Final = "name the origins of their shops with configure-payments --redirect-origin"
+NAME_ORIGINS: Final = "set the origins of their shops with configure-payments --redirect-origin"
 
 CHECK_STORAGE_EVERY_SECONDS: Final = 60
 
 DESCRIPTORS_OF_THREAD: Final = 3
-"""The database and its write-ahead log, and a connection to a PSP, an endpoint or a client."""
+"""The database, its write-ahead log, and a connection to a PSP, an endpoint or a client."""
 OTHER_DESCRIPTORS: Final = 40
-"""Logs, libraries, the threads of chores and of PSPs, and listening sockets."""
+"""Logs, libraries, the threads of chores and PSPs, and listening sockets."""
 
 log = structlog.get_logger()
 
@@ -47,7 +47,10 @@ class ServeError(Exception):
 
 
 def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
-    """Return a listening socket. Port 0 picks a free port. Raises ServeError, with the option."""
+    """Return a socket that listens on an address. Port 0 picks a free port.
+
+    Raises ServeError. If the port is taken, the text names `option` as the way to choose another.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -57,7 +60,9 @@ def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
     except OSError as error:
         listening.close()
         is_taken = error.errno in (EADDRINUSE, EACCES)
-        advice = f"{option} takes another" if is_taken else "name an address of this machine"
+        advice = (
+            f"choose another port with {option}" if is_taken else "use an address of this machine"
+        )
         raise ServeError(
             f"cannot listen on {host} port {port}: {error.strerror}; {advice}"
         ) from error
@@ -105,12 +110,12 @@ def _own_url(listening: socket.socket) -> str:
 
 
 def check(container: Container) -> None:
-    """Refuse settings that would only fail later, and warn about openings for others.
+    """Refuse to start if something would fail later, and warn of what is open to others.
 
     Raises ServeError, SettingsError or ServiceUnavailable.
     """
     refuse_missing_psps(container)
-    # This raises SettingsError if a package that a PSP needs is not installed.
+    # Raises SettingsError if a package that a PSP needs is not installed.
     container.psp_adapters()
     refuse_read_only(container.storage())
     refuse_another_origin(container)
@@ -120,10 +125,11 @@ def check(container: Container) -> None:
 
 
 def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
-    """Raise ServeError if this process may open too few files for so many threads.
+    """Raise ServeError if this process may open too few files for its threads.
 
-    Threads keep their files open. Without a free descriptor, no thread could accept a connection or
-    read a record. Half of the descriptors are for clients, if there are any (`waitress_server`).
+    Threads keep their files open. At the limit, no thread could accept a connection or read a
+    record. With `has_clients`, twice as many files are needed, because half of them are for clients
+    (`waitress_server`).
     """
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = DESCRIPTORS_OF_THREAD * threads + OTHER_DESCRIPTORS
@@ -131,15 +137,16 @@ def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
         needed *= 2
     if 0 <= allowed < needed:
         raise ServeError(
-            f"this process may open {allowed} files, and needs {needed} or more: raise the limit, by "
-            "`ulimit -n` or LimitNOFILE, to 4096 if you can"
+            f"this process may open only {allowed} files, but needs {needed} or more: raise the limit with "
+            "`ulimit -n` or systemd's LimitNOFILE, to 4096 if you can"
         )
 
 
 def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
     """Raise ServeError if the database belongs to another public origin.
 
-    With `claims`, the database then belongs to the first public origin with which this is called.
+    With `claims`, a database that belongs to no origin yet is claimed for the current public
+    origin.
     """
     try:
         container.recognize_origin()(claims=claims)
@@ -148,23 +155,28 @@ def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
 
 
 def refuse_erased_guests(container: Container) -> None:
-    """Raise ServeError if erased guests are back, or if the file cannot record erasures.
+    """Raise ServeError if erased guests are in the database again.
 
-    Raises OSError if the file cannot be read.
+    Also raises ServeError if the folder of the erasures file is missing, because no erasure could
+    be recorded there, and OSError if the file cannot be read.
     """
     file = container.settings().erasures_file
     if file is not None and not (folder := file.absolute().parent).is_dir():
-        raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: {folder}")
+        raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: create {folder}")
     found = container.erase_guest().brought_back()
     if found:
         raise ServeError(
-            f"the database has guests whom CARDONFILE_ERASURES_FILE names ({len(found)}): a backup was "
-            "restored, or a process killed while it erased; run `cardonfile guest erase --again`"
+            f"erased guests of CARDONFILE_ERASURES_FILE are in the database ({len(found)}): a backup was "
+            "restored, or a process was killed during an erasure; run `cardonfile guest erase --again`"
         )
 
 
 def warn_of_openings(container: Container) -> None:
-    """Log files that everybody may open, and centers whose guests may be sent anywhere."""
+    """Log a warning for each opening to others.
+
+    These are database files that every user may open, and centers whose guests may be sent
+    anywhere.
+    """
     settings = container.settings()
     files = open_to_all(settings.database)
     if files:
@@ -175,7 +187,7 @@ def warn_of_openings(container: Container) -> None:
 
 
 def centers_that_redirect_anywhere(container: Container) -> int:
-    """Return how many centers of a public service allow redirects to any address."""
+    """Count the centers whose guests may be sent anywhere. On this machine only, the count is 0."""
     if container.settings().is_on_loopback:
         return 0
     with container.storage().read() as unit:
@@ -187,7 +199,7 @@ def centers_that_redirect_anywhere(container: Container) -> int:
 def refuse_missing_psps(container: Container) -> None:
     """Raise ServeError if a center uses a PSP or a merchant account that is not set up.
 
-    A closed account needs no keys, because nothing is done there.
+    A closed merchant account passes: nothing is done there, so it needs no keys.
     """
     with container.storage().read() as unit:
         configured = unit.configurations.psp_accounts() - unit.merchant_standings.closed()
@@ -197,12 +209,12 @@ def refuse_missing_psps(container: Container) -> None:
         match what_is_missing(psps, psp_account):
             case Missing.PSP:
                 raise ServeError(
-                    f"centers are configured for the PSP {name}, which is not here: install it, "
-                    "and name it in CARDONFILE_PSPS"
+                    f"centers are configured for the PSP {name}, which is not available: install it, "
+                    "and add it to CARDONFILE_PSPS"
                 )
             case Missing.SETTINGS:
                 raise ServeError(
-                    f"centers are configured for the PSP {name}: {psps[name].how_to_set_up(account)}"
+                    f"centers are configured for the PSP {name}, which is not set up: {psps[name].how_to_set_up(account)}"
                 )
             case Missing.KEYS:
                 raise ServeError(
@@ -214,9 +226,10 @@ def refuse_missing_psps(container: Container) -> None:
 
 
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
-    """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`.
+    """Serve on an address until SIGTERM, SIGINT or SIGHUP.
 
-    The process ends with status 1 if the files of its database are replaced.
+    If the files of its database are replaced, the process stops and exits with status 1. Raises
+    ServeError, and what `check` raises.
     """
     is_replaced = end_when_replaced(container)
     workers = container.settings().worker_threads if with_worker else 0
@@ -234,7 +247,7 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
 
 
 def work(container: Container) -> None:
-    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises and ends as `serve`."""
+    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. It raises and exits as `serve` does."""
     is_replaced = end_when_replaced(container)
     refuse_few_descriptors(threads=container.settings().worker_threads)
     start_metrics(container, listens=True)
@@ -250,9 +263,9 @@ def work(container: Container) -> None:
 
 
 def end_when_replaced(container: Container) -> threading.Event:
-    """Stop the process if the files of its database are replaced, and set the returned event.
+    """Stop the process once its database's files are replaced; return an event set by then.
 
-    Commits into the former files would be lost. Call this before the storage is built.
+    Whatever is committed into the old files would be lost. Call it before the storage is built.
     """
     is_replaced = threading.Event()
 
@@ -265,7 +278,10 @@ def end_when_replaced(container: Container) -> threading.Event:
 
 
 def _keep_checking(container: Container) -> None:
-    """Check the storage once a minute, so that a process without requests notices a replacement."""
+    """Check the storage once a minute.
+
+    This way, even a process without requests notices that its database was replaced.
+    """
     while True:
         time.sleep(CHECK_STORAGE_EVERY_SECONDS)
         with suppress(ServiceUnavailable):
@@ -279,7 +295,7 @@ def _stopped(is_replaced: threading.Event) -> None:
 
 
 def start_metrics(container: Container, *, listens: bool) -> None:
-    """Add metrics to the container if they are on, and serve them if this process `listens`.
+    """If metrics are on, count in this container, and serve the counts if this process `listens`.
 
     Call it before any part of the container is built. Raises ServeError, SettingsError and OSError.
     """
@@ -288,8 +304,8 @@ def start_metrics(container: Container, *, listens: bool) -> None:
         return
     if folder is None and not listens:
         raise SettingsError(
-            f"{Setting.METRICS} needs {Setting.METRICS_FOLDER} here: `cardonfile work` serves what "
-            "the processes count"
+            f"under a WSGI server, {Setting.METRICS} needs {Setting.METRICS_FOLDER}: the processes count "
+            "there, and `cardonfile work` serves the metrics"
         )
     metrics = measure(container)
     if address is not None and listens:
@@ -319,7 +335,7 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
 
 
 def announce(settings: Settings, **where: str | int) -> None:
-    """Log that the service starts, and warn about each PSP that takes only test cards."""
+    """Log that the service starts, and warn of each PSP that takes only test cards."""
     log.info(
         "serving",
         **where,

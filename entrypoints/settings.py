@@ -59,7 +59,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The least important level of logged lines. No level shows what libraries log for debugging."""
+    """The lowest level of the lines to log. No level shows what libraries log for debugging."""
 
     INFO = "info"
     WARNING = "warning"
@@ -103,7 +103,7 @@ class Setting(StrEnum):
 _PSPS_NAMED: Final = (Setting.PSPS, Setting.PSPS + _FROM_FILE)
 
 REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
-"""The settings of older releases, with their replacements."""
+"""The settings of older releases, each with the setting that replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,11 @@ class PostgresqlDatabase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
-    """The accepted JSON Web Tokens: their issuer, the address of the keys, and the claims.
+    """The identity provider whose JSON Web Tokens are accepted, and which claims to read.
 
-    Without `centers_claim`, callers may act for all centers. `token_type` is the required header
-    `typ`, such as `at+jwt`; None also allows `JWT` and a missing header.
+    Without `centers_claim`, callers are not limited to some centers. `token_type` is the required
+    value of the header `typ`, such as `at+jwt`. If it is None, the header may be `at+jwt`, `JWT` or
+    missing.
     """
 
     issuer: str
@@ -142,22 +143,23 @@ class Settings:
     - `database`: an SQLite file or a PostgreSQL database.
     - `database_connections`: how many connections to PostgreSQL a process may open.
     - `public_base_url`: where guests' browsers reach the service, without a trailing slash.
-    - `psp_calls`: how many calls to PSPs the server may have under way for guests.
+    - `psp_calls`: how many calls to PSPs the server may make at once for guests.
     - `worker_threads`: how many sessions and discards the worker processes at once.
     - `log_format`: the format of log lines.
-    - `log_level`: the level of the least important ones.
-    - `trusted_proxy`: the networks of the proxies whose `X-Forwarded-For` is believed.
+    - `log_level`: the lowest level of the lines to log.
+    - `trusted_proxy`: the networks of the proxies whose `X-Forwarded-For` is trusted.
     - `write_limit`: how often a caller may write, such as `60/minute`.
     - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
       have in 24 hours.
-    - `rate_limit_storage`: the URL of the Redis in which processes count together. It may hold a
-      password, so `repr` leaves it out.
-    - `event_networks`: the networks that are not public and where events may be sent all the same.
+    - `rate_limit_storage`: the URL of the Redis in which all processes count rate limits. It may
+      hold a password, so `repr` leaves it out.
+    - `event_networks`: the private networks to which events may be sent.
+    - `hsts`: the value of the header Strict-Transport-Security.
     - `retention`: how long records are kept.
-    - `erasures_file`: the file that remembers erased guests, or None.
+    - `erasures_file`: the file that records erased guests, or None.
     - `jwt`: the identity provider whose tokens are accepted too, or None.
     - `metrics`: the host and port at which metrics are served, or None.
-    - `metrics_folder`: where processes keep metrics that one of them serves, or None.
+    - `metrics_folder`: the folder in which processes keep metrics, so that one can serve all, or None.
     - `psps`: the PSPs that are loaded, by name, whether set up or not.
     """
 
@@ -189,11 +191,12 @@ class Settings:
         host: str | None = DEFAULT_HOST,
         port: int = DEFAULT_PORT,
     ) -> Settings:
-        """Read the settings, from variables and files (`settings_given`).
+        """Read the settings from variables and files (see `settings_given`).
 
-        `host` and `port` are where the service listens; they make the default public base URL. A
-        process that does not listen itself has a `host` of None, and no default. Raises
-        SettingsError for the first unusable setting.
+        `host` and `port` are where the service listens, and make the default public base URL. If
+        `host` is None, because the process does not listen, or if it is a wildcard address, there
+        is no default: CARDONFILE_PUBLIC_BASE_URL must be set. Raises SettingsError for the first
+        setting that cannot be used.
         """
         given = settings_given(environment)
         database = parse_database_url(given.get(Setting.DATABASE_URL, DEFAULT_DATABASE_URL))
@@ -241,10 +244,10 @@ class Settings:
     def read_to_serve(
         cls, environment: Mapping[str, str], *, host: str | None = None, port: int = DEFAULT_PORT
     ) -> Settings:
-        """Read the settings of a service, or of one of its processes, as `read` does.
+        """Read the settings of a service, or of one of its processes, with further checks.
 
-        Also raises SettingsError for unknown settings, for live keys if guests cannot reach the
-        service, and for live keys beside a PSP for test cards.
+        It raises SettingsError where `read` does, and also for unknown settings, for a live key
+        without a public address, and for a live key together with a PSP that takes only test cards.
         """
         unknown = unknown_settings(environment)
         if unknown:
@@ -261,27 +264,28 @@ class Settings:
             for psp in settings.psps.values():
                 if psp.takes_test_cards:
                     raise SettingsError(
-                        f"{live} is a live key: unset {psp.plugin.test_setting}, which takes test "
-                        "cards beside real ones"
+                        f"{live} is a live key: unset {psp.plugin.test_setting}, which allows test "
+                        "cards"
                     )
         return settings
 
     @property
     def is_on_loopback(self) -> bool:
-        """Whether guests reach the service only on this machine, as in the demo."""
+        """Whether guests can reach the service on this machine only, as in the demo."""
         return is_loopback(self.public_base_url)
 
     @property
     def live_key(self) -> str | None:
-        """The name of the first setting with a live key, or None."""
+        """The name of the first setting that holds a live key, or None."""
         return next(filter(None, (psp.live_setting for psp in self.psps.values())), None)
 
 
 def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are set and not empty, with the text of named files.
+    """Return the variables that are not empty, with the text of files in place of their names.
 
-    `CARDONFILE_X_FILE` names the file with the text of `CARDONFILE_X`, for any setting. May be
-    called again with its own result. Raises SettingsError, which shows no part of a file.
+    For any setting `CARDONFILE_X`, the variable `CARDONFILE_X_FILE` may name a file that holds the
+    value. The result then has `CARDONFILE_X` instead. It may be called again with its own result.
+    Raises SettingsError, which shows no part of a file.
     """
     given = {name: value for name, value in environment.items() if value}
     for name in sorted(given.keys() - set(Setting)):
@@ -299,23 +303,23 @@ def _text_of_file(name: str, file: str) -> str:
     # set by mistake.
     try:
         path = Path(file)
-        # The end of a pipe or a device may never come.
+        # Only regular files: a pipe or a device may never end.
         is_readable = path.stat().st_size <= _MAX_BYTES and path.is_file()
         text = path.read_text("utf-8-sig").rstrip("\n") if is_readable else ""
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it holds no UTF-8 text"
         raise SettingsError(f"{name} must name a file that can be read: {why}") from None
     if not text.strip() or "\0" in text:
-        raise SettingsError(f"{name} must name a file with text in it, and at most 64 KiB")
+        raise SettingsError(f"{name} must name a file that is not empty and has at most 64 KiB")
     return text
 
 
 def unknown_settings(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each CARDONFILE_ variable that is no setting, without its value.
+    """Return a sentence for each CARDONFILE_ variable that is not a setting.
 
-    The name of each setting may end in `_FILE`. An empty variable counts here. Variables that
-    Kubernetes and Docker set for a service called cardonfile are left out. Raises SettingsError if
-    a PSP cannot be loaded.
+    The sentences do not show values. Each setting's name may end in `_FILE`. Empty variables are
+    checked too. Variables that Kubernetes and Docker set for a service called cardonfile are
+    ignored. Raises SettingsError if a PSP cannot be loaded.
     """
     named = {name: value for name, value in environment.items() if name in _PSPS_NAMED}
     plugins = load_psps(settings_given(named).get(Setting.PSPS))
@@ -345,18 +349,22 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
             continue
         psp = next((each for each in not_loaded if name.startswith(_prefix_of(each))), None)
         if psp is not None:
-            sentences.append(f"{name} is a setting of {psp}, which {Setting.PSPS} does not name")
+            sentences.append(
+                f"{name} is a setting of {psp}, which is not enabled: add it to {Setting.PSPS}"
+            )
             continue
         near = get_close_matches(name.upper().removeprefix(_PREFIX), nearby, n=1)
-        hint = f"; the nearest is {nearby[near[0]]}" if near else ""
+        hint = f"; did you mean {nearby[near[0]]}" if near else ""
         sentences.append(f"{name if name.isprintable() else ascii(name)} is not a setting{hint}")
     return sentences
 
 
 def refuse_settings_of_service(psp: str) -> None:
-    """Raise SettingsError if the settings of a PSP with this name would be the service's own."""
+    """Raise SettingsError if a PSP of this name would share the names of the service's settings."""
     if any(setting.startswith(_prefix_of(psp)) for setting in Setting):
-        raise SettingsError(f"a PSP cannot be called {psp}: its settings would be the service's")
+        raise SettingsError(
+            f"a PSP cannot be called {psp}: its settings would clash with the service's"
+        )
 
 
 def _prefix_of(psp: str) -> str:
@@ -366,7 +374,7 @@ def _prefix_of(psp: str) -> str:
 def parse_database_url(
     url: str, name: str = "CARDONFILE_DATABASE_URL"
 ) -> Path | PostgresqlDatabase:
-    """Parse the URL of a database. Raises SettingsError, whose text begins with `name`."""
+    """Parse a database's URL. Raises SettingsError, whose text starts with `name`."""
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresqlDatabase(url)
     path = url.removeprefix("sqlite:///")
@@ -397,7 +405,7 @@ def _base_url(url: str | None, host: str | None, port: int) -> str:
     if url is None:
         if host is None or host in WILDCARD_HOSTS:
             raise SettingsError(
-                "CARDONFILE_PUBLIC_BASE_URL must say where guests reach the service, such as "
+                "CARDONFILE_PUBLIC_BASE_URL must be set to the address where guests reach the service, such as "
                 "https://cards.example"
             )
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -426,13 +434,13 @@ def _trusted(given: Mapping[str, str]) -> tuple[IPv4Network | IPv6Network, ...]:
     networks = tuple(map(_plain, _networks(given, Setting.TRUSTED_PROXY, *expected)))
     if not all(network.prefixlen for network in networks):
         raise SettingsError(
-            f"{Setting.TRUSTED_PROXY} must not be every address: all clients could forge theirs"
+            f"{Setting.TRUSTED_PROXY} must not be every address: any client could forge its own"
         )
     return networks
 
 
 def _plain(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
-    """Return the IPv4 network for which a network such as `::ffff:10.0.0.0/104` stands."""
+    """Return an IPv4-mapped network, such as `::ffff:10.0.0.0/104`, as IPv4."""
     mapped = isinstance(network, IPv6Network) and network.network_address.ipv4_mapped
     return IPv4Network((mapped, network.prefixlen - 96)) if mapped else network
 
@@ -472,10 +480,7 @@ def _hsts(value: str) -> str:
 
 
 def _card_limits(value: str) -> Sequence[CardLimit]:
-    """Parse limits such as `guest=10/10,center=off/500`.
-
-    Limits that are not named keep their defaults.
-    """
+    """Parse limits such as `guest=10/10,center=off/500`. Limits not named keep their defaults."""
     try:
         return () if value == OFF else parse_card_limits(value, DEFAULT_LIMITS)
     except ValueError:
@@ -487,7 +492,7 @@ def _card_limits(value: str) -> Sequence[CardLimit]:
 
 
 def _retention(value: str) -> Retention:
-    """Parse days such as `sessions=400,audit=1095`. Records that are not named keep their defaults."""
+    """Parse days such as `sessions=400,audit=1095`. Records not named keep their defaults."""
     days: dict[str, timedelta] = {}
     for part in value.split(",") if value else ():
         found = _RETENTION.fullmatch(part.strip())
@@ -501,17 +506,17 @@ def _retention(value: str) -> Retention:
 
 
 def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
-    """Read the settings for JSON Web Tokens; None if none of them is given."""
+    """Read the identity provider's settings; return None if no such setting is given."""
     named = [setting for setting in Setting if setting.name.startswith("JWT_")]
     if not any(setting in given for setting in named):
         return None
     for needed in (Setting.JWT_ISSUER, Setting.JWT_AUDIENCE, Setting.JWT_KEYS):
         if needed not in given:
             raise SettingsError(
-                f"{needed} is needed too: {Setting.JWT_ISSUER}, {Setting.JWT_AUDIENCE} and "
-                f"{Setting.JWT_KEYS} belong together"
+                f"{needed} is missing: {Setting.JWT_ISSUER}, {Setting.JWT_AUDIENCE} and "
+                f"{Setting.JWT_KEYS} must be set together"
             )
-    # Anybody who changes the keys on the way could let everybody in.
+    # An attacker who changes the keys in transit can let anybody in.
     if not is_https_or_loopback(given[Setting.JWT_KEYS]):
         raise SettingsError(
             f"{Setting.JWT_KEYS} must be the https address of the keys, without a query, such as "

@@ -1,4 +1,4 @@
-"""The error of a setting."""
+"""The error about a setting."""
 
 from __future__ import annotations
 

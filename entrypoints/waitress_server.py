@@ -1,7 +1,8 @@
 """waitress on one listening socket, with a graceful stop.
 
-Only this module uses parts of waitress beyond its documented options.
-`tests/entrypoints/test_waitress_server.py` tests them, and docs/decisions.md says why.
+Only this module uses parts of waitress that are not documented options. The tests in
+`tests/entrypoints/test_waitress_server.py` show that these parts still work, and docs/decisions.md
+says why they are needed.
 """
 
 from __future__ import annotations
@@ -42,32 +43,32 @@ QUIET_SECONDS: Final = 0.2
 """A graceful stop ends when nothing has been in flight for this time."""
 LOOK_EVERY_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 5
-"""After the drain, running threads get this long."""
+"""After the drain, threads that are still running get this long."""
 
 _TLS_HANDSHAKE: Final = b"\x16"
-"""The first byte from a client that speaks TLS (RFC 8446, section 5.1). HTTP never begins with it.
-"""
+"""The first byte of a TLS connection (RFC 8446, section 5.1). No HTTP request begins with it."""
 
 log = structlog.get_logger()
 
 
 class _ErrorTask(ErrorTask):
-    """waitress's own response to a request that is malformed or too large."""
+    """waitress's own response to a request that is not HTTP or is too large."""
 
     @override
     def execute(self) -> None:
-        """Respond with the security headers of every other response."""
+        """Respond with the security headers that every other response has."""
         self.response_headers = [*self.response_headers, *SECURITY_HEADERS.items()]
         super().execute()
 
 
 class _Channel(HTTPChannel):
-    """A connection that waitress's main thread ignores while another thread sends on it.
+    """A waitress connection that the main thread leaves alone while another thread sends on it.
 
-    The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. To waitress,
-    the connection is then writable: `poll` returns at once, again and again, and the main thread
-    holds the interpreter that the other thread waits for. Data that does not fit into the socket is
-    left to the main thread, which the trigger wakes at the end of the response at the latest.
+    The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. waitress
+    itself would treat the connection as writable then: `poll` would return again and again, and the
+    main thread would hold the interpreter for which the sending thread waits. Data that does not
+    fit into the socket is left to the main thread. The trigger wakes the main thread at the end of
+    the response at the latest.
     """
 
     error_task_class: type[ErrorTask] = _ErrorTask
@@ -75,13 +76,13 @@ class _Channel(HTTPChannel):
 
     @override
     def received(self, data: bytes) -> bool:
-        """Take data from a client. Hang up on a client that speaks TLS, and log the first one."""
+        """Take a client's data. Hang up on a client that speaks TLS, and log the first one."""
         if self.request is None and data.startswith(_TLS_HANDSHAKE):
             if not _Channel.has_logged_tls:
                 _Channel.has_logged_tls = True
                 log.warning(
                     "https_on_http_port",
-                    do="have clients reach the proxy, which speaks https, and the proxy http://",
+                    do="clients must use the https address of the proxy, and the proxy must use http here",
                 )
             self.handle_close()
             return False
@@ -108,8 +109,7 @@ class Server:
         self._is_draining = False
         # Unlike Event.set, SimpleQueue.put is reentrant, so signal handlers may call it.
         self._stop_requests: SimpleQueue[None] = SimpleQueue()
-        # waitress logs the path of a lost or failed request. Paths contain session tokens and
-        # guests.
+        # waitress logs the path of a lost or failed request. Paths hold session tokens and guest ids.
         logging.getLogger("waitress").addFilter(_without_path)
         # waitress logs a line for each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
@@ -139,7 +139,7 @@ class Server:
             "ident": None,
         }
         server = create_server(self._respond, map=self._channels, **options)
-        assert isinstance(server, BaseWSGIServer)  # as always on one socket
+        assert isinstance(server, BaseWSGIServer)  # as for any single socket
         server.channel_class = _Channel
         # Any, because the stubs are wrong about two of its attributes.
         self._server: Any = server
@@ -158,8 +158,9 @@ class Server:
     def stop(self) -> None:
         """Accept no more connections, answer the requests in flight, then let `run` return.
 
-        From now on every response closes its connection. Responses get 30 s, and the rest of a
-        request gets 5 s. Returns at once, and may be called from a signal handler, and twice.
+        From then on every response closes its connection. Responses get 30 seconds, and the rest of
+        a request gets 5 seconds. The call returns at once. A signal handler may call it, and it may
+        be called twice.
         """
         self._stop_requests.put(None)
 
@@ -172,8 +173,7 @@ class Server:
         self._stop_requests.get()
         self._server.trigger.pull_trigger(self._stop_accepting)
         began, quiet_seconds = time.monotonic(), 0.0
-        # The sum of short intervals, because nothing counts as quiet while the machine does not run
-        # this process.
+        # Added up at each look: time in which this process could not run does not count as quiet.
         while quiet_seconds < QUIET_SECONDS:
             time.sleep(LOOK_EVERY_SECONDS)
             waited = time.monotonic() - began
@@ -221,6 +221,6 @@ def _without_path(record: logging.LogRecord) -> bool:
 
 
 def _connection_limit() -> int:
-    """Leave half of the file descriptors for everything else."""
+    """Return the most connections to accept: at most half of the file descriptors are for them."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, descriptors // 2)

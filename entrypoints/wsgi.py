@@ -35,7 +35,7 @@ def _application() -> WSGIApplication:
     settings = Settings.read_to_serve(os.environ)
     configure_logs(settings.log_format, at_least=settings.log_level, name_process=True)
     require_up_to_date(settings.database)
-    # A separate container, so that nothing opened for the checks is shared over a fork.
+    # The checks have their own container, so that nothing they open is shared across a fork.
     checked = build(settings)
     check(checked)
     checked.storage().close()

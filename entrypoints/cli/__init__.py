@@ -1,4 +1,4 @@
-"""The `cardonfile` command line: `main` has the group, and the other modules have the commands.
+"""The `cardonfile` command line. `main` has the group; the other modules have its commands.
 
-Slow imports are inside the functions that use them, so that `--help` is quick.
+Slow imports are inside the functions that need them, so that `--help` is quick.
 """

@@ -27,21 +27,23 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--caller", metavar="NAME", required=True, help="Who is to use the token.")
+@click.option(
+    "--caller", metavar="NAME", required=True, help="The name of the caller who will use the token."
+)
 @click.option(
     "--permission",
     "permissions",
     type=click.Choice([permission.value for permission in Permission]),
     multiple=True,
     required=True,
-    help="What the caller may do; may be repeated.",
+    help="What the caller may do; repeat it for several.",
 )
 @click.option(
     "--center",
     "centers",
     metavar="ID",
     multiple=True,
-    help="A center that the caller may act for; may be repeated.  [default: all centers]",
+    help="A center that the caller may act for; repeat it for several.  [default: all centers]",
 )
 @click.option(
     "--ttl",
@@ -55,9 +57,9 @@ def token() -> None:
 def issue(
     *, caller: str, permissions: Sequence[str], centers: Sequence[str], lifetime: timedelta
 ) -> None:
-    """Issue a token and print it alone.
+    """Issue a token, and print only the token.
 
-    Only its hash is stored, so it cannot be shown again.
+    Keep it: only its hash is stored, so it cannot be shown again.
 
     \b
     Example:
@@ -78,13 +80,14 @@ def issue(
     "--expires-within",
     metavar="TIME",
     type=duration,
-    help="Only valid tokens that expire in this time, such as 14d.",
+    help="Only valid tokens that expire within this time, such as 14d.",
 )
 @json_option
 def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
-    """List the issued tokens, oldest first; or the tokens that expire soon, soonest first.
+    """List the issued tokens.
 
-    PREFIX is the beginning of a token, USED the hour of its last use.
+    The oldest come first; with --expires-within, those that expire soonest. PREFIX is the beginning
+    of a token. USED is the hour of its last use.
 
     \b
     Example:
@@ -103,7 +106,7 @@ def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
 @token.command()
 @click.argument("prefix", metavar="PREFIX")
 def revoke(prefix: str) -> None:
-    """Revoke a token, from the next request on.
+    """Revoke a token: its next request is refused.
 
     PREFIX is the beginning of the token, as `cardonfile token list` shows it, or the whole token.
 
@@ -114,7 +117,10 @@ def revoke(prefix: str) -> None:
     with installation() as container:
         revoked = container.revoke_token()(prefix)
         if not (revoked.prefix.startswith(prefix) or revoked.is_token(prefix)):
-            click.echo(f"compared only {revoked.prefix}: the rest of a token is not kept", err=True)
+            click.echo(
+                f"compared only the prefix {revoked.prefix}: the rest of a token is not stored",
+                err=True,
+            )
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
 
 

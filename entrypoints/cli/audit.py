@@ -21,9 +21,9 @@ def audit() -> None:
 @click.option(
     "--about",
     metavar="ID",
-    help="Only what was done to this: an id, the prefix of a token, or the name of a caller.",
+    help="Only entries about this: an id, the prefix of a token, or the name of a caller.",
 )
-@click.option("--by", metavar="NAME", help="Only what this caller, or this user, did.")
+@click.option("--by", metavar="NAME", help="Only what this caller or user did.")
 @limit_option
 @json_option
 def list_(
@@ -31,7 +31,7 @@ def list_(
 ) -> None:
     """List what was done, newest first.
 
-    ACTOR is `caller:` with the name of an API caller, or `user:` with the user of this machine who
+    ACTOR is `caller:` and the name of an API caller, or `user:` and the user of this machine who
     ran a command.
 
     \b

@@ -29,12 +29,12 @@ COLUMNS: Final = (
     *("account_id", "guest=guest_id", "center=center_id", "provider", "merchant_account"),
     *("brand=card_logo", "last_four", "expiry=expiry_on", "default=is_default", "added=created_at"),
 )
-"""The columns of a card in lists."""
+"""The columns that commands show for a card."""
 WITH_REMOVED: Final = (*COLUMNS, "removed=removed_at")
 
 
 def _month(value: str) -> date:
-    """Read a month, as its first day. Raises click.BadParameter."""
+    """Parse a month such as 2026-12; return its first day. Raises click.BadParameter."""
     try:
         return date.fromisoformat(f"{value}-01")
     except ValueError:
@@ -50,16 +50,26 @@ def card() -> None:
 @guest_option
 @center_option
 @click.option(
-    "--account", "merchant_account", metavar="NAME", help="Only at this merchant account."
+    "--account", "merchant_account", metavar="NAME", help="Only cards at this merchant account."
 )
 @click.option(
-    "--expires-from", type=_month, metavar="YYYY-MM", help="Only those that expire in it or later."
+    "--expires-from",
+    type=_month,
+    metavar="YYYY-MM",
+    help="Only cards that expire in this month or later.",
 )
 @click.option(
-    "--expires-before", type=_month, metavar="YYYY-MM", help="Only those that expire before it."
+    "--expires-before",
+    type=_month,
+    metavar="YYYY-MM",
+    help="Only cards that expire before this month.",
 )
 @click.option(
-    "--added-since", "added_within", type=duration, metavar="AGO", help="Only those added since."
+    "--added-since",
+    "added_within",
+    type=duration,
+    metavar="AGO",
+    help="Only cards added within this time, such as 7d.",
 )
 @limit_option
 @json_option
@@ -74,9 +84,10 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List cards on file, the newest first; with a month, the cards that expire first.
+    """List cards on file, newest first.
 
-    A card expires at the end of its month. AGO is a time such as 12h or 7d.
+    With --expires-from or --expires-before, the cards that expire first come first. A card expires
+    at the end of its month. AGO is a time such as 12h or 7d.
 
     \b
     Examples:
@@ -102,10 +113,10 @@ def list_(
 @click.argument("account_id", metavar="ID")
 @json_option
 def remove(*, account_id: str, as_json: bool) -> None:
-    """Remove a card, here and at the PSP, as the API does.
+    """Remove a card here and at the PSP, as the API does.
 
-    ID is an account id from `cardonfile card list`. The audit trail notes who removed the card. A
-    running `cardonfile serve` or `work` discards it at the PSP.
+    ID is an account id that `cardonfile card list` shows. A running `cardonfile serve` or `work`
+    discards the card at the PSP. The audit trail records who removed it.
 
     \b
     Example:
@@ -128,14 +139,15 @@ def remove(*, account_id: str, as_json: bool) -> None:
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 @click.option(
-    "--provider", metavar="NAME", help="Its PSP, if several have a merchant account of this name."
+    "--provider", metavar="NAME", help="The PSP, if several have a merchant account of this name."
 )
 @json_option
 def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json: bool) -> None:
-    """List the cards that only the PSP has, and the cards that are only on file.
+    """Compare the cards on file with those at the PSP.
 
-    The exit status is 1 if there are any. Nothing is changed. The PSP's cards may include cards
-    that guests are adding at this moment.
+    It lists the cards that only the PSP has, and those that are only on file. The exit status is 1
+    if there are any. Nothing is changed. A card that a guest is adding right now may be listed as
+    one that only the PSP has.
 
     \b
     Example:
@@ -153,13 +165,13 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
             raise click.ClickException(
                 f"--provider must be one of {names}"
                 if able
-                else f"no PSP that is set up lists the cards of {merchant_account}"
+                else f"no PSP that is set up can list the cards of the merchant account {merchant_account}"
             )
         try:
             found = container.compare_cards()(able[0])
         except (ProviderUnavailable, ProviderRefused) as failure:
             raise click.ClickException(
-                f"{able[0].provider} does not list its cards now: `cardonfile doctor` may say why"
+                f"{able[0].provider} did not list its cards: run `cardonfile doctor` to see why"
             ) from failure
     columns = ("only", "token", "guest_reference", "guest=guest_id", "account_id")
     rows = [

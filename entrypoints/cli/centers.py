@@ -42,70 +42,73 @@ class PspName(click.ParamType[str]):
 
     @override
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name. The use case checks whether the PSP is set up."""
+        """Return the name if this PSP is installed. The use case checks whether it is set up."""
         if value not in installed_names():
-            # Checked before the center is looked up, so that mistakes in both are reported
-            # together.
+            # Checked before the center is looked up: a wrong center must not hide a wrong PSP.
             known = ", ".join(installed_names())
-            raise click.ClickException(f"--provider: {value!a} is not known; known: {known}")
+            raise click.ClickException(
+                f"--provider: no PSP {value!a} is installed; the installed ones are {known}"
+            )
         return value
 
 
 @click.command()
 @click.argument("center_id", metavar="CENTER_ID")
 @click.option("--provider", type=PspName(), help="The payment service provider (PSP).")
-@click.option("--none", is_flag=True, help="Take no cards at this center any more.")
+@click.option("--none", is_flag=True, help="Stop taking cards at this center.")
 @click.option(
     "--account",
     "merchant_account",
     metavar="NAME",
-    help=f"The merchant account at the PSP.  [at first: {DEFAULT_MERCHANT_ACCOUNT}]",
+    help=f"The merchant account at the PSP.  [initially: {DEFAULT_MERCHANT_ACCOUNT}]",
 )
 @click.option(
     "--avs/--no-avs",
     default=None,
-    help="Verify billing addresses (AVS), or do not.  [at first: --no-avs]",
+    help="Verify billing addresses (AVS) or not.  [initially: --no-avs]",
 )
 @click.option(
     "--cards-per-guest",
     type=click.Choice([each.value for each in CardsPerGuest]),
-    help="How many cards a guest may have at this center.  [at first: many]",
+    help="How many cards a guest may have at this center.  [initially: many]",
 )
 @click.option(
     "--redirect-origin",
     "redirect_origins",
     metavar="ORIGIN",
     multiple=True,
-    help="Where guests may be sent back to, such as https://shop.example, or myspa:// for an app; "
-    "repeat it to name all.",
+    help="An origin that guests may be sent back to, such as https://shop.example, or myspa:// for "
+    "an app; name all of them by repeating the option.",
 )
 @click.option(
-    "--any-redirect", is_flag=True, help="Send guests back to any web address.  [at first]"
+    "--any-redirect",
+    is_flag=True,
+    help="Allow guests to be sent back to any web address.  [initially]",
 )
 @click.option(
     "--session-minutes",
     type=int,
     metavar="N",
-    help="How long a link may wait to be opened, from 15 to 1440.  [at first: 30]",
+    help="How many minutes a guest has to open a link, from 15 to 1440.  [initially: 30]",
 )
 @click.option(
     "--link-minutes",
     type=int,
     metavar="N",
-    help="The longest time that a client may ask for instead, up to 43200 (30 days).",
+    help="The most minutes that a client may ask for instead, up to 43200 (30 days).",
 )
 @click.option(
-    "--no-link-minutes", is_flag=True, help="Clients may ask for no longer time.  [at first]"
+    "--no-link-minutes", is_flag=True, help="Clients may not ask for more minutes.  [initially]"
 )
 @click.option(
     "--card-testing-limits",
     metavar="LIMITS",
-    help="Sessions and refused cards in 24 hours, such as guest=5/5,center=3000/600.",
+    help="Limits of sessions and refused cards in 24 hours, such as guest=5/5,center=3000/600.",
 )
 @click.option(
     "--no-card-testing-limits",
     is_flag=True,
-    help="Apply the limits of CARDONFILE_CARD_TESTING_LIMITS alone.  [at first]",
+    help="Apply only the limits of CARDONFILE_CARD_TESTING_LIMITS.  [initially]",
 )
 def configure_payments(
     *,
@@ -114,12 +117,12 @@ def configure_payments(
     any_redirect: bool,
     no_link_minutes: bool,
     no_card_testing_limits: bool,
-    **settings: Any,  # fields of PaymentConfiguration; None or () is not named
+    **settings: Any,  # fields of PaymentConfiguration; None or () means not given
 ) -> None:
     """Set up how a center takes cards.
 
-    Options that are not named stay unchanged. A center that took no cards needs --provider.
-    Sessions that have begun keep the configuration that they began with.
+    Options that are not given keep their values. A center that takes no cards
+    needs --provider. Sessions that have begun keep the setup that they began with.
 
     \b
     Examples:
@@ -131,10 +134,10 @@ def configure_payments(
     cleared |= {"card_testing_limits": None} if no_card_testing_limits else {}
     named = _named(settings, cleared)
     if none == bool(named):
-        raise click.UsageError("name what to change, or only --none")
+        raise click.UsageError("give the options to change, or --none alone")
     with installation() as container:
         if not none:
-            # A missing package of a PSP is noticed here, not by the first guest.
+            # If a package that a PSP needs is not installed, fail here, not at the first guest.
             container.psp_adapters()
         try:
             done = container.configure_payments()(center_id, None if none else named)
@@ -154,7 +157,7 @@ def configure_payments(
 
 @click.group()
 def center() -> None:
-    """Show how centers take cards, and set what guests see of them."""
+    """Show how centers take cards, and set their look."""
 
 
 @center.command("list")
@@ -162,14 +165,15 @@ def center() -> None:
     "--account",
     "merchant_account",
     metavar="NAME",
-    help="Only those that use this merchant account.",
+    help="Only centers that use this merchant account.",
 )
 @json_option
 def list_(*, merchant_account: str | None, as_json: bool) -> None:
     """List the centers, by name.
 
-    STATE is `unreadable` if another release wrote the center's configuration: configure it again,
-    and name every option. With --account, these centers are listed too.
+    STATE is `unreadable` if another release wrote how the center takes cards and this release
+    cannot read it. Run `cardonfile configure-payments` again with every option. Such centers are
+    listed with any --account.
 
     \b
     Example:
@@ -190,7 +194,7 @@ def list_(*, merchant_account: str | None, as_json: bool) -> None:
 @click.argument("center_id", metavar="ID")
 @json_option
 def show(*, center_id: str, as_json: bool) -> None:
-    """Show how a center takes cards, and what guests see of it.
+    """Show how a center takes cards, and what its guests see.
 
     \b
     Example:
@@ -216,24 +220,34 @@ def show(*, center_id: str, as_json: bool) -> None:
 
 @center.command("set")
 @click.argument("center_id", metavar="ID")
-@click.option("--contact", metavar="ADDRESS", help="Whom guests ask: tel:…, mailto:… or https://…")
+@click.option(
+    "--contact",
+    metavar="ADDRESS",
+    help="Where guests can ask for help: tel:…, mailto:… or https://…",
+)
 @click.option("--logo", type=click.File("rb"), help="A PNG or WebP picture of at most 100 KB.")
 @click.option(
-    "--color", metavar="#RRGGBB", help="Of the buttons, dark enough for white text (WCAG 2.2)."
+    "--color",
+    metavar="#RRGGBB",
+    help="The color of buttons, dark enough for white text (WCAG 2.2).",
 )
 @click.option(
-    "--language", metavar="TAG", help="Of guests whose own is not known, such as de or pt-BR."
+    "--language",
+    metavar="TAG",
+    help="The language for guests whose own is unknown, such as de or pt-BR.",
 )
 @click.option(
     "--clear",
     type=click.Choice([field.name for field in fields(CenterSettings)]),
     multiple=True,
-    help="Set it as it was at first; repeat it to name several.",
+    help="Reset this to its initial value; repeat it for several.",
 )
 def set_(
     *, center_id: str, logo: BinaryIO | None, clear: Sequence[str], **settings: str | None
 ) -> None:
-    """Set what guests see of a center. Settings that are not named stay unchanged.
+    """Set what the guests of a center see.
+
+    Options that are not given keep their values.
 
     \b
     Example:
@@ -242,7 +256,7 @@ def set_(
     content = None if logo is None else logo.read(MAX_LOGO_BYTES + 1)
     named = _named({**settings, "logo": content}, dict.fromkeys(clear))
     if not named:
-        raise click.UsageError("name what to change")
+        raise click.UsageError("give at least one option to change")
     with installation() as container:
         done = container.set_center()(center_id, named)
         click.echo(done.center.name)
@@ -255,36 +269,36 @@ def set_(
 def _echo_fallback(
     shipped: Collection[str], center: Center, settings: CenterSettings, consents: Collection[str]
 ) -> None:
-    """Say that guests read English if the center's language has no text."""
+    """Warn that guests read English, if the center's language has no consent text."""
     language = settings.language
     if language is None or look_up(language, {DEFAULT_LANGUAGE, *consents}) is not None:
         return
     of_text = look_up(language, shipped)
     own = "" if of_text else " --file YOUR_TEXT"
     click.echo(
-        f"{language}: guests read English until this is done: cardonfile consent set --center "
+        f"no consent text in {language}, so guests read English. To set it: cardonfile consent set --center "
         f"{center.id} --language {of_text or language}{own}",
         err=True,
     )
 
 
 def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings that are given, and those that a flag clears."""
+    """Return the settings that are given, and those that a flag clears. Raises click.UsageError."""
     named = {name: value for name, value in settings.items() if value not in (None, ())}
     if named.keys() & cleared.keys():
-        raise click.UsageError("an option and its opposite are given")
+        raise click.UsageError("give an option or its opposite, not both")
     return named | dict(cleared)
 
 
 def _echo_changes(record_type: type[Record], before: Record | None, now: Record | None) -> None:
-    """Print the former and the present value of each setting."""
+    """Print each setting with its value; a changed setting also with its earlier value."""
     unchanged = {} if now is None else in_words(record_type, now)
     for name, words in {**unchanged, **changes(record_type, before, now)}.items():
         click.echo(f"  {name}: {words}")
 
 
 def _row(unit: UnitOfWork, center: Center) -> tuple[dict[str, object], PaymentConfiguration | None]:
-    """Return a center's columns in the list, and its configuration if it can be read."""
+    """Return a center's row in the list, and its configuration if that can be read."""
     try:
         configuration = unit.configurations.get(center.id)
         state = "takes_cards" if configuration else "takes_no_cards"
@@ -299,9 +313,11 @@ def _how_to_get_ready(container: Container, refused: PspNotReady) -> str:
     name, account = refused.account
     if refused.missing is Missing.CLOSED:
         reopen = f"cardonfile psp close-account {name} --account {account} --reopen"
-        return f"--account: {account} of {name} is closed; if it is open again: `{reopen}`"
+        return (
+            f"--account: {account} of {name} is closed; if the PSP has opened it again: `{reopen}`"
+        )
     if refused.missing is Missing.PSP:
-        return f"--provider: {name} is installed, and {PSPS_SETTING} does not name it"
+        return f"--provider: {name} is installed but not enabled: add it to {PSPS_SETTING}"
     how = container.settings().psps[name].how_to_set_up(account)
     if refused.missing is Missing.SETTINGS:
         return f"--provider: {name} is not set up: {how}"

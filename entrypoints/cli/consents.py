@@ -21,17 +21,17 @@ from entrypoints.cli.terminal import (
 
 @click.group()
 def consent() -> None:
-    """Set the texts that guests agree to, and show the consents of stored cards."""
+    """Set consent texts, and show what guests agreed to."""
 
 
 @consent.command()
 @click.argument("account_id", metavar="ACCOUNT_ID")
 @json_option
 def show(*, account_id: str, as_json: bool) -> None:
-    """Show what the guest agreed to for a card on file, even if it was removed.
+    """Show what the guest agreed to for a card.
 
-    The current consent comes first, then those from before each renewal, newest first. A text is
-    shown as - if it is no longer kept.
+    This works even after the card was removed. The consent that applies comes first, then those
+    from before each renewal, newest first. A text that is not stored is shown as -.
 
     \b
     Example:
@@ -49,14 +49,15 @@ def show(*, account_id: str, as_json: bool) -> None:
     "--file",
     "text",
     type=click.File(encoding="utf-8"),
-    help="A text of your own, in UTF-8; {center} stands for the center's name.  [the one shipped]",
+    help="Your own text, in UTF-8; {center} stands for the center's name.  [default: the shipped text]",
 )
 @click.option("--none", is_flag=True, help="Switch the language off.")
 def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> None:
-    """Switch a language on for the guests of a center, with the text that they agree to.
+    """Switch on a language for the guests of a center.
 
-    Until then they read English. The text is legally binding for the center: have a lawyer approve
-    it first. If a newer text is shipped, run the command again.
+    Guests then read and agree to its consent text; until then they read English. The text binds the
+    center legally: have a lawyer approve it first. When a release ships a newer text, run the
+    command again to use it.
 
     \b
     Examples:
@@ -70,19 +71,21 @@ def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> N
             own = text.read(MAX_TEXT_LENGTH * 2) if text else None
             done = container.set_consent()(center_id, language, own=own, off=none)
         except UnicodeDecodeError:
-            raise click.ClickException("--file: expected text in UTF-8: save the file so") from None
+            raise click.ClickException(
+                "--file: the text is not UTF-8: save the file as UTF-8"
+            ) from None
         except (NoTextShipped, ConsentTooLong) as refused:
             raise click.ClickException(str(refused)) from refused
         if done.text is None:
             is_english = language.lower() == DEFAULT_LANGUAGE
-            now = "English as it is shipped" if is_english else f"no {language}"
+            now = "the shipped English text" if is_english else f"no text in {language}"
             click.echo(f"guests of {done.center.name} read {now}")
             return
         click.echo(f"guests of {done.center.name} agree to this, version {done.text.version}:")
         click.echo(f"  {done.text.at(done.center).text}")
         if done.not_shown_by is not None:
             click.echo(
-                f"the page of {done.not_shown_by} has no {done.text.language}: guests do not read it "
+                f"the page of {done.not_shown_by} does not have {done.text.language}: guests do not see the text "
                 "there",
                 err=True,
             )

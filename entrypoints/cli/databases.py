@@ -30,7 +30,7 @@ INTERRUPTED: Final = 130
 def migrate() -> None:
     """Create the database, or bring it up to date.
 
-    Run it before the first start and after each upgrade; running it again changes nothing.
+    Run it before the first start and after each upgrade. Running it again changes nothing.
 
     \b
     Example:
@@ -52,13 +52,14 @@ def migrate() -> None:
     "--keep",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Then delete all but the newest N backups of this installation in FOLDER.",
+    help="Afterwards, delete all but the newest N backups of this installation in FOLDER.",
 )
 def backup(*, folder: Path, keep: int | None) -> None:
-    """Copy the databases into FOLDER while the service runs, and check the copies.
+    """Copy the databases into FOLDER, and check the copies.
 
-    The files are named after the installation and the time in UTC. Only their owner may read them.
-    The audit trail notes each backup. PostgreSQL needs its programs pg_dump and pg_restore.
+    The service may run meanwhile. Files are named after the installation and the time in UTC, and
+    only their owner may read them. The audit trail records each backup. For PostgreSQL, its
+    programs pg_dump and pg_restore must be installed.
 
     \b
     Example:
@@ -73,7 +74,9 @@ def backup(*, folder: Path, keep: int | None) -> None:
             click.echo(f"wrote {file}")
         for psp in container.settings().psps.values():
             if psp.database is not None and not psp.database.exists():
-                click.echo(f"not copied, because there is none: {psp.database.absolute()}")
+                click.echo(
+                    f"not copied, because the file does not exist: {psp.database.absolute()}"
+                )
         container.note_operators_act()(
             Action.BACKUP_COMPLETED,
             "backup",
@@ -83,7 +86,7 @@ def backup(*, folder: Path, keep: int | None) -> None:
             click.echo(f"deleted {file}")
         if (theirs := open_to_others(folder)) is not None:
             click.echo(
-                f"Warning: others may write to {theirs}, and replace or delete the backups: "
+                f"Warning: other users may write to {theirs}, and could replace or delete the backups: "
                 f"run `chmod go-w {theirs}`",
                 err=True,
             )
@@ -98,15 +101,17 @@ def backup(*, folder: Path, keep: int | None) -> None:
     type=click.IntRange(1, 6_000),
     default=IMPORTS_PER_MINUTE,
     show_default=True,
-    help="How many cards at most are read a minute at a merchant account.",
+    help="The most cards to read a minute at each merchant account.",
 )
 def import_(what: str, file: Path, per_minute: int) -> None:
-    """Import centers, guests, products, or cards that a PSP has stored.
+    """Import centers, guests, products or cards.
 
-    The file is UTF-8 text whose first line names the columns, in any order. If a row is wrong,
-    nothing is imported. A row with a known id updates the record. The service may run meanwhile. If
-    an import is interrupted, run it again to complete it. Each card is read at its PSP first: cards
-    that cannot be imported are listed by line, and the others are imported.
+    The file is UTF-8 text. Its first line names the columns, in any order. If any row is wrong,
+    nothing is imported. A row with a known id updates that record. The service may run meanwhile.
+    If an import is interrupted, run the same command again to complete it.
+
+    Cards must be stored at a PSP already. Each card is read there first. Cards that cannot be
+    imported are reported by line; the others are imported.
 
     \b
     Columns:
@@ -157,9 +162,9 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     except CsvRefused as refused:
         raise click.ClickException(f"{name}, {refused}") from refused
     except sqlite3.Error as error:
-        # This is not the SQLite of the storages.
+        # The error is about the temporary file: the storages use another SQLite library.
         raise click.ClickException(
-            f"the rows cannot be kept in a temporary file ({error}); TMPDIR names another folder"
+            f"cannot write the rows to a temporary file ({error}): set TMPDIR to another folder"
         ) from error
     if rows.skipped:
         click.echo(f"skipped, because the guests were erased: {rows.skipped}", err=True)
@@ -169,17 +174,17 @@ def import_(what: str, file: Path, per_minute: int) -> None:
         raise click.ClickException(f"not imported, for the reasons above: {rows.refused}")
 
 
-# Click's message about an extra argument would show it, and it may be an address with a password.
+# Click's message about an extra argument would show it, and it may be a URL with a password.
 @click.command(context_settings={"allow_extra_args": True})
 @click.argument("from_url", metavar="FROM_URL")
 @click.argument("to_url", metavar="TO_URL")
-@click.option("--anyway", is_flag=True, help="Copy although a worker was seen within a minute.")
+@click.option("--anyway", is_flag=True, help="Copy even if a worker was seen in the last minute.")
 @click.pass_context
 def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway: bool) -> None:
     """Move an installation from SQLite to PostgreSQL.
 
-    Everything is copied into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
-    the service first: during the copy, both databases refuse writes.
+    It copies everything into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
+    the service first: during the copy, neither database can be written to.
 
     \b
     Example:
@@ -201,7 +206,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway:
                 f"the database {source} is missing or not up to date: run `cardonfile migrate`"
             )
         databases.pending(target)
-        # This import needs the client of PostgreSQL, which is certainly installed by now.
+        # This module needs the PostgreSQL client. `pending` has just checked that it is installed.
         from entrypoints.copy_database import CopyFailed, copying
 
         with plain_errors(CopyFailed), copying(source, target, anyway=anyway) as copy:
@@ -216,7 +221,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway:
 
 @contextmanager
 def _interruptible(sentence: str) -> Iterator[None]:
-    """End the command with a sentence on Ctrl-C."""
+    """On Ctrl-C, print a sentence and end the command."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -228,7 +233,7 @@ def _interruptible(sentence: str) -> Iterator[None]:
 
 
 def _note_interrupts() -> Event:
-    """Set an event on Ctrl-C instead of interrupting, until the end of `_interruptible`."""
+    """Return an event that Ctrl-C sets. Ctrl-C interrupts nothing until `_interruptible` ends."""
     noted = Event()
     signal.signal(signal.SIGINT, lambda *_: noted.set())
     return noted
@@ -241,7 +246,7 @@ def _ignore_interrupts() -> None:
 
 @contextmanager
 def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal. Yields the function that advances it."""
+    """Show a progress bar if stderr is a terminal; yield the function that advances it."""
     with click.progressbar(
         length=length,
         label=label,

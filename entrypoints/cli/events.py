@@ -19,7 +19,7 @@ from entrypoints.cli.terminal import echo_records, json_option, limit_option, li
 
 @click.group()
 def events() -> None:
-    """Send signed events to clients, and look at their deliveries."""
+    """Send signed events to clients, and follow deliveries."""
 
 
 types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
@@ -28,7 +28,7 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     type=click.Choice([each.value for each in ENDPOINT_TYPES]),
     multiple=True,
     required=True,
-    help="What the endpoint is told; may be repeated.",
+    help="A type of event that the endpoint takes; repeat it for several.",
 )
 
 
@@ -40,14 +40,14 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     "centers",
     metavar="ID",
     multiple=True,
-    help="A center whose events it gets; may be repeated.  [default: all centers]",
+    help="A center whose events it takes; repeat it for several.  [default: all centers]",
 )
 def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
     """Add an endpoint, and print only its secret.
 
-    A running `cardonfile serve` or `work` sends it the events that happen from now on. URL is
-    https, or http while the service itself is on this machine. It must lead to a public address, or
-    to a network in CARDONFILE_EVENT_NETWORKS.
+    A running `cardonfile serve` or `work` sends it the events that happen from now on. URL must be
+    https, or may be http if the service itself is on this machine. It must lead to a public
+    address, or to a network in CARDONFILE_EVENT_NETWORKS.
 
     \b
     Example:
@@ -59,7 +59,9 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
         click.echo(endpoint.secrets.current)
         why = container.http_event_sender().why_unreachable(endpoint.url)
         if why is not None:
-            click.echo(f"Warning: with these settings nothing is sent there: {why}", err=True)
+            click.echo(
+                f"Warning: with the current settings no event can be sent there: {why}", err=True
+            )
 
 
 @events.command("list")
@@ -67,7 +69,8 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
-    PENDING and FAILED count the stored deliveries, which are kept for 30 days unless set otherwise.
+    PENDING and FAILED count the deliveries on record: those of the last 30 days, unless
+    CARDONFILE_RETENTION says otherwise.
 
     \b
     Example:
@@ -98,9 +101,9 @@ def list_endpoints(*, as_json: bool) -> None:
 @click.argument("endpoint_id", metavar="ENDPOINT")
 @types_option
 def update(endpoint_id: str, *, types: Sequence[str]) -> None:
-    """Change which events an endpoint receives from now on.
+    """Change which events an endpoint takes.
 
-    Only these types are then sent to it. Its secret and its deliveries stay.
+    From now on, it is sent only events of these types. Its secret and its deliveries stay.
 
     \b
     Example:
@@ -114,9 +117,10 @@ def update(endpoint_id: str, *, types: Sequence[str]) -> None:
 @events.command("test")
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def send_test(endpoint_id: str) -> None:
-    """Send one signed event of the type `test`, and show the response.
+    """Send one signed test event, and show the response.
 
-    The exit status is 1 unless the response is 2xx. Nothing is stored, and nothing is sent again.
+    Its type is `test`. The exit status is 1 unless the response is 2xx. The event is not stored,
+    and it is not sent again.
 
     \b
     Example:
@@ -127,17 +131,17 @@ def send_test(endpoint_id: str) -> None:
         try:
             status = container.send_test_event()(endpoint_id)
         except EventNotSent as error:
-            raise click.ClickException(f"the event was not taken: {error}") from None
+            raise click.ClickException(f"the event was not delivered: {error}") from None
         took = f"{status} after {time.monotonic() - began:.2f} seconds"
         if status // 100 != 2:
-            raise click.ClickException(f"the endpoint responded {took}, and not with 2xx")
+            raise click.ClickException(f"the endpoint responded {took}; expected 2xx")
         click.echo(f"the endpoint responded {took}")
 
 
 @events.command()
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def remove(endpoint_id: str) -> None:
-    """Remove an endpoint: nothing more is sent to it.
+    """Remove an endpoint: it is sent no more events.
 
     ENDPOINT is an id from `cardonfile events list`.
 
@@ -153,10 +157,10 @@ def remove(endpoint_id: str) -> None:
 @events.command("roll-secret")
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def roll_secret(endpoint_id: str) -> None:
-    """Create a new secret, and print only the secret.
+    """Make a new secret, and print only the secret.
 
-    For 24 hours events are signed with both secrets, so that the receiver has time to change.
-    Rolling again within that time ends the older secret at once.
+    For 24 hours, events are signed with both secrets, so that the receiver can change over. Rolling
+    again in that time ends the older secret at once.
 
     \b
     Example:
@@ -167,13 +171,14 @@ def roll_secret(endpoint_id: str) -> None:
 
 
 @events.command("deliveries")
-@click.option("--failed", is_flag=True, help="Only those that are not tried any more.")
+@click.option("--failed", is_flag=True, help="Only deliveries that failed and are not tried again.")
 @limit_option
 @json_option
 def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
-    """List deliveries, newest first. Old ones are deleted unless they are due.
+    """List deliveries, newest first.
 
-    RESULT is the HTTP status of the last attempt, or why there was no response.
+    Old deliveries are deleted unless they are due. RESULT is the HTTP status of the last attempt,
+    or why there was no response.
 
     \b
     Example:
@@ -193,15 +198,17 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
 @click.argument("event_id", metavar="[EVENT]", required=False)
 @since_option
 @click.option(
-    "--endpoint", "endpoint_id", metavar="ENDPOINT", help="With --since: only to this one."
+    "--endpoint",
+    "endpoint_id",
+    metavar="ENDPOINT",
+    help="With --since, send only to this endpoint.",
 )
 def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str | None) -> None:
-    """Send an event again, or all events since a time.
+    """Send an event again, or all since some time.
 
-    Each is sent to every endpoint that takes events of its type now.
-
-    EVENT is an id from `cardonfile events deliveries`; receivers know it as `webhook-id`. With
-    --since, all stored events are sent, whether or not they arrived before.
+    They go to every endpoint that takes such events now. EVENT is an id that `cardonfile events
+    deliveries` shows; receivers know it as `webhook-id`. With --since, all events on record are
+    sent, whether they have arrived or not.
 
     \b
     Examples:
@@ -209,9 +216,9 @@ def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str |
       cardonfile events replay --since 12h --endpoint 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
     """
     if (event_id is None) == (within is None):
-        raise click.UsageError("name either EVENT or --since")
+        raise click.UsageError("give either EVENT or --since")
     if event_id is not None and endpoint_id is not None:
-        raise click.UsageError("--endpoint goes with --since")
+        raise click.UsageError("--endpoint needs --since")
     with installation(acts=True) as container:
         if event_id is not None:
             count = container.replay_event()(event_id)

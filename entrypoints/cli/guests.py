@@ -25,13 +25,16 @@ def guest() -> None:
 @guest.command()
 @click.argument("guest_id", metavar="ID")
 @click.option(
-    "--personal", is_flag=True, help="Show name and e-mail address too; the audit trail notes it."
+    "--personal",
+    is_flag=True,
+    help="Also show name and e-mail address; the audit trail records it.",
 )
 @json_option
 def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
-    """Show a guest's cards, also removed ones, and latest sessions.
+    """Show a guest's cards and latest sessions.
 
-    ID may be an e-mail address instead. If several guests have it, their ids are listed.
+    Removed cards are shown too. ID may be an e-mail address instead. If several guests have this
+    address, their ids are listed.
 
     \b
     Example:
@@ -72,9 +75,10 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
 @guest.command()
 @click.argument("guest_id", metavar="ID")
 def export(*, guest_id: str) -> None:
-    """Print all stored data about a guest as JSON; the audit trail notes it.
+    """Print everything on file about a guest as JSON.
 
-    The data includes names and addresses, but nothing that could open a link or charge a card.
+    It has names and addresses, but nothing that could open a link or charge a card. The audit trail
+    records the export.
 
     \b
     Example:
@@ -86,12 +90,15 @@ def export(*, guest_id: str) -> None:
 
 @guest.command()
 @click.argument("guest_id", metavar="ID", required=False)
-@click.option("--again", is_flag=True, help="Erase whoever is not erased in a restored backup.")
+@click.option(
+    "--again", is_flag=True, help="After a backup was restored: erase again those who are back."
+)
 def erase(*, guest_id: str | None, again: bool) -> None:
-    """Erase a guest permanently: names, addresses and cards, here and at the PSPs.
+    """Erase a guest permanently, here and at the PSPs.
 
-    A running `cardonfile serve` or `work` finishes the erasure at the PSPs. With --again, every
-    guest in CARDONFILE_ERASURES_FILE is erased who is not erased in this database.
+    Names, addresses and cards are erased. A running `cardonfile serve` or `work` finishes the work
+    at the PSPs. With --again, it erases everyone in CARDONFILE_ERASURES_FILE who is not erased in
+    this database.
 
     \b
     Example:
@@ -102,7 +109,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
     with installation(acts=True) as container:
         is_remembered = container.settings().erasures_file is not None
         if again and not is_remembered:
-            raise click.ClickException("CARDONFILE_ERASURES_FILE is not set")
+            raise click.ClickException("--again needs CARDONFILE_ERASURES_FILE, which is not set")
         if guest_id is not None:
             known_id = GuestId(parse_uuid("guest_id", guest_id))
             with container.storage().read() as unit:
@@ -114,13 +121,13 @@ def erase(*, guest_id: str | None, again: bool) -> None:
             container.erase_guest()(None, guest_id=known_id)
             click.echo(f"erased {known_id}")
             click.echo(
-                "What open pages and PSPs have of the guest goes within minutes while a worker runs: "
-                f"`cardonfile guest show {known_id}` has the time in erased_everywhere."
+                "A running worker erases the guest from open pages and at the PSPs within minutes. When it "
+                f"is done, `cardonfile guest show {known_id}` has the time in erased_everywhere."
             )
             if not is_remembered:
                 click.echo(
-                    "Warning: a backup from before brings the guest back; CARDONFILE_ERASURES_FILE, "
-                    "which is not set, would prevent that",
+                    "Warning: CARDONFILE_ERASURES_FILE is not set, so restoring an older backup would bring "
+                    "the guest back",
                     err=True,
                 )
             return

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
     """Yield a read unit of the installation, and the time, for a command that shows stored records.
 
-    The command prints after the unit has ended: a pager would keep the unit open, and an erasure on
-    SQLite waits for it.
+    The command should print only after the unit has ended: a pager would keep it open, and on
+    SQLite an erasure would wait for it.
     """
     with installation() as container, container.storage().read() as unit:
         yield unit, container.clock().now()
@@ -44,9 +44,10 @@ def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
 def existing(
     unit: UnitOfWork, guest_id: str | None, center_id: str | None
 ) -> tuple[GuestId | None, CenterId | None]:
-    """Return the guest and the center to which a list is limited; None if not given.
+    """Check the guest and the center to which a list is limited, and return their ids.
 
-    Raises InvalidField, GuestNotFound and CenterNotFound. The message says if the guest was erased.
+    None stands for an option that was not given. If the guest was erased, a line on standard error
+    says so. Raises InvalidField, GuestNotFound and CenterNotFound.
     """
     guest = None if guest_id is None else GuestId(parse_uuid("guest_id", guest_id))
     if guest is not None:
@@ -66,11 +67,12 @@ def installation(
 ) -> Iterator[Container]:
     """Yield the container of the environment's installation, ready for use.
 
-    `may_take_long` is whether statements may take any time: some commands read a whole table, and
-    only the operator waits for them. `acts` is whether the command makes a PSP or an endpoint be
-    called, now or by the worker: a copy of the database must not do so for the original.
+    `may_take_long` lifts the time limit of database statements: some commands read a whole table,
+    and only the operator waits for them. Set `acts` if the command calls a PSP or an endpoint, now
+    or through the worker. It is then refused if the database belongs to another origin, so that a
+    copy does not act for the original.
 
-    Errors of the installation and refusals of the domain become sentences.
+    Errors of the installation and refusals of the domain become a ClickException of one sentence.
     """
     with plain_errors(
         *(CenterNotFound, GuestNotFound, GuestIdNotUsable, PaymentAccountNotFound),
@@ -83,7 +85,7 @@ def installation(
         from entrypoints.logs import configure_logs
 
         settings = read(os.environ)
-        # To standard error, so that the command's output is not changed.
+        # Log lines go to standard error, so they do not mix with what a command prints.
         configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         databases.require_up_to_date(settings.database)
         container = build(settings)
@@ -101,7 +103,7 @@ def installation(
 
 
 def _parameter_of(field: str) -> str:
-    """Return the user's name for a parameter of this command: `--account` or `CENTER_ID`."""
+    """Return a parameter's name as the user writes it: `--account` or `CENTER_ID`."""
     parameters = click.get_current_context().command.params
     parameter = next(parameter for parameter in parameters if parameter.name == field)
     is_option = isinstance(parameter, click.Option)

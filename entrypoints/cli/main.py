@@ -1,7 +1,7 @@
 """The `cardonfile` command line.
 
-An error that the user can correct ends in one sentence on stderr and exit status 1. Malformed
-arguments end in click's usage message and exit status 2.
+An error that the user can fix prints one sentence on stderr, and the exit status is 1. Malformed
+arguments print click's usage message, and the exit status is 2.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from entrypoints.settings_error import SettingsError
 def main(context: click.Context) -> None:
     """Add payment cards to guests' profiles through a hosted page.
 
-    Settings come from the environment, CARDONFILE_DATABASE_URL among them (by default
-    sqlite:///cardonfile.db, a file in the current folder).
+    Settings come from the environment. CARDONFILE_DATABASE_URL names the database, by default
+    sqlite:///cardonfile.db, a file in the current folder.
 
     \b
     Example, from nothing to a running service:
@@ -42,12 +42,12 @@ def main(context: click.Context) -> None:
       cardonfile import centers centers.csv
       cardonfile serve
     """
-    # `serve` refuses to start with unknown settings.
+    # Other commands only warn of unknown settings. `serve` refuses to start with them.
     if context.invoked_subcommand != serve.name:
         try:
             sentences = unknown_settings(os.environ)
         except SettingsError as error:
-            # Commands that need the PSPs refuse to run.
+            # A command that needs the PSPs will fail with the same sentence.
             sentences = [str(error)]
         for sentence in sentences:
             click.echo(f"Warning: {sentence}", err=True)

@@ -9,32 +9,32 @@ from entrypoints.cli.installation import installation
 
 @click.group("installation")
 def installation_() -> None:
-    """Say that an installation has moved, or that its database is a copy.
+    """Move an installation, or separate a copy of it.
 
-    The database belongs to the first public CARDONFILE_PUBLIC_BASE_URL with which `serve`, `work`
-    or `reconcile` starts. They refuse to start with another one.
+    A database belongs to the first public CARDONFILE_PUBLIC_BASE_URL with which `serve`, `work` or
+    `reconcile` starts. With another one they refuse to start.
     """
 
 
 @installation_.command()
 def move() -> None:
-    """Store CARDONFILE_PUBLIC_BASE_URL as the database's address from now on.
+    """Make the database belong to CARDONFILE_PUBLIC_BASE_URL.
 
     \b
     Example:
       cardonfile installation move
     """
     with installation() as container:
-        click.echo(f"the database works for {container.move_installation()()}")
+        click.echo(f"the database belongs to {container.move_installation()()}")
 
 
 @installation_.command()
 def copy() -> None:
-    """Separate a copy of a database from the original, so that it no longer acts for it.
+    """Stop a copy of a database from acting for the original.
 
-    Run it on the copy, with the copy's settings. It deletes event endpoints with their secrets, due
-    events, and due discards and readings of cards at PSPs, and it revokes all access tokens. From
-    then on, keys of the original's merchants are refused.
+    Run it on the copy, with the settings of the copy. It deletes event endpoints with their
+    secrets, events that are due, and discards and readings of cards that are due at PSPs. It
+    revokes all access tokens. From then on, keys of the original's merchants are refused.
 
     \b
     Example:

@@ -27,7 +27,7 @@ _NAMES: Final = ("acme", "Acme", "ACME")
 
 @click.group()
 def psp() -> None:
-    """Check a PSP, manage its merchant accounts, or begin an adapter for a new PSP."""
+    """Check a PSP, manage its accounts, or begin an adapter."""
 
 
 @psp.command()
@@ -35,10 +35,11 @@ def psp() -> None:
 @json_option
 @click.pass_context
 def check(context: click.Context, *, name: str, as_json: bool) -> None:
-    """Look for problems with one PSP, as `cardonfile doctor` does.
+    """Find what is wrong with one PSP.
 
-    The command also prints the PSP's distribution, and the URLs to register for its webhooks. The
-    exit status is 1 if there is a problem, otherwise 0.
+    It makes the checks of `cardonfile doctor` for this PSP. It also shows the package that provides
+    the PSP, and the URLs to register for its webhooks. The exit status is 1 if there is a problem,
+    otherwise 0.
 
     \b
     Example:
@@ -66,12 +67,12 @@ def close_account(
     reopen: bool,
     as_json: bool,
 ) -> None:
-    """Close a merchant account here, because it is closed at the PSP or its keys are gone.
+    """Close a merchant account that the PSP has closed.
 
-    NAME is the PSP, which need not be set up. The command asks you to type the name of the account.
-    Then open sessions end, cards are removed, and discards and erasures end, noted as out of reach.
-    The PSP is not asked again. --reopen lets the account take cards again, but does not bring back
-    anything that has ended. The audit trail notes both.
+    Also use it if the account's keys are lost. NAME is the PSP, which need not be set up. The
+    command asks you to type the account's name. Then it ends open sessions, removes cards, and ends
+    discards and erasures, which are recorded as out of reach: the PSP is not called again. --reopen
+    does not bring back what has ended. The audit trail records both.
 
     \b
     Examples:
@@ -91,10 +92,10 @@ def close_account(
         found = close.count(account)
         if not dry_run:
             left = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
-            click.echo(f"This ends for good at {merchant_account} of {name}: {left}", err=True)
-            typed = click.prompt("Type the name of the account", default="", err=True)
+            click.echo(f"This permanently ends at {merchant_account} of {name}: {left}", err=True)
+            typed = click.prompt("Type the name of the account to confirm", default="", err=True)
             if typed != merchant_account:
-                raise click.ClickException("nothing was changed: the name is another one")
+                raise click.ClickException("nothing was changed: the name does not match")
             found = close(account)
         echo_records(found._fields, [found], as_json=as_json)
 
@@ -105,10 +106,11 @@ def close_account(
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
-    """Confirm that an account's keys are right, although its PSP does not know many of its cards.
+    """Confirm that the keys of an account are right.
 
-    NAME is the PSP. For a day, any number of cards is removed that the PSP has not known for a
-    week. The audit trail notes who confirmed the keys.
+    Use it when the removal of unknown cards has stopped because the PSP does not know many of them.
+    NAME is the PSP. For a day, every card that the PSP has not known for a week is removed, however
+    many there are. The audit trail records who confirmed it.
 
     \b
     Example:
@@ -116,7 +118,7 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     """
     with installation() as container:
         container.confirm_keys()(PspAccount(name, merchant_account))
-        click.echo(f"unknown cards of {merchant_account} of {name} are removed for a day")
+        click.echo(f"for a day, unknown cards of {merchant_account} of {name} are removed")
 
 
 @psp.command()
@@ -125,11 +127,12 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
-    """Trust the present keys of an account, because its first keys were wrong.
+    """Trust the current keys of an account.
 
-    NAME is the PSP. Stop the service first, and then start it with the right keys: the service
-    stores their merchant at the first call. An account with cards on file, or with tokens to
-    discard, is refused. The audit trail notes this.
+    Use it if the first keys were wrong. NAME is the PSP. Stop the service first, and start it
+    afterwards with the right keys: at the first call, the service stores the merchant of these
+    keys. The command refuses an account with cards on file, or with tokens to discard. The audit
+    trail records it.
 
     \b
     Example:
@@ -137,16 +140,17 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """
     with installation() as container:
         container.trust_keys()(PspAccount(name, merchant_account))
-        click.echo(f"the keys of {merchant_account} of {name} are trusted at the next call")
+        click.echo(f"the next call trusts the keys of {merchant_account} of {name}")
 
 
 @psp.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Begin the adapter of a PSP, in a new folder here.
+    """Begin the adapter of a PSP, in a new folder.
 
-    The folder contains the example of docs/adding-a-provider.md under the new name: a distribution
-    that passes the contract suite. NAME has lower-case letters and digits.
+    The folder is created in the current one. It has a renamed copy of the example in
+    docs/adding-a-provider.md: a package that passes the contract suite. NAME has lower-case letters
+    and digits.
 
     \b
     Example:
@@ -164,7 +168,9 @@ def new(name: str) -> None:
         folder.mkdir()
         _copy_example(name, folder)
     python = shlex.quote(sys.executable)
-    click.echo(f"{folder} has the adapter of a PSP {name}. Install it, and run the contract suite:")
+    click.echo(
+        f"{folder} has the adapter of the PSP {name}. Install it, and run the contract suite:"
+    )
     click.echo(f"  {python} -m pip install --editable ./{folder} 'pytest>=9'")
     click.echo(
         f"  {python} -m pytest -p adapters.psp_suite.pytest_plugin --pyargs adapters.psp_suite"
@@ -173,7 +179,7 @@ def new(name: str) -> None:
 
 
 def _copy_example(name: str, folder: Path) -> None:
-    """Copy the example into a folder, with the new PSP's name in files and file names."""
+    """Copy the example into a folder, and replace its PSP's name in the files and file names."""
     package = f"{name}_psp"
     names = dict(zip(_NAMES, (name, name.capitalize(), name.upper()), strict=True))
     names[f"adapters.{_EXAMPLE}"] = package

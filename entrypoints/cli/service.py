@@ -25,7 +25,11 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 
 @click.command()
 @click.option(
-    "--host", metavar="HOST", default=DEFAULT_HOST, show_default=True, help="Where to listen."
+    "--host",
+    metavar="HOST",
+    default=DEFAULT_HOST,
+    show_default=True,
+    help="The address to listen on.",
 )
 @click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
 @click.option("--no-worker", is_flag=True, help="Leave the background work to `cardonfile work`.")
@@ -35,7 +39,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 def serve(*, host: str, port: int, no_worker: bool) -> None:
     """Run the service in one process.
 
-    It runs until Ctrl-C, SIGTERM or SIGHUP, and finishes the requests in flight.
+    On Ctrl-C, SIGTERM or SIGHUP it finishes the requests in flight, and stops.
 
     \b
     Example:
@@ -63,9 +67,9 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
 def work() -> None:
     """Run the background worker alone.
 
-    It settles sessions, discards cards and sends events for services without a worker: under
-    granian, or with `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs
-    until Ctrl-C, SIGTERM or SIGHUP.
+    It settles sessions, discards cards and sends events for a service that runs without a worker:
+    under granian, or as `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It
+    runs until Ctrl-C, SIGTERM or SIGHUP.
 
     \b
     Example:
@@ -85,10 +89,10 @@ def work() -> None:
 
 @click.command()
 def reconcile() -> None:
-    """Finish the due work, then stop.
+    """Do the work that is due, then stop.
 
-    Due sessions are settled or expire, cards that are not kept are discarded at the PSP, and due
-    events are sent. A running `cardonfile serve` does this by itself.
+    It settles or expires sessions that are due, discards cards at the PSP that are not kept, and
+    sends events that are due. A running `cardonfile serve` does all this by itself.
 
     \b
     Example:
@@ -124,7 +128,7 @@ def reconcile() -> None:
 # The shop uses the next port.
 @click.option("--port", type=click.IntRange(1, 65_534), default=DEFAULT_PORT, show_default=True)
 def demo(*, port: int) -> None:
-    """Start the service and a demo shop with sample data on this machine.
+    """Start the service and a demo shop with sample data.
 
     \b
     Example:

@@ -29,7 +29,7 @@ COLUMNS: Final = (
     *("prefix", "created=created_at", "guest=guest_id", "center=center_id"),
     *("caller", "status", "progress", "reason=failure.type"),
 )
-"""The columns of a session in lists."""
+"""The columns that commands show for a session."""
 
 _COLUMNS_OF_ONE: Final = (
     *COLUMNS,
@@ -42,10 +42,10 @@ USUAL_TIME: Final = timedelta(days=7)
 
 @click.group()
 def session() -> None:
-    """Look into card-addition sessions, count them and cancel them.
+    """List, count and cancel card-addition sessions.
 
-    PREFIX is the beginning of a session's token. The token itself is not shown, because it opens
-    the link.
+    PREFIX is the beginning of a session's token. The whole token is not shown, because it opens the
+    link.
     """
 
 
@@ -53,7 +53,9 @@ def session() -> None:
 @guest_option
 @center_option
 @click.option(
-    "--status", type=click.Choice([each.value for each in SessionStatus]), help="Only those."
+    "--status",
+    type=click.Choice([each.value for each in SessionStatus]),
+    help="Only sessions in this status.",
 )
 @since_option
 @limit_option
@@ -67,9 +69,10 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List sessions, newest first: those of 7 days, or all sessions of a guest or a center.
+    """List sessions, newest first.
 
-    REASON is the type of a failed session's refusal.
+    Without --since, --guest and --center, it lists only sessions of the last 7 days. REASON is why
+    a session failed: the type of the refusal.
 
     \b
     Example:
@@ -95,7 +98,7 @@ def list_(
 def show(*, token: str, as_json: bool) -> None:
     """Show the events in a session.
 
-    TOKEN is the whole token, or its beginning of at least 8 characters, as `cardonfile session
+    TOKEN is the session's token, or its beginning of at least 8 characters, as `cardonfile session
     list` shows it.
 
     \b
@@ -116,18 +119,18 @@ def show(*, token: str, as_json: bool) -> None:
     metavar="AGO",
     default="7d",
     show_default=True,
-    help="Only sessions created since, such as 12h.",
+    help="Only sessions created within this time, such as 12h.",
 )
 @click.option(
-    "--by", type=click.Choice([each.value for each in CountedBy]), help="What to group by."
+    "--by", type=click.Choice([each.value for each in CountedBy]), help="Count for each of these."
 )
 @json_option
 def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
-    """Count sessions by result.
+    """Count sessions by their result.
 
-    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open;
-    overdue if the worker is over a minute late; or, for a session that ended without a card,
-    declined, abandoned (opened, no card) or never_opened.
+    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open. It is
+    overdue if the worker should have looked at the session more than a minute ago. If a session
+    ended without a card, it is declined, abandoned (opened, but no card) or never_opened.
 
     \b
     Example:
@@ -144,12 +147,14 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
 
 
 @session.command()
-@click.option("--caller", metavar="NAME", required=True, help="Whose sessions to cancel.")
+@click.option(
+    "--caller", metavar="NAME", required=True, help="The caller whose sessions to cancel."
+)
 def cancel(*, caller: str) -> None:
-    """Cancel every open session of a caller. Its links then lead nowhere.
+    """Cancel every open session of a caller.
 
-    A running `cardonfile serve` or `work` closes their pages at the PSP. Revoke the caller's tokens
-    first, so that the caller cannot start new sessions. The command may be run again.
+    Their links stop working, and a running `cardonfile serve` or `work` closes their pages at the
+    PSP. Revoke the caller's tokens first, or it starts new sessions. The command may be run again.
 
     \b
     Example:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from domain.worker.read_status import Status
 
 WITHIN_SECONDS: Final = 10
-"""How long the database may take."""
+"""How long the database may take to respond."""
 
 
 class NotWorking(click.ClickException):
@@ -33,10 +33,11 @@ class NotWorking(click.ClickException):
 @click.command()
 @json_option
 def status(*, as_json: bool) -> None:
-    """Show the running workers, the due work, and the work that waits for PSPs and endpoints.
+    """Show workers, due work, and what waits for PSPs.
 
-    The exit status is 3 if the database cannot be used or is not up to date, or if no worker was
-    seen for a minute; otherwise 0. The command takes at most 10 seconds.
+    It also shows what waits for the endpoints of events. The exit status is 3 if the database
+    cannot be used or is not up to date, or if no worker has been seen for a minute. Otherwise it is
+    0, whatever else is shown. The command takes at most 10 seconds.
 
     \b
     Example:
@@ -52,7 +53,7 @@ def status(*, as_json: bool) -> None:
             found = begin(lambda: _read(settings.database)).result(WITHIN_SECONDS)
         except TimeoutError:
             raise NotWorking(
-                f"the database does not respond within {WITHIN_SECONDS} seconds: look at its locks, "
+                f"the database did not respond within {WITHIN_SECONDS} seconds: check its locks, "
                 "its disk and its load"
             ) from None
         except Exception as error:
@@ -66,7 +67,7 @@ def status(*, as_json: bool) -> None:
 
 
 def _read(database: Path | PostgresqlDatabase) -> Status:
-    """Read the status, without the container, which takes longer to import."""
+    """Read the status without the container, which takes longer to import."""
     from adapters.system import SystemClock
     from domain.worker.read_status import ReadStatus
     from entrypoints.databases import require_up_to_date, storage_in
@@ -113,11 +114,12 @@ def _show(found: Status, *, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def doctor(context: click.Context, *, as_json: bool) -> None:
-    """Look for problems with the installation, whether or not the service runs.
+    """Find what is wrong with the installation.
 
-    The command tries the database, the public address, the keys of each PSP and the endpoints for
-    events. It changes nothing. The exit status is 1 if there is a problem, otherwise 0. A check
-    that is not possible from here is no problem.
+    The service need not run. The command tests the database, the public address, the keys of each
+    PSP, the endpoints for events, and more. It changes nothing. The exit status is 1 if there is a
+    problem, otherwise 0. A result of `unknown` is not a problem: it cannot be decided from this
+    machine.
 
     \b
     Example:
@@ -131,11 +133,11 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
 def echo_findings(
     context: click.Context, find: Callable[[], Sequence[Finding]], *, as_json: bool
 ) -> None:
-    """Print the findings, and exit with the status that `doctor` describes."""
+    """Call `find`, print its findings, and exit with the status that `doctor` describes."""
     from adapters.psp.findings import Diagnosis
     from entrypoints.logs import configure_logs
 
-    # To standard error. The settings, which may be unusable, have not been read yet.
+    # As text to standard error: the settings have not been read, and may be unusable.
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     found = find()
     echo_records(("result=diagnosis", "about", "finding=text"), found, as_json=as_json)

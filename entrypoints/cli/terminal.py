@@ -20,7 +20,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def duration(value: str) -> timedelta:
-    """Parse a number and s, m, h or d, such as 90m, 24h or 30d. Raises click.BadParameter."""
+    """Parse a time such as 90s, 90m, 24h or 30d. Raises click.BadParameter."""
     match = re.fullmatch(r"([0-9]{1,9})([smhd])", value)
     if match is None:
         raise click.BadParameter("it must look like 90m, 24h or 30d")
@@ -31,32 +31,36 @@ json_option: Final[Decorator] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
 )
 limit_option: Final[Decorator] = click.option(
-    "--limit", type=click.IntRange(1, ALL), default=100, show_default=True, help="How many at most."
+    "--limit",
+    type=click.IntRange(1, ALL),
+    default=100,
+    show_default=True,
+    help="The most entries to list.",
 )
 since_option: Final[Decorator] = click.option(
     *("--since", "within"),
     type=duration,
     metavar="AGO",
-    help="Only what is newer than this time, such as 12h or 30d.",
+    help="Only entries newer than this, such as 12h or 30d.",
 )
 guest_option: Final[Decorator] = click.option(
-    "--guest", "guest_id", metavar="ID", help="Only those of this guest."
+    "--guest", "guest_id", metavar="ID", help="Only entries of this guest."
 )
 center_option: Final[Decorator] = click.option(
-    "--center", "center_id", metavar="ID", help="Only those at this center."
+    "--center", "center_id", metavar="ID", help="Only entries at this center."
 )
 
 
 def listed(centers: Collection[CenterId] | None) -> list[CenterId] | str:
-    """Return the centers of a limit, or "all"."""
+    """Return the sorted centers that a token or an endpoint is limited to, or "all"."""
     return "all" if centers is None else sorted(centers)
 
 
 def row_of(columns: Collection[str], record: object) -> dict[str, object]:
-    """Return the values of a record, an object or a mapping, by the names of the columns.
+    """Return a record's values by column name. The record is an object or a mapping.
 
-    A column is a name, or `name=path` if its value is found at a path such as `center.id`. A path
-    through None leads to None.
+    A column is written `name`, or `name=path` if the value is at a path such as `center.id`. If a
+    value on the path is None, the result is None.
     """
     row = {}
     for column in columns:
@@ -80,8 +84,9 @@ def echo_records(
 ) -> None:
     """Print records as a table with the columns of `row_of`, or as a JSON list of objects.
 
-    The table shows a missing value as `-`, a list with commas, and times to the second. If the
-    number of records reaches the `limit`, a line on standard error says that others may be missing.
+    In the table, a missing value is `-`, a list is separated by commas, and times are to the
+    second. If there are as many records as `limit`, a line on standard error says that others may
+    be missing.
     """
     rows = [row_of(columns, record) for record in records]
     if as_json:
@@ -94,7 +99,7 @@ def echo_records(
             cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
             click.echo("  ".join(cells).rstrip())
     if len(rows) == limit:
-        click.echo(f"no more than {limit} are listed; see --limit", err=True)
+        click.echo(f"only {limit} are listed, and there may be more; see --limit", err=True)
 
 
 def echo_record(
@@ -103,9 +108,10 @@ def echo_record(
     as_json: bool,
     **tables: tuple[Collection[str], Iterable[object]],
 ) -> None:
-    """Print the fields of one record, one per line, and tables; or everything as a JSON object.
+    """Print one record and its tables, as text or as one JSON object.
 
-    A table has columns and records, as `echo_records` takes them.
+    As text, each field has a line. Each table is a pair of columns and records, as `echo_records`
+    takes them.
     """
     if as_json:
         lists = {
@@ -127,7 +133,7 @@ def echo_json(value: object) -> None:
 
 
 def cell_of(value: object) -> str:
-    """Return the cell of a value."""
+    """Return a value as the text of a table's cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):

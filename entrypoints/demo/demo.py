@@ -40,21 +40,21 @@ HOST: Final = "127.0.0.1"
 def run_demo(port: int) -> None:
     """Serve the API on `port` and the demo shop on the next port, until SIGTERM or SIGINT.
 
-    Port 0 takes two free ports. The records are kept in a database for this port, unless
-    CARDONFILE_DATABASE_URL is set. Raises ServeError, SettingsError, and the errors of `migrate`.
+    Port 0 picks two free ports. Each port has its own database, unless CARDONFILE_DATABASE_URL is
+    set. Raises ServeError, SettingsError, and what `migrate` raises.
     """
     live = Settings.read(_environment(port)).live_key
     if live is not None:
-        raise ServeError(f"the demo is for test cards: unset {live}, a live key")
-    at = partial(listen, HOST, option="--port, or make demo PORT=9000,")
+        raise ServeError(f"the demo takes only test cards: unset {live}, a live key")
+    at = partial(listen, HOST, option="--port, or make demo PORT=9000")
     with at(port) as for_api, at(port + 1 if port else 0) as for_shop:
         api_port, shop_port = (listening.getsockname()[1] for listening in (for_api, for_shop))
         api_origin, shop_origin = f"http://{HOST}:{api_port}", f"http://{HOST}:{shop_port}"
         environment = _environment(api_port)
         settings = Settings.read(environment, host=HOST, port=api_port)
         if not settings.is_on_loopback:
-            raise ServeError(f"the demo is for this machine: unset {Setting.PUBLIC_BASE_URL}")
-        # Requests are not logged, so that the console keeps the welcome in view.
+            raise ServeError(f"the demo runs on this machine only: unset {Setting.PUBLIC_BASE_URL}")
+        # Requests are not logged, so that the welcome stays in view.
         configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         migrate(settings.database)
         container = build(settings)
@@ -92,7 +92,7 @@ def run_demo(port: int) -> None:
                     server.stop()
             serving.result()
         finally:
-            # The visitor may have removed the endpoint, and nobody needs it while the disk is full.
+            # The visitor may have removed the endpoint. On a full disk it may stay.
             with suppress(EndpointNotFound, ServiceUnavailable):
                 container.remove_event_endpoint()(endpoint.endpoint_id)
             container.storage().close()
@@ -105,7 +105,7 @@ def _environment(port: int) -> dict[str, str]:
     return {
         # Two demos that run at once share nothing.
         Setting.DATABASE_URL: f"sqlite:///cardonfile-demo-{port}.db",
-        # A visitor tries every test card, including the cards that are refused.
+        # A visitor tries every test card, including those that are refused.
         Setting.CARD_TESTING_LIMITS: OFF,
         **given,
         Setting.EVENT_NETWORKS: networks,
@@ -113,11 +113,11 @@ def _environment(port: int) -> dict[str, str]:
 
 
 def _add_endpoint(container: Container, url: str) -> EventEndpoint:
-    """Send all events to the shop, and return the endpoint."""
+    """Add the shop as an endpoint for all events, and return it. It replaces an earlier one."""
     with container.storage().read() as unit:
         known = unit.event_endpoints.all()
     for endpoint in known:
-        # An earlier run was killed. Its secret is not stored anywhere else.
+        # An earlier run was killed. Only that run knew the secret.
         if endpoint.url == url:
             container.remove_event_endpoint()(endpoint.endpoint_id)
     return container.add_event_endpoint()(url=url, types=ENDPOINT_TYPES)
@@ -137,12 +137,12 @@ cardonfile demo: all data is invented, and only test cards are accepted.
   Token   {token}    (for 24 hours)
   Docs    {docs}
 
-In the shop, add a card, and have something go wrong: the card arrives, once. Test cards:
+In the shop, add a card, and make something go wrong: the card arrives, once. Test cards:
 
 {cards}
 
 Use any future expiry date and any 3 digits as CVC. Where the billing address is
 verified, the postal code {WRONG_ZIPCODE} is wrong for every card.
 
-What you have go wrong is logged below as errors: they are expected.
+What you make go wrong is logged below as errors: they are expected.
 Stop with Ctrl-C."""

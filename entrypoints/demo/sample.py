@@ -42,10 +42,10 @@ _ACCOUNT: Final = MerchantAccount("default")
 
 
 BILLING_INFO: Final = {"address": "1 Main Street", "zipcode": "98101", "country_code": "US"}
-"""The address of every guest, as the API takes it."""
+"""The billing address of every guest, in the API's format."""
 
 EVE: Final = {"first_name": "Eve", "last_name": "Example", "email": "eve@example.com"}
-"""Every guest of the shop."""
+"""The guest of the shop. Every visit adds a new guest with these details."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ SPA: Final = SampleCenter(
 )
 
 EVES_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "locale": "auto"}
-"""The shop's request to add a card for her."""
+"""What the shop sends to the API to add a card of Eve's."""
 
 SALON: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000002"), name="Corner Hair Salon"),
@@ -152,7 +152,7 @@ SESSION: Final = CardSession(
     account_id=AccountId("ca000000-0000-4000-8000-000000000001"),
     ended_at=_ADDED_AT,
 )
-"""A session of the last guest that ended with a card."""
+"""A completed session of the last guest, which stored CARD."""
 
 _CONSENT: Final = shipped_consents()[DEFAULT_LANGUAGE].at(SPA.center)
 
@@ -163,8 +163,7 @@ CARD: Final = Account(
     center_id=SESSION.center_id,
     provider=FAKE,
     merchant_account=_ACCOUNT,
-    # The fake PSP does not have this card. No guest can add it again, because it is not a test
-    # card.
+    # The fake PSP does not have this card. Guests cannot add it: it is not a test card.
     guest_reference=GuestReference("guest_sample"),
     token=CardToken("card_sample"),
     fingerprint="sample",
@@ -179,7 +178,7 @@ CARD: Final = Account(
     due_at=None,
     is_default=True,
 )
-"""The card of that session."""
+"""The card that SESSION stored."""
 
 CONSENT: Final = GivenConsent(
     account_id=CARD.account_id,
@@ -189,13 +188,13 @@ CONSENT: Final = GivenConsent(
     text=_CONSENT.text,
     agreed_at=CARD.consented_at,
 )
-"""The consent of that session's guest."""
+"""The consent that the guest gave for CARD."""
 
 
 def store_sample(storage: Storage) -> None:
     """Store the sample records, or update those of an earlier run. Raises ServiceUnavailable.
 
-    The card is stored once: a removed card stays removed.
+    The card is stored only once, so a card that was removed stays removed.
     """
     with storage.write() as unit:
         unit.centers.put_many(sample.center for sample in CENTERS)

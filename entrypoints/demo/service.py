@@ -1,7 +1,7 @@
-"""The demo's service in its own process, with a PSP that fails on demand, and its supervisor.
+"""The demo's service and its supervisor. The service is a process whose PSP fails on demand.
 
-The supervisor writes the faults to the standard input of the process, and closes the input to stop
-the process. There is no other way to cause the faults.
+The supervisor writes the faults to the standard input of the process, and closes it to stop the
+process. There is no other way to control the faults.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from entrypoints.serve import ServeError, Service, announce
 from entrypoints.settings import LogFormat, Settings
 
 HANG: Final = timedelta(seconds=6)
-WAIT_SECONDS: Final = 3  # How long a call waits for a PSP that hangs, and a browser for its end.
+WAIT_SECONDS: Final = 3  # How long a hanging PSP delays a call, or keeps a browser.
 
 
 class Fault(StrEnum):
-    """A fault after the PSP has a card. Each is also the name of a log event."""
+    """What can go wrong once the PSP has a card. Each value is also the event of a log line."""
 
     CLOSE = "psp_keeps_browser"
     LOSE = "psp_loses_webhook"
@@ -53,10 +53,10 @@ class Fault(StrEnum):
 
 @dataclass
 class Supervisor:
-    """Runs the service in its own process, and again whenever a signal has killed it.
+    """Runs the service in its own process, and restarts it whenever a signal has killed it.
 
-    `listening` stays open here, so connections wait meanwhile. `read` receives each line of the
-    log.
+    `listening` stays open here, so connections wait during a restart. `read` is called with each
+    log line.
     """
 
     listening: socket.socket
@@ -67,7 +67,7 @@ class Supervisor:
     _is_stopping: bool = False
 
     def run(self) -> None:
-        """Return after `stop`. Raises ServeError if the service ends by itself."""
+        """Run the service until `stop` is called. Raises ServeError if it ends by itself."""
         while not self._is_stopping:
             number = self.listening.fileno()
             with Popen(  # noqa: S603 - our own program
@@ -87,15 +87,15 @@ class Supervisor:
                 raise ServeError("the service has ended; the lines above say why")
 
     def stop(self) -> None:
-        """Stop the service gracefully. Returns at once, and may be called twice."""
+        """Ask the service to stop gracefully. Returns at once, and may be called twice."""
         self._is_stopping = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     def switch(self, session: str, names: Collection[str]) -> None:
-        """Cause these faults for this session's card. Unknown names are ignored."""
+        """Make these faults happen to this session's card. Ignores names that are not faults."""
         self._faults[session] = frozenset(names) & frozenset(Fault)
-        # A killed process reads nothing; the next process receives the faults at its start.
+        # A killed process reads nothing. The next process gets the faults at its start.
         with suppress(OSError, ValueError):
             if self._process is not None and self._process.stdin is not None:
                 told = " ".join((session, *self._faults[session]))
@@ -111,13 +111,16 @@ class Supervisor:
         if line["level"] == "error":
             click.echo(text, nl=False, err=True)
         if line.get("event") == Fault.KILL:
-            # Only once, so that the next process stores the card.
+            # Only once: the next process stores the card.
             self._faults[line["session"]] -= {Fault.KILL}
         self.read(line)
 
 
 class FaultyPsp(FakePsp):
-    """A fake PSP that fails on demand, by the faults of each session, whose token is shortened."""
+    """A fake PSP that fails on demand.
+
+    `faults` has the faults of each session, by the beginning of the session's token.
+    """
 
     faults: Mapping[str, Collection[str]] = {}
 
@@ -140,13 +143,13 @@ class FaultyPsp(FakePsp):
             if Fault.CLOSE in faults:
                 time.sleep(WAIT_SECONDS)
                 self.page(page.reference)
-                # A window that the shop cannot close does not return either.
+                # If the shop cannot close the window, this error keeps it from coming back.
                 raise PspUnavailable
         return page
 
     @override
     def page(self, reference: str) -> PspPage:
-        """Called when the service asks for a page's outcome, to store its card."""
+        """Return a page. The service calls this to learn whether there is a card to store."""
         page = super().page(reference)
         faults = self._faults_of(page.request.token_id)
         if page.collected_at is not None:
@@ -166,7 +169,7 @@ class FaultyPsp(FakePsp):
         told = json.loads(event.body)["events"][0]
         faults = self._faults_of(told.get("token_id", ""))
         if Fault.KILL in faults and told["type"] == "page.completed":
-            # A process that is about to be killed leaves its webhooks to the next process.
+            # This process will be killed, so it leaves its webhooks to the next one.
             self.postpone_event(event, now)
         elif Fault.HANG in faults and event.age < HANG:
             self.postpone_event(event, now + HANG - event.age)
@@ -187,7 +190,7 @@ def _log(event: str, token_id: str, **fields: int) -> None:
 
 
 def main() -> None:
-    """Serve on the socket whose descriptor is the argument, until standard input closes."""
+    """Serve on the socket whose descriptor is the first argument, until standard input closes."""
     listening = socket.socket(fileno=int(sys.argv[1]))
     host, port = listening.getsockname()
     configure_logs(LogFormat.JSON)

@@ -1,7 +1,7 @@
-"""A small shop that keeps its guests' cards on file. Copy from it what you need.
+"""A small shop that keeps its guests' cards on file. Copy what you need.
 
 `CardApi` calls the HTTP API. `Shop` shows the page and receives events. The access token and the
-secret stay on the server: the browser gets only pages, and the link to the hosted page.
+secret stay on the server: the browser gets only pages and the link to the hosted page.
 docs/integrating.md explains each step.
 """
 
@@ -46,7 +46,8 @@ class CardApi:
     def __call__(self, method: str, *path: str, body: Json | None = None, key: str = "") -> Json:
         """Send a request below `/api/v1/guests/`, with an Idempotency-Key if it is not empty.
 
-        May be repeated: add-card with the same key returns the same session. Raises HTTPError.
+        A request may be repeated: add-card with the same key returns the same session. Raises
+        HTTPError.
         """
         where = "/".join(("/api/v1/guests", *(quote(part, safe="") for part in path)))
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -62,20 +63,20 @@ class CardApi:
         finally:
             connection.close()
         if response.status != 200:
-            # Tell your guests in your own words, depending on the header Error-Type.
+            # Tell your guests in your own words: the header Error-Type says what happened.
             told = answer.get("error") or answer
             raise falcon.HTTPError(response.status, title=told["message"])
         return answer
 
 
 def verified_event(secret: str, headers: Mapping[str, str], body: bytes) -> Any:  # JSON
-    """Return the event in a request. Raises ValueError unless its signature is right.
+    """Return the event in a request. Raises ValueError if its signature or its time is wrong.
 
-    `headers` have names in lower case, and `body` is unchanged. Your own shop can call
-    `Webhook(secret).verify(body, headers)` of the package `standardwebhooks` instead.
+    `headers` must have lower-case names, and `body` must be the bytes as received. Your own shop
+    can call `Webhook(secret).verify(body, headers)` of the package `standardwebhooks` instead.
     """
     sent_at = headers.get("webhook-timestamp", "")
-    # Five minutes, in whole seconds: a huge number cannot become a float.
+    # Five minutes, in whole seconds: a huge number does not fit into a float.
     if abs(int(time.time()) - int(sent_at or 0)) > 300:
         raise ValueError("not sent just now")
     message = f"{headers.get('webhook-id')}.{sent_at}.".encode() + body
@@ -89,13 +90,13 @@ def verified_event(secret: str, headers: Mapping[str, str], body: bytes) -> Any:
 
 @dataclass
 class Timeline:
-    """The log lines about each session, and its events. `page.html` explains them."""
+    """The log lines and events of each session. `page.html` explains them to the visitor."""
 
     _newest: str = ""
     _lines: dict[str, list[Json]] = field(default_factory=dict)
 
     def read(self, line: Json) -> None:
-        """Note a line about a session. A start of the service counts for the newest session."""
+        """Add a line to its session. A start of the service is added to the newest session."""
         now, event = time.monotonic(), line.get("event")
         session = self._newest if event == "serving" else line.get("session", "")
         if event == Step.CREATED:
@@ -114,8 +115,9 @@ class Timeline:
 class Shop:
     """The demo's page, and the address for events. A real shop keeps events in a database.
 
-    `secret` signs events. `origin` is the shop's own origin, `payments_origin` that of the API's
-    links, and `docs` the address of the API's page. `switch` takes a session and the switches `on`.
+    `secret` is the key with which events are signed. `origin` is the shop's own origin, and
+    `payments_origin` is the origin of the links that the API returns. `docs` is the address of the
+    API's documentation. `switch` is called with a session and the switches that are `on`.
     """
 
     api: CardApi
@@ -138,7 +140,7 @@ class Shop:
         return app
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Refuse a form from another site. Redirect from another host name, such as localhost."""
+        """Redirect from another host name, such as localhost; refuse a form from another site."""
         if req.netloc != urlsplit(self.origin).netloc:
             raise falcon.HTTPSeeOther(self.origin)
         is_form = req.method == "POST" and req.path != EVENTS
@@ -159,9 +161,12 @@ class Shop:
         resp.set_headers([("Content-Security-Policy", policy), referrers, *safe])
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show the page, or the page for a guest who has returned. A script asks for new lines."""
+        """Show the demo's page, or the page for a guest who is back.
+
+        A script loads the page again and again to show new steps.
+        """
         is_back = req.path == BACK
-        # A guest who has returned sees only the steps of the own visit.
+        # A guest who is back sees only the steps of that visit.
         visit = req.get_param("visit") or ("" if is_back else None)
         lines, cards = self.timeline.of(visit), None
         with suppress(falcon.HTTPError):
@@ -173,9 +178,9 @@ class Shop:
         resp.text = page.render(shown, shop=self, lines=lines, visit=uuid4())
 
     def on_post(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Start to add a card, and redirect the guest's browser to the hosted page."""
+        """Start adding a card, and redirect the guest's browser to the hosted page."""
         form = self.on = req.get_media()
-        # Created with the form: a form that is sent twice adds one guest, and starts one session.
+        # The form has a fixed id: sent twice, it adds one guest and starts one session.
         guest_id = key = str(form.get("visit"))
         self.api("PUT", guest_id, body=EVE)
         request = {**EVES_CARD, "redirect_uri": f"{self.origin}{BACK}?visit={guest_id}"}
@@ -184,7 +189,7 @@ class Shop:
         raise falcon.HTTPSeeOther(session["hosted_payment_uri"])
 
     def on_post_event(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Verify an event and keep it once: a repeated event has the same id."""
+        """Verify an event and keep it. A repeated event has the same id, and is kept once."""
         try:
             event = verified_event(self.secret, req.headers_lower, req.bounded_stream.read())
         except ValueError:

@@ -1,4 +1,4 @@
-"""Run due jobs, in threads or one after the other, and chores at intervals."""
+"""Runs due jobs, in threads or one after another, and chores at intervals."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ REPORT_AFTER: Final = 100
 log = structlog.get_logger()
 
 Execute: TypeAlias = Callable[[Callable[[], None]], object]
-"""Does a job, or passes it to a thread."""
+"""Runs a job, or lets a thread run it."""
 
 
 @dataclass
 class Chore:
-    """Work to do at intervals, once `may_begin` returns True. If it fails, it is tried again later.
+    """A task that is done at intervals, if `may_begin` returns True.
 
-    `do` returns True if there is more to do. Then it is called again after `rest_seconds`, and due
-    jobs come in between.
+    A chore that fails is done again after the usual interval. If `do` returns True, there is more
+    to do. It is then called again after `rest_seconds`, and due jobs run in between.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Chore:
 
 
 class JobRunner(Generic[Target]):
-    """Runs due jobs: leases jobs, executes them, and notes their results.
+    """Takes due jobs, runs them, and records their results.
 
-    `run_until_idle` runs one job after the other. `start` uses several threads: one thread leases
-    due jobs and submits them to a pool. It looks every second, when it is woken, and when a thread
-    of the pool becomes free. A target gets only a part of the pool, so that a target that hangs
-    does not stop the others.
+    `run_until_idle` runs one job after another. `start` runs several at once: one thread takes due
+    jobs and submits them to a thread pool. That thread looks for jobs every second, when it is
+    woken, and when a thread of the pool becomes free. Each target may use only part of the pool, so
+    that a target that hangs does not stop the others.
     """
 
     def __init__(
@@ -67,13 +67,14 @@ class JobRunner(Generic[Target]):
         capacities: Callable[[int], Mapping[Target, int]] = lambda _: {},
         chores: Sequence[Chore] = (),
     ) -> None:
-        """Take the functions that lease jobs, and `work`, the event that wakes the runner.
+        """Prepare the runner. `take` has a function for each kind of job, which takes a due job.
 
-        `threads` is the number of concurrent jobs, and `threads_per_target` the number for one
-        target. `capacities` returns the targets with a smaller number at present.
+        `work` is the event that wakes the runner. `threads` is how many jobs run at once, and
+        `threads_per_target` is how many of them may be for one target. `capacities` is called with
+        that number, and returns the targets that may have fewer at the moment.
         """
         self.finds_work = False
-        """Whether the last look for all kinds of work succeeded."""
+        """Whether the last look for jobs of every kind ended without an error."""
         self._take = take
         self._work_log = work_log
         self._work = work or threading.Event()
@@ -93,8 +94,8 @@ class JobRunner(Generic[Target]):
     def run_until_idle(self) -> None:
         """Run all due jobs in this thread, and chores until they have no more to do.
 
-        A kind of work that cannot be read or written, and a target that is away, get no further job
-        in this run, so that others need not wait for each of their failures.
+        If a kind of work cannot be read or written, or a target is away, it gets no further job in
+        this run. Other jobs would have to wait for each of its failures.
         """
         while self._look(_in_this_thread) or self._rests():
             pass
@@ -104,7 +105,7 @@ class JobRunner(Generic[Target]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Lease no more jobs, and return when the running jobs are done, within 20 seconds."""
+        """Stop taking jobs, and return when the running jobs are done, within 20 seconds."""
         self._stopping.set()
         self._work.set()
         self._thread.join()
@@ -114,23 +115,23 @@ class JobRunner(Generic[Target]):
             while not self._stopping.is_set():
                 # Cleared before looking, so that an event set meanwhile is not lost.
                 self._work.clear()
-                # A worker has no end, so it tries everything again at each look.
+                # A worker runs on and on, so it tries everything again at each look.
                 self._failed.clear()
                 self._away.clear()
                 if not self._look(pool.submit):
                     self._work.wait(LOOK_EVERY_SECONDS)
 
     def _rests(self) -> bool:
-        """Rest, if a chore has more to do. Return whether a chore has."""
+        """Sleep a little if a chore has more to do. Return whether one has."""
         seconds = [chore.rest_seconds for chore in self._chores if chore.has_more]
         if seconds:
             time.sleep(min(seconds))
         return bool(seconds)
 
     def _look(self, execute: Execute) -> bool:
-        """Run one job of each kind, and the chores.
+        """Execute at most one job of each kind, and the due chores. Never raises.
 
-        Return whether there was any work. Never raises.
+        Return whether there was anything to do.
         """
         found: list[bool] = []
         for kind, take in self._take.items():
@@ -146,7 +147,7 @@ class JobRunner(Generic[Target]):
 
     @contextmanager
     def _noting(self, work: str) -> Iterator[None]:
-        """Note an exception of the block, so that a failing kind of work does not stop the others."""
+        """Catch and log what the block raises, so that one failing kind of work stops no other."""
         # Even logging may fail, as on a full disk.
         with suppress(Exception):
             try:
@@ -159,7 +160,7 @@ class JobRunner(Generic[Target]):
         return self._under_way.total() >= self._threads
 
     def _busy(self) -> frozenset[Target]:
-        """Return the targets that may not get a further job now."""
+        """Return the targets that may not get another job at the moment."""
         most = self._threads_per_target
         capacities = self._capacities(most)
         with self._lock:
@@ -199,7 +200,7 @@ class JobRunner(Generic[Target]):
         self._work.set()
 
     def _do_if_due(self, chore: Chore) -> bool:
-        """Run a chore if it is due. Return whether it was due."""
+        """Do a chore if it is due. Return whether it was due."""
         if time.monotonic() < chore.due_at or not chore.may_begin():
             return False
         chore.has_more = False

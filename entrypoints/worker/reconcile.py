@@ -1,4 +1,4 @@
-"""The work of `cardonfile reconcile`: run all due jobs, one after another."""
+"""The work of `cardonfile reconcile`: everything that is due, one job after another."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import Done, WorkLog
 
 REST_SECONDS: Final = 0.05
-"""How long a chore with more to do leaves the database to others."""
+"""The pause of a chore that has more to do, in which others can use the database."""
 
 
 def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> Done:
-    """Run due jobs, one kind after another, and the chores; return what was done.
+    """Run due jobs and chores until nothing is left to do, and return what was done.
 
-    An endpoint that does not accept an event gets no further event, so that a hanging endpoint's
-    backlog does not delay the rest for hours. May run in several processes at once, because a lease
-    assigns each job to one process. Raises ServiceUnavailable at the end, if a part could not be
-    read or written.
+    If an endpoint does not take an event, this run sends it no other: otherwise the backlog of an
+    endpoint that hangs would hold up the rest for hours. Several processes may run this at once: a
+    lease keeps each job with one of them. If part of the work could not be read or written, it
+    raises the first error, such as ServiceUnavailable, after the rest is done.
     """
     work_log = _RunLog()
     once = [replace(each, every=timedelta.max, rest_seconds=REST_SECONDS) for each in chores]
@@ -40,7 +40,7 @@ def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> 
 
 
 class _RunLog(WorkLog):
-    """The log of a single run: what was done in it, and why other work could not be done."""
+    """The log of one run. It keeps what was done, and the errors that stopped other work."""
 
     def __init__(self) -> None:
         super().__init__()

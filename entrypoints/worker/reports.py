@@ -31,11 +31,11 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Done:
-    """The work done so far.
+    """What a runner has done so far.
 
-    `jobs` counts the jobs, including failed ones, and `ends` their results. `faults` holds the
-    exceptions of single jobs, which are tried again later. `silent` counts the jobs whose PSP has
-    not responded for 24 hours.
+    `jobs` counts finished jobs by kind, including those that failed, and `ends` counts them by
+    result. `faults` holds the exceptions of single jobs, which are tried again later. `silent`
+    counts the jobs whose PSP has not responded for 24 hours.
     """
 
     jobs: Counter[Kind] = field(default_factory=Counter)
@@ -45,18 +45,18 @@ class Done:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there was no work."""
+        """Whether no job was done."""
         return not self.jobs.total()
 
     def note(self, kind: Kind, result: JobResult) -> None:
-        """Count a job, and keep its findings."""
+        """Count a job and its result."""
         self.jobs[kind] += 1
         self.ends.update([result.end] if result.end else [])
         self.faults += [result.fault] if result.fault else []
         self.silent += result.is_silent
 
     def add(self, more: Done) -> None:
-        """Add the counts of other work."""
+        """Add what was done elsewhere."""
         self.jobs += more.jobs
         self.ends += more.ends
         self.faults += more.faults
@@ -64,14 +64,14 @@ class Done:
 
 
 class WorkLog:
-    """Logs finished work, work that cannot be done, and when it can be done again.
+    """Logs what was done, which work fails, and when it works again.
 
-    Work that cannot be done has one line, and all such work together at most one line a minute. The
-    runners of a process share the log.
+    Each kind of work is logged once when it begins to fail, and at most one such line a minute is
+    written for all kinds together. All runners of a process share one log.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Take a function that returns seconds."""
+        """Take a clock: a function that returns seconds."""
         self._now = now
         self._lock = threading.Lock()
         self._failed_at: dict[str, float] = {}
@@ -85,7 +85,7 @@ class WorkLog:
             log.info("reconciled", **{end.value: done.ends[end] for end in End})
 
     def failed(self, work: str, fault: Exception) -> None:
-        """Note that work could not be done. It is tried again."""
+        """Note that a kind of work failed. The runner tries it again."""
         with self._lock:
             now, is_known = self._now(), work in self._failed_at
             if is_known or now >= self._next_line_at:
@@ -98,13 +98,17 @@ class WorkLog:
                 "reconciler_without_storage",
                 work=work,
                 cause=cause_of(fault),
-                note="nothing is lost; look at the disk, permissions and other writers",
+                note="nothing is lost; check the disk, permissions and other writers",
             )
         else:
             log.error("reconciler_fault", work=work, exc_info=fault)
 
     def succeeded(self, *works: str) -> None:
-        """Note that work can be done. Work that failed recently may only be waiting for its lease."""
+        """Note that these kinds of work succeed.
+
+        Work that failed in the last 90 seconds is not logged as back yet: its job may only be
+        waiting for its lease to end.
+        """
         with self._lock:
             now = self._now()
             latest = now - BACK_AFTER_SECONDS
@@ -118,19 +122,19 @@ class WorkLog:
 
 
 class EndpointLog:
-    """Logs when an endpoint stops accepting events and when it accepts them again, once each.
+    """Logs when an endpoint stops taking events, and when it takes them again, once each.
 
-    An endpoint that changes often has at most one pair of lines a minute.
+    An endpoint that comes and goes is logged with at most one pair of lines a minute.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Take a function that returns seconds."""
+        """Take a clock: a function that returns seconds."""
         self._now = now
         self._away: set[EndpointId] = set()
         self._next_line_at: dict[EndpointId, float] = {}
 
     def __call__(self, attempt: Attempt) -> None:
-        """Log an attempt's result if an operator must know it."""
+        """Log the result of an attempt, if an operator must know it."""
         delivery, state = attempt
         endpoint, result = delivery.endpoint_id, delivery.last_result
         match state:
@@ -141,7 +145,7 @@ class EndpointLog:
                 log.error(
                     "event_endpoint_disabled",
                     endpoint=endpoint,
-                    note="it responded 410; to send events there again, remove it and add it",
+                    note="it responded 410; to send events there again, remove it and add it again",
                 )
             case EndpointState.AWAY if delivery.status is DeliveryStatus.FAILED:
                 log.error(
@@ -149,7 +153,7 @@ class EndpointLog:
                     endpoint=endpoint,
                     event_id=delivery.event.event_id,
                     result=result,
-                    note="when the endpoint works: cardonfile events replay ID",
+                    note="when the endpoint works again: cardonfile events replay EVENT_ID",
                 )
             case EndpointState.AWAY if endpoint not in self._away:
                 now = self._now()
@@ -161,12 +165,12 @@ class EndpointLog:
                     "event_endpoint_away",
                     endpoint=endpoint,
                     result=result,
-                    note="events to it are tried ten times in three days",
+                    note="each event is tried ten times in three days",
                 )
 
 
 class CardTestingLog:
-    """Logs the centers where unusually many cards were refused, each once in 24 hours."""
+    """Logs centers with unusually many refused cards, each center once in 24 hours."""
 
     def __init__(self, find: FindCardTesting, clock: Clock) -> None:
         self._find = find
@@ -174,7 +178,7 @@ class CardTestingLog:
         self._logged_at: dict[CenterId, datetime] = {}
 
     def __call__(self) -> None:
-        """Look once. Raises ServiceUnavailable."""
+        """Look for such centers once, and log them. Raises ServiceUnavailable."""
         now = self._clock.now()
         for center in self._find():
             logged_at = self._logged_at.get(center.center_id)
@@ -186,6 +190,6 @@ class CardTestingLog:
                 center_id=center.center_id,
                 refused_cards=center.refused_cards,
                 sessions=center.sessions,
-                do="find the caller that adds these cards, and revoke its token or have it stop; "
+                do="find the caller that adds these cards, and revoke its token or stop it; "
                 "see card testing in docs/operations.md",
             )

@@ -1,4 +1,4 @@
-"""The background worker: jobs at PSPs, jobs at endpoints, chores, and the work of PSPs."""
+"""The background worker: jobs at PSPs, jobs at endpoints, chores, and PSPs' background work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from entrypoints.worker.reports import CardTestingLog, WorkLog
 
 STOP_SECONDS: Final = 20
 FORGET_EVERY: Final = timedelta(minutes=15)
-"""Also for expiry events. They wait for a steady clock, which a new process does not have at once.
+"""Also the interval of notices of expiry.
+
+Both chores wait for a steady clock, which a new process does not have at once.
 """
 FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
@@ -41,7 +43,7 @@ def chores(container: Container) -> Sequence[Chore]:
 
 
 class Worker:
-    """Runs jobs at PSPs and at endpoints, and the PSPs' own work, each in its own threads."""
+    """Runs jobs at PSPs, jobs at endpoints, and PSPs' background work, each in its own threads."""
 
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
@@ -73,8 +75,7 @@ class Worker:
                 ),
             ],
         )
-        # With a thread for every endpoint, no endpoint waits for another. The chores here may take
-        # a while.
+        # Every endpoint has a thread, so no endpoint waits for another. Slow chores run here.
         self._at_endpoints = JobRunner(
             work_log=self._work_log,
             take=at_endpoints,
@@ -100,7 +101,7 @@ class Worker:
         sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()
         self._at_psps.stop()
-        # Without the database, the other workers find this one lost.
+        # If the database is unavailable, other workers will log this one as lost.
         with suppress(ServiceUnavailable):
             self._leave(WorkerState.STOPPED)
         stopping = [
@@ -118,7 +119,10 @@ class Worker:
         return self._at_psps.finds_work and self._at_endpoints.finds_work
 
     def _beat(self) -> None:
-        """Leave a heartbeat, a write that shows that work that failed before works again."""
+        """Leave a heartbeat.
+
+        This write shows that the database works, so work that failed before is logged as back.
+        """
         self._leave(WorkerState.RUNNING)
         self._work_log.succeeded(*self._kinds)
 

@@ -147,7 +147,7 @@ def test_it_says_that_a_file_was_missing(cardonfile: CommandLine, tmp_path: Path
     backup = ("backup", str(tmp_path / "backups"))
     wrote, missing = cardonfile.succeeds(*backup, CARDONFILE_FAKE_PSP_DATABASE=file).splitlines()
     assert wrote.startswith("wrote ")
-    assert missing == f"not copied, because there is none: {file}"
+    assert missing == f"not copied, because the file does not exist: {file}"
 
 
 def test_a_damaged_database_leaves_no_backup_behind(
@@ -239,7 +239,7 @@ def test_a_folder_that_others_may_write_to_is_told(
     result = cardonfile.run("backup", str(folder))
     assert result.exit_code == 0
     assert result.stderr == (
-        f"Warning: others may write to {theirs}, and replace or delete the backups: "
+        f"Warning: other users may write to {theirs}, and could replace or delete the backups: "
         f"run `chmod go-w {theirs}`\n"
     )
 

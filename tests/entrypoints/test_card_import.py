@@ -230,7 +230,7 @@ def test_a_psp_that_stays_away_ends_the_import(installation: Installation) -> No
     importing = Import(installation, *some_rows(installation, MAX_LEFT_OUT + 1))
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
 
-    with pytest.raises(PspSilent, match="or without these lines"):
+    with pytest.raises(PspSilent, match="or without the lines above"):
         importing.run()
 
     lines = [line for line, _ in importing.told]
@@ -263,4 +263,4 @@ def test_a_comparison_shows_each_side(
 def test_a_comparison_needs_a_psp_that_lists_cards(command_line: CommandLine) -> None:
     refused = command_line.refuses("card", "compare", "--account", "main", "--provider", "acme")
 
-    assert refused == "no PSP that is set up lists the cards of main"
+    assert refused == "no PSP that is set up can list the cards of the merchant account main"

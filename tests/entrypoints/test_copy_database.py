@@ -371,7 +371,7 @@ class TestRefused:
         complaint = refusal(filled, target)
 
         assert complaint.startswith(
-            f"nothing was copied: a worker runs (process {worker.pid} on {worker.host})"
+            f"nothing was copied: a worker is running (process {worker.pid} on {worker.host})"
         )
         assert "--anyway" in complaint
         with filled.storage.write() as unit:
@@ -423,7 +423,7 @@ class TestOthers:
 
         def copy_other() -> None:
             with (
-                pytest.raises(CopyFailed, match="there are rows in centers of TO_URL already"),
+                pytest.raises(CopyFailed, match="TO_URL is not empty: it has rows in centers"),
                 copying(other, PostgresqlDatabase(target)),
             ):
                 pass
@@ -511,7 +511,7 @@ def in_row_1(change: str, complaint: str) -> Fault:
     return Fault(at_source=change, complaint=f"{complaint}\n", migrated=False)
 
 
-DIFFERING: Final = "nothing was copied: SQLite and PostgreSQL must have the same columns, and only one of them has "
+DIFFERING: Final = "nothing was copied: SQLite and PostgreSQL must have the same columns, but only one of them has "
 CUT_OFF: Final = "PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW"
 FAULTS: Final = {
     "one more column": Fault(
@@ -530,7 +530,7 @@ FAULTS: Final = {
     ),
     "rows in the target": Fault(
         at_target=f"INSERT INTO idempotency_keys VALUES ('shop', 'key', '{a_uuid(1)}', now())",
-        complaint="nothing was copied: there are rows in idempotency_keys of TO_URL already\n",
+        complaint="nothing was copied: TO_URL is not empty: it has rows in idempotency_keys\n",
     ),
     "a connection that is lost": Fault(
         at_target=on_insert(AT_PRODUCTS, CUT_OFF),
@@ -538,7 +538,7 @@ FAULTS: Final = {
     ),
     "a connection that is lost at the commit": Fault(
         at_target=on_insert(AT_COMMIT, CUT_OFF),
-        complaint="the connection was lost at the last moment",
+        complaint="the connection was lost during the commit",
     ),
     "rows that do not arrive": Fault(
         at_target=on_insert("BEFORE INSERT ON access_tokens", "RETURN NULL"),

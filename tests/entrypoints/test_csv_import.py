@@ -324,7 +324,7 @@ FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
     ),
     "a line for spreadsheets": (
         *("centers", f"sep=;\nid;name\n{CENTER_ID};Harbor Spa\n"),
-        "line 1: remove this line: only spreadsheets know it",
+        "line 1: remove this line: only spreadsheets understand it",
     ),
     "two bytes a character": (
         *("centers", f"{CENTERS}{CENTER_ID},Harbor Spa\n".encode("utf-16")),
@@ -448,7 +448,7 @@ class TestStored:
                 {"id": a_uuid(8), "center_id": a_uuid(9)},
                 "the id of a center that has been imported",
             ),
-            ({"center_id": OTHER_CENTER_ID}, "the center that this product belongs to already"),
+            ({"center_id": OTHER_CENTER_ID}, "the center that already has this product"),
         ],
     )
     def test_a_center_that_cannot_have_the_product_is_named(
@@ -474,7 +474,7 @@ class TestStored:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-        assert complaint.startswith("the rows cannot be kept in a temporary file")
+        assert complaint.startswith("cannot write the rows to a temporary file")
         with cardonfile.storage.read() as unit:
             assert unit.guests.get(GuestId(a_uuid(1))) is None
 

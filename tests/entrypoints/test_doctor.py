@@ -217,7 +217,7 @@ def test_a_database_that_cannot_be_used_keeps_no_other_check_from_being_made(
         patient.database.write_text("This is a letter, and not a database. " * 99)
 
     text = patient.problem("database")
-    assert "see that" in text if kind == "none" else "`cardonfile migrate`" in text
+    assert "check that" in text if kind == "none" else "`cardonfile migrate`" in text
     assert patient.finding("records")[0] is Diagnosis.UNKNOWN
 
 
@@ -253,8 +253,11 @@ def answers_with_the_id(handler: Handler) -> None:
     ("act", "said"),
     [
         (answers_with_the_id, "underscores_in_headers off"),
-        (responding(200, ALIVE, Referrer_Policy="no-referrer"), "Referrer-Policy is changed"),
-        (responding(200, ALIVE), "Referrer-Policy is changed"),
+        (
+            responding(200, ALIVE, Referrer_Policy="no-referrer"),
+            "changes the header Referrer-Policy",
+        ),
+        (responding(200, ALIVE), "changes the header Referrer-Policy"),
     ],
 )
 def test_a_proxy_that_changes_headers_is_a_problem(
@@ -291,7 +294,7 @@ def test_a_folder_that_is_missing_is_a_problem(patient: Patient) -> None:
     text = patient.problem("disk", CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))
     assert text == f"{folder}: No such file or directory"
     said = patient.problem("erasures", CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))
-    assert said.endswith(f"is missing: {folder}")
+    assert said.endswith(f"is missing: create {folder}")
 
 
 def test_an_erased_guest_who_is_back_is_a_problem(patient: Patient) -> None:
@@ -348,7 +351,7 @@ class TestPublicAddress:
     ) -> None:
         listening.acts = [responding(status)]
         text = patient.problem("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
-        assert text.endswith(": start `cardonfile serve`, or look at the proxy")
+        assert text.endswith(": start `cardonfile serve`, or check the proxy")
 
     def test_another_service_there_is_a_problem(
         self, patient: Patient, listening: ListeningServer
@@ -356,7 +359,7 @@ class TestPublicAddress:
         for act in (responding(404, ALIVE), responding(200, b"Welcome to nginx!")):
             listening.acts = [act]
             text = patient.problem("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
-            assert text.endswith("look at the proxy, or correct CARDONFILE_PUBLIC_BASE_URL")
+            assert text.endswith("check the proxy, or correct CARDONFILE_PUBLIC_BASE_URL")
         (request, _) = listening.requests
         assert (request.method, request.path) == ("GET", "/healthz")
 
@@ -404,7 +407,7 @@ class TestPublicAddress:
         assert patient.is_fine("trusted proxy")
 
         settings = {**PUBLIC, "CARDONFILE_TRUSTED_PROXY": "10.0.0.0/8"}
-        said = "X-Forwarded-For is believed from 10.0.0.0/8"
+        said = "X-Forwarded-For is trusted from 10.0.0.0/8"
         assert patient.finding("trusted proxy", **settings) == (Diagnosis.OK, said)
 
     def test_centers_without_a_list_of_redirects_are_a_problem_there(
@@ -423,7 +426,7 @@ def test_a_language_that_the_page_of_the_psp_lacks_is_a_problem(patient: Patient
         unit.commit()
 
     text = patient.problem("languages")
-    assert text.startswith("Harbor Spa: the page of fake has no ja, so guests read another")
+    assert text.startswith("Harbor Spa: the page of fake does not have ja, so guests read another")
     assert f"consent set --center {CENTER_ID} --language ja --none" in text
 
 
@@ -466,7 +469,7 @@ def test_an_identity_provider_whose_keys_cannot_be_read_is_a_problem(patient: Pa
     server.socket = context.wrap_socket(server.socket, server_side=True)
     with running(server):
         jwt["CARDONFILE_JWT_KEYS"] = keys = f"https://127.0.0.1:{server.server_port}/certs"
-        advice = "renew it, or have this machine trust its authority"
+        advice = "renew its certificate, or make this machine trust the issuer"
         told = f"{keys} cannot be used (certificate not trusted): {advice}"
         assert patient.problem(about, **jwt) == told
 
@@ -556,8 +559,8 @@ class TestPsps:
         ("kept", "is_copy", "said"),
         [
             ("acct_main test", False, "the secret key works"),
-            ("acct_main live", False, "and the cards to acct_main live"),
-            ("acct_main test", True, "as in the database that this is a copy of"),
+            ("acct_main live", False, "but the cards to acct_main live"),
+            ("acct_main test", True, "the merchant of the original of this copy"),
         ],
     )
     def test_keys_of_another_merchant_are_a_problem(

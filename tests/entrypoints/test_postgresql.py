@@ -305,7 +305,9 @@ class TestComplaints:
             source = f"sqlite:///{tmp_path / 'cards.db'}"
             for arguments in (*COMMANDS, ("copy-database", source, address)):
                 complaint = cardonfile.refuses(*arguments)
-                assert re.fullmatch(r".* needs an extra .*EXTRAS=postgresql.*", complaint)
+                assert re.fullmatch(
+                    r"the PostgreSQL client is not installed: .*EXTRAS=postgresql.*", complaint
+                )
                 assert SECRET not in complaint
 
 

@@ -64,10 +64,10 @@ def test_a_mistake_in_its_settings_is_named(site: Site) -> None:
     site.install("cardonfile-acme")
 
     assert unknown_settings({"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEX": "x"}) == [
-        "CARDONFILE_ACME_API_KEX is not a setting; the nearest is CARDONFILE_ACME_API_KEY"
+        "CARDONFILE_ACME_API_KEX is not a setting; did you mean CARDONFILE_ACME_API_KEY"
     ]
     assert unknown_settings({"CARDONFILE_ACME_API_KEY": "x"}) == [
-        "CARDONFILE_ACME_API_KEY is a setting of acme, which CARDONFILE_PSPS does not name"
+        "CARDONFILE_ACME_API_KEY is a setting of acme, which is not enabled: add it to CARDONFILE_PSPS"
     ]
 
 
@@ -76,7 +76,7 @@ def test_an_unknown_psp_is_refused_with_the_names_of_those_installed() -> None:
         load_psps("amce")
 
     assert str(refused.value) == (
-        "CARDONFILE_PSPS: no PSP 'amce' is installed; there are fake, mollie, stripe"
+        "CARDONFILE_PSPS: no PSP 'amce' is installed; the installed ones are fake, mollie, stripe"
     )
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_psp_is_refused_with_the_names_of_those_installed() -> None:
         ("raise ValueError('sk_live_secret')", "cannot be loaded: ValueError"),
         ("raise SystemExit", "cannot be loaded: SystemExit"),
         ("", "cannot be loaded: AttributeError"),
-        ("PLUGIN = object()", "is no PspPlugin: cardonfile_acme:PLUGIN"),
+        ("PLUGIN = object()", "is not a PspPlugin: cardonfile_acme:PLUGIN"),
         (PLUGIN.replace('name="acme"', 'name="other"'), "calls itself 'other'"),
     ],
     ids=["module", "import", "argument", "text", "secret", "exit", "missing", "kind", "name"],
@@ -117,7 +117,7 @@ def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said:
         (PLUGIN.replace("interface=3,", ""), "'interface'; if it is for another interface, "),
         (
             PLUGIN.replace("interface=3", "interface=4"),
-            "cardonfile-acme is for the PSP interface 4, and this cardonfile has 3: ",
+            "cardonfile-acme is for the PSP interface 4, but this cardonfile has 3: ",
         ),
     ],
     ids=["earlier module", "not stated", "later"],
@@ -138,7 +138,7 @@ def test_a_plugin_for_another_interface_is_refused_with_what_to_do(
     ("hook", "what"),
     [
         ("read", "read its settings"),
-        ("accounts", "tell its accounts"),
+        ("accounts", "list its accounts"),
         ("make", "be used with its settings"),
     ],
 )
@@ -178,5 +178,5 @@ def test_a_psp_that_is_installed_twice_is_refused(site: Site, psp: str, named: s
     site.install("acme-one", psp=psp)
     site.install("acme-two", psp=psp)
 
-    with pytest.raises(SettingsError, match=f"the PSP {psp} is offered by acme-one and acme-two"):
+    with pytest.raises(SettingsError, match=f"the PSP {psp} is provided by acme-one and acme-two"):
         load_psps(named)

@@ -238,8 +238,8 @@ def test_a_process_that_starts_while_the_storage_is_away_says_so_to_whoever_asks
 @pytest.mark.parametrize(
     ("provider", "account", "complaint"),
     [
-        (FAKE, "default", "for the PSP fake: .*CARDONFILE_ALLOW_FAKE_PSP"),
-        (ProviderName("acme"), "default", "for the PSP acme, which is not here"),
+        (FAKE, "default", "for the PSP fake, which is not set up: .*CARDONFILE_ALLOW_FAKE_PSP"),
+        (ProviderName("acme"), "default", "for the PSP acme, which is not available"),
         (STRIPE, "harbor_spa", "account harbor_spa of stripe, which has no keys: set "),
         (STRIPE, "default", None),
     ],

@@ -290,7 +290,7 @@ class TestFiles:
         make(tmp_path / "s3cret")
 
         assert read({"CARDONFILE_RATE_LIMIT_STORAGE_FILE": str(tmp_path / "s3cret")}) == (
-            "CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file with text in it, and at most 64 KiB"
+            "CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file that is not empty and has at most 64 KiB"
         )
 
     def test_settings_of_psps_that_a_file_names_are_known(self, tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_an_unknown_name_is_reported_with_the_nearest(name: str, nearest: str | 
 
     assert sentence.startswith(f"{name} is not a setting")
     if nearest is not None:
-        assert sentence.endswith(f"; the nearest is {nearest}")
+        assert sentence.endswith(f"; did you mean {nearest}")
     assert "s3cret" not in sentence
     assert unknown_settings({name: ""}) != []
 
@@ -504,8 +504,8 @@ class TestJwt:
     @pytest.mark.parametrize(
         ("settings", "named"),
         [
-            (ISSUER, "CARDONFILE_JWT_AUDIENCE is needed too"),
-            ({"CARDONFILE_JWT_CENTERS_CLAIM": "centers"}, "CARDONFILE_JWT_ISSUER is needed too"),
+            (ISSUER, "CARDONFILE_JWT_AUDIENCE is missing"),
+            ({"CARDONFILE_JWT_CENTERS_CLAIM": "centers"}, "CARDONFILE_JWT_ISSUER is missing"),
             ({**WHOLE, "CARDONFILE_JWT_KEYS": "http://id.example/certs"}, "must be the https"),
             ({**WHOLE, "CARDONFILE_JWT_KEYS": "https://u:p@id.example/certs"}, "must be the https"),
             ({**WHOLE, "CARDONFILE_JWT_KEYS": "file:///etc/keys"}, "must be the https"),

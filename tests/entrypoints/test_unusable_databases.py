@@ -35,7 +35,7 @@ def test_a_folder_in_its_place(unmigrated: CommandLine) -> None:
     for arguments in COMMANDS:
         assert unmigrated.refuses(*arguments) == (
             f"the database cannot be used ({unmigrated.database}: unable to open database file; "
-            "it is a folder): see that it can be reached, has room and is not locked"
+            "it is a folder): check that it can be reached, has free space and is not locked"
         )
 
 
@@ -94,4 +94,4 @@ def test_one_that_this_user_may_not_use_is_named_with_the_reason(tmp_path: Path)
         ended.stderr.splitlines(), commands, reasons, strict=True
     ):
         assert line.startswith(f"Error: the database cannot be used ({database}: ")
-        assert f"{reason}): see that" in line
+        assert f"{reason}): check that" in line

@@ -217,7 +217,7 @@ def test_sigterm_has_what_is_in_flight_finished(processes: Serving) -> None:
 ONCE: Final = "--no-respawn-failed-workers"
 Wrong = tuple[dict[str, str], str]
 GOOD: Final = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
-NO_BASE_URL: Final[Wrong] = ({}, "CARDONFILE_PUBLIC_BASE_URL must say where")
+NO_BASE_URL: Final[Wrong] = ({}, "CARDONFILE_PUBLIC_BASE_URL must be set to the address where")
 NO_PSP: Final[Wrong] = (
     {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"},
     "centers are configured for the PSP fake",

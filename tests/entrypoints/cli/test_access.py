@@ -117,7 +117,7 @@ def test_only_a_revoked_token_lets_nobody_in(cardonfile: CommandLine) -> None:
     ("length", "note"),
     [
         (12, ""),
-        (14, "compared only {prefix}: the rest of a token is not kept\n"),
+        (14, "compared only the prefix {prefix}: the rest of a token is not stored\n"),
         (999, ""),
     ],
 )

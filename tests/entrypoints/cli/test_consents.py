@@ -60,10 +60,10 @@ def test_the_text_that_is_set_is_shown(with_center: CommandLine) -> None:
         f"  {a_shipped_consent(language='de').text}\n"
     )
     assert versions(with_center) == {"de": "2026-11"}
-    assert with_center.succeeds(*GERMAN, "--none") == "guests of Harbor Spa read no de\n"
+    assert with_center.succeeds(*GERMAN, "--none") == "guests of Harbor Spa read no text in de\n"
     assert versions(with_center) == {}
     english = ("consent", "set", "--center", CENTER_ID, "--language", "en", "--none")
-    assert with_center.succeeds(*english) == "guests of Harbor Spa read English as it is shipped\n"
+    assert with_center.succeeds(*english) == "guests of Harbor Spa read the shipped English text\n"
 
 
 def test_an_own_text_is_read_from_a_file(with_center: CommandLine) -> None:
@@ -80,7 +80,7 @@ def test_an_own_text_is_read_from_a_file(with_center: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"\xff", "--file: expected text in UTF-8: save the file so"),
+        (b"\xff", "--file: the text is not UTF-8: save the file as UTF-8"),
         (b" \n", "--file must be 1 to 5000 characters"),
         (b"a" * 20_000, "--file must be 1 to 5000 characters"),
         (b"{guest}", "--file must be 1 to 5000 characters"),
@@ -108,5 +108,7 @@ def test_the_operator_hears_what_guests_will_read_instead(with_center: CommandLi
     }
     with_center.succeeds("configure-payments", CENTER_ID, "--provider", "stripe", **keys)
     arabic = with_center.run("consent", "set", "--center", CENTER_ID, "--language", "ar", **keys)
-    assert arabic.stderr == "the page of stripe has no ar: guests do not read it there\n"
+    assert (
+        arabic.stderr == "the page of stripe does not have ar: guests do not see the text there\n"
+    )
     assert with_center.run(*GERMAN, **keys).stderr == ""

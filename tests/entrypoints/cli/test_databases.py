@@ -63,7 +63,7 @@ class TestDatabase:
 
         assert unmigrated.refuses(*arguments) == (
             f"the database cannot be used ({unmigrated.database}: file is not a database): "
-            "see that it can be reached, has room and is not locked"
+            "check that it can be reached, has free space and is not locked"
         )
         assert unmigrated.database.read_bytes().startswith(b"This is a letter")
 

@@ -107,8 +107,8 @@ def test_a_test_event_shows_the_response(cardonfile: CommandLine) -> None:
         receiver.status = 401
         refused = cardonfile.refuses("events", "test", endpoint, **LOOPBACK)
         assert refused.startswith("the endpoint responded 401 after 0.")
-        assert refused.endswith(", and not with 2xx")
-        not_public = "the event was not taken: not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
+        assert refused.endswith("; expected 2xx")
+        not_public = "the event was not delivered: not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
         assert cardonfile.refuses("events", "test", endpoint) == not_public
 
 
@@ -146,7 +146,7 @@ def test_nothing_is_sent_to_an_address_that_is_not_public(cardonfile: CommandLin
         added = cardonfile.run("events", "add", receiver.url, "--type", "account.stored")
         not_public = "not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
         assert added.stderr.splitlines()[1:] == [
-            f"Warning: with these settings nothing is sent there: {not_public}"
+            f"Warning: with the current settings no event can be sent there: {not_public}"
         ]
         a_card_is_stored(cardonfile)
         cardonfile.run("reconcile")

@@ -237,15 +237,18 @@ class TestErase:
     def test_without_the_file_a_guest_is_erased_with_a_warning(self, on_file: CommandLine) -> None:
         result = on_file.run("guest", "erase", GUEST_ID)
         assert (result.exit_code, result.stdout.splitlines()[0]) == (0, f"erased {GUEST_ID}")
-        assert result.stderr.startswith("Warning: a backup from before brings the guest back")
-        assert on_file.refuses("guest", "erase", "--again") == "CARDONFILE_ERASURES_FILE is not set"
+        assert result.stderr.startswith("Warning: CARDONFILE_ERASURES_FILE is not set")
+        assert (
+            on_file.refuses("guest", "erase", "--again")
+            == "--again needs CARDONFILE_ERASURES_FILE, which is not set"
+        )
 
     def test_nobody_is_erased_while_the_file_cannot_be_written(
         self, on_file: CommandLine, file: Path
     ) -> None:
         file.mkdir()
         sentence = on_file.refuses("guest", "erase", GUEST_ID)
-        assert sentence == f"nobody was erased: CARDONFILE_ERASURES_FILE, {file}: Is a directory"
+        assert sentence == f"no guest was erased: CARDONFILE_ERASURES_FILE, {file}: Is a directory"
         with on_file.storage.read() as unit:
             assert unit.guests.get(GUEST_ID) is not None
 
@@ -254,8 +257,8 @@ class TestErase:
     ) -> None:
         file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")
         assert on_file.refuses("reconcile") == (
-            "the database has guests whom CARDONFILE_ERASURES_FILE names (1): a backup was restored, "
-            "or a process killed while it erased; run `cardonfile guest erase --again`"
+            "erased guests of CARDONFILE_ERASURES_FILE are in the database (1): a backup was restored, "
+            "or a process was killed during an erasure; run `cardonfile guest erase --again`"
         )
 
         assert on_file.succeeds("guest", "erase", "--again") == (
@@ -265,5 +268,5 @@ class TestErase:
         assert on_file.run("reconcile").exit_code == 0
         missing = file.parent / "missing" / file.name
         assert on_file.refuses("reconcile", CARDONFILE_ERASURES_FILE=str(missing)) == (
-            f"the folder of CARDONFILE_ERASURES_FILE is missing: {missing.parent}"
+            f"the folder of CARDONFILE_ERASURES_FILE is missing: create {missing.parent}"
         )

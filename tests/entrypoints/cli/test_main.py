@@ -79,15 +79,24 @@ MONTH: Final = "it must be YYYY-MM, such as 2026-12"
     ("command", "said"),
     [
         ("import pets pets.csv", "'pets' is not one of"),
-        (CONFIGURE, "name what to change"),
-        (f"{CONFIGURE} --any-redirect --redirect-origin myspa://", "an option and its opposite"),
-        (f"{CONFIGURE} --no-link-minutes --link-minutes 60", "an option and its opposite"),
+        (CONFIGURE, "give the options to change"),
+        (
+            f"{CONFIGURE} --any-redirect --redirect-origin myspa://",
+            "give an option or its opposite, not both",
+        ),
+        (
+            f"{CONFIGURE} --no-link-minutes --link-minutes 60",
+            "give an option or its opposite, not both",
+        ),
         (f"{CONFIGURE} --none --provider fake", "--none"),
         # An option is refused also if it says what holds without it.
         (f"{CONFIGURE} --none --account default", "--none"),
         (f"{CONFIGURE} --provider fake --cards-per-guest two", "'two' is not one of"),
-        (f"center set {CENTER_ID}", "name what to change"),
-        (f"center set {CENTER_ID} --color #1d4f91 --clear color", "an option and its opposite"),
+        (f"center set {CENTER_ID}", "give at least one option to change"),
+        (
+            f"center set {CENTER_ID} --color #1d4f91 --clear color",
+            "give an option or its opposite, not both",
+        ),
         (f"consent set --center {CENTER_ID} --language de --none --file {__file__}", "exclude"),
         ("token issue --caller kiosk", "Missing option '--permission'"),
         ("token issue --caller kiosk --permission guests:all", "'guests:all' is not one of"),
@@ -158,9 +167,12 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         (f"configure-payments {{{CENTER_ID}}} --none", f"CENTER_ID {UUID}"),
         (f"configure-payments {NOBODY} --none", NO_CENTER),
         (f"{CONFIGURE} --avs", "--provider must be given for a center that takes no cards yet"),
-        (f"{CONFIGURE} --provider adyen", "'adyen' is not known; known: fake, mollie, stripe"),
-        (f"{CONFIGURE} --provider ''", "known: fake, mollie, stripe"),
-        (f"configure-payments {NOBODY} --provider adyen", "'adyen' is not known"),
+        (
+            f"{CONFIGURE} --provider adyen",
+            "no PSP 'adyen' is installed; the installed ones are fake, mollie, stripe",
+        ),
+        (f"{CONFIGURE} --provider ''", "the installed ones are fake, mollie, stripe"),
+        (f"configure-payments {NOBODY} --provider adyen", "no PSP 'adyen' is installed"),
         (
             f"{CONFIGURE} --provider stripe",
             "stripe is not set up: set CARDONFILE_STRIPE_SECRET_KEY",
@@ -209,7 +221,10 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         ),
         ("copy-database a.db b", "FROM_URL must look like "),
         ("copy-database sqlite:///a b", "TO_URL must look like "),
-        ("psp check amce", "no PSP 'amce' is installed; there are fake, mollie, stripe"),
+        (
+            "psp check amce",
+            "no PSP 'amce' is installed; the installed ones are fake, mollie, stripe",
+        ),
         (
             "session cancel --caller web-stroe",
             "--caller must be one that `cardonfile token list` shows, or that has open sessions",
@@ -228,7 +243,7 @@ def test_an_impossible_command_is_refused_in_a_sentence_without_effect(
 class TestNamesThatNoSettingHas:
     TYPED: Final = {"CARDONFILE_DATABSE_URL": "postgresql://cards:opensesame@db.example/cards"}
     SENTENCE: Final = (
-        "CARDONFILE_DATABSE_URL is not a setting; the nearest is CARDONFILE_DATABASE_URL"
+        "CARDONFILE_DATABSE_URL is not a setting; did you mean CARDONFILE_DATABASE_URL"
     )
 
     def test_keep_the_service_from_starting(self, cardonfile: CommandLine, taken_port: str) -> None:

@@ -55,7 +55,7 @@ def test_a_database_of_another_origin_calls_nobody(
 
 def test_a_database_that_moved_works_for_its_new_origin(at_a: CommandLine) -> None:
     assert at_a.succeeds("installation", "move", **B) == (
-        "the database works for https://b.example\n"
+        "the database belongs to https://b.example\n"
     )
 
     at_a.succeeds("reconcile", CARDONFILE_LOG_LEVEL="error", **B)

@@ -59,7 +59,7 @@ class TestCheck:
     @pytest.mark.parametrize(
         ("settings", "said"),
         [
-            ({}, "CARDONFILE_PSPS does not name it"),
+            ({}, "not enabled: add it to CARDONFILE_PSPS"),
             ({"CARDONFILE_PSPS": "acme"}, "not set up: set CARDONFILE_ACME_API_KEY"),
             (
                 {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_spain_API_KEY": "key"},
@@ -179,7 +179,7 @@ def test_keys_are_confirmed_where_the_removal_of_cards_has_stopped(cardonfile: C
         unit.merchant_standings.put(a_standing(stopped_at=NOW))
         unit.commit()
 
-    assert "are removed for a day" in cardonfile.succeeds(*confirm)
+    assert "for a day, unknown cards of" in cardonfile.succeeds(*confirm)
 
 
 def test_other_keys_are_trusted_where_no_card_needs_the_first(cardonfile: CommandLine) -> None:
@@ -189,4 +189,4 @@ def test_other_keys_are_trusted_where_no_card_needs_the_first(cardonfile: Comman
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "wrong")
         unit.commit()
 
-    assert "are trusted at the next call" in cardonfile.succeeds(*trust)
+    assert "the next call trusts the keys of" in cardonfile.succeeds(*trust)

@@ -139,13 +139,13 @@ class TestServe:
         assert cardonfile.refuses("serve", "--port", taken_port).startswith(complaint)
         refused = cardonfile.refuses("serve", "--port", str(free_port()), **metrics)
         assert refused.startswith(complaint)
-        assert refused.endswith("CARDONFILE_METRICS takes another")
+        assert refused.endswith("choose another port with CARDONFILE_METRICS")
 
     @pytest.mark.parametrize(
         ("host", "complaint"),
         [
-            ("nobody.invalid", "; name an address of this machine"),
-            ("192.0.2.1", "; name an address of this machine"),
+            ("nobody.invalid", "; use an address of this machine"),
+            ("192.0.2.1", "; use an address of this machine"),
             ("", "--host must be an IP address or the name of this machine"),
             ("h\u00f6st", "--host must be an IP address or the name of this machine"),
         ],
@@ -190,7 +190,9 @@ def test_a_process_that_may_open_too_few_files_is_refused(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    assert complaint.startswith(f"this process may open {needed - 1} files, and needs {needed}")
+    assert complaint.startswith(
+        f"this process may open only {needed - 1} files, but needs {needed}"
+    )
 
 
 def test_serve_works_with_the_fewest_files_that_it_takes(cardonfile: CommandLine) -> None:

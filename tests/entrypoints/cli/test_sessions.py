@@ -126,7 +126,7 @@ def test_a_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None
     assert cardonfile.succeeds("session", "list", "--limit", "2147483648")
     newest = cardonfile.run("session", "list", "--limit", "2")
     assert [line[:8] for line in newest.stdout.splitlines()[1:]] == ["00000008", "00000007"]
-    assert newest.stderr == "no more than 2 are listed; see --limit\n"
+    assert newest.stderr == "only 2 are listed, and there may be more; see --limit\n"
 
 
 def test_a_list_shows_why_a_session_failed(

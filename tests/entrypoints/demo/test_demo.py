@@ -80,7 +80,7 @@ def test_a_taken_port_is_refused_in_one_sentence() -> None:
     assert ran.exit_code == 1
     assert ran.output == (
         f"Error: cannot listen on {HOST} port {port}: Address already in use; "
-        "--port, or make demo PORT=9000, takes another\n"
+        "choose another port with --port, or make demo PORT=9000\n"
     )
 
 
