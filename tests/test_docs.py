@@ -313,6 +313,7 @@ def test_authors_are_told_names_that_the_code_has(page: str) -> None:
     of_tests = (ROOT / "tests").rglob("*.py")
     code = (*CODE, *of_tests, ROOT / "Makefile", ROOT / "pyproject.toml")
     known = set(chain.from_iterable(re.findall(r"\w+", path.read_text()) for path in code))
+    known |= set(chain.from_iterable(re.findall(r"\w+", str(path)) for path in DOCS))
 
     named = re.findall(r"`([a-zA-Z_][\w.]*)`", without_fences(doc(page)))
     assert named

@@ -104,8 +104,9 @@ def test_a_guest_who_goes_back_without_a_card_is_told_so(demo: Demo, page: Page)
 
     expect(guest.get_by_role("status")).to_have_text("You went back without adding a card.")
     titles = page.get_by_role("log").get_by_role("listitem").locator("strong")
-    expect(titles.nth(-2)).to_have_text("Card declined")
-    expect(titles.last).to_have_text("Gone back")
+    # The webhook about the refused card may come before or after.
+    expect(titles.filter(has_text="Card declined")).to_be_visible()
+    expect(titles.filter(has_text="Gone back")).to_be_visible()
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
