@@ -58,7 +58,7 @@ class ObtainPage:
     ) -> CardSession:
         def keep(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             session, now = unit.sessions.get(asked.token_id) or asked, self.clock.now()
-            if session.is_settled or session.attempt != asked.attempt:
+            if session.is_settled or not session.waits_for_page_of(asked):
                 # Another process has stored the page, or settled the session.
                 return session, ()
             if page is None:
