@@ -58,15 +58,20 @@ class ObtainPage:
     ) -> CardSession:
         def keep(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             session, now = unit.sessions.get(asked.token_id) or asked, self.clock.now()
+            request = asked.current_attempt.request
             if session.is_settled or not session.waits_for_page_of(asked):
-                # Another process has stored the page, or settled the session.
+                # Another process has stored the page, or settled the session. The PSP may have made
+                # the guest anew all the same, whom an erasure must find there.
+                if reference is not None:
+                    psp_account = session.configuration.psp_account
+                    unit.guest_references.keep_former(request.guest_id, psp_account, reference)
+                    unit.commit()
                 return session, ()
             if page is None:
                 changed = session.without_card(now)
                 note_end_of_session(unit, self.note_event, session, changed, now=now)
             else:
                 changed = session.with_page(page, now)
-            request = asked.current_attempt.request
             # An earlier release has asked for a guest whom all centers share.
             if reference is not None and request.center_id is not None:
                 unit.guest_references.keep(session.psp_guest(request), reference)
