@@ -15,6 +15,7 @@ class GivenConsent:
     """What a guest agreed to on the page of a session that stored or renewed an account.
 
     `agreed_at` is when the guest agreed on a page of ours, or typed the card below the text on the PSP's.
+    It is no later than the card.
     `language` (RFC 5646) and `text` are None where they are not kept any more.
     """
 

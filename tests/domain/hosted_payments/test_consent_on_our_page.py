@@ -231,6 +231,25 @@ def test_the_card_is_kept_with_the_agreement(installation: Installation) -> None
     assert account.consented_at == agreed_at + MINUTE
 
 
+def test_an_agreement_after_the_card_was_typed_is_not_the_one_for_it(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    agree(installation, session)
+    installation.clock.advance(MINUTE)
+    installation.type_card(session)
+    typed_at = installation.clock.now()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.clock.advance(MINUTE)
+    agree(installation, session, SCANNER)
+    installation.provider.recover()
+    installation.return_to_shop(session)
+    installation.clock.advance(MINUTE)
+    installation.reconcile()
+
+    assert given(installation).agreed_at == typed_at
+
+
 def set_another_text(installation: Installation) -> None:
     installation.container.set_consent()(CENTER_ID, "en", own="Another text.")
 
