@@ -485,12 +485,31 @@ def test_a_cookie_says_which_browser_has_agreed(asking: Api, asked: CardSession)
 
     same, other = (
         asking.browse("/hosted-payments", link_query(asked), {"Cookie": f"cardonfile={secret}"})
-        for secret in (cookie.value, "another")
+        for secret in (cookie.value, "another" * 4)
     )
 
     assert (away.status_code, same.status_code, other.status_code) == (503, 303, 200)
     assert AGREED.search(other.text)
     assert len(cookie.value) >= 22
+
+
+@pytest.mark.parametrize("value", ["\xe9" * 32, "a", '"a\\012b"', "a" * 5_000])
+def test_a_browser_whose_cookie_is_none_of_ours_gets_another(
+    asking: Api, asked: CardSession, value: str
+) -> None:
+    form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
+
+    result = asking.send(
+        "POST",
+        "/hosted-payments",
+        query=link_query(asked),
+        headers={"Cookie": f"cardonfile={value}"},
+        body=form,
+        authenticated=False,
+    )
+
+    assert result.status_code == 303
+    assert result.cookies["cardonfile"].value not in value
 
 
 @pytest.mark.parametrize(
