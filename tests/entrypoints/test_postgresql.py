@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import adapters.postgresql
+from adapters.erasure_file import TextErasureFile
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
@@ -32,7 +35,7 @@ from domain.errors import (
     ServiceUnavailable,
 )
 from domain.events.event import EventType
-from domain.identifiers import GuestId, TokenId
+from domain.identifiers import GuestId, GuestReference, TokenId
 from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.sessions.end import SessionStatus
 from domain.storage import WriteUnit
@@ -40,6 +43,7 @@ from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
 from entrypoints.serve import announce
 from entrypoints.settings import Settings
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
+from tests.adapters.postgresql.by_hand import is_waiting
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import make_database
 from tests.entrypoints.conftest import CommandLine
@@ -51,6 +55,7 @@ from tests.installation import (
 )
 from tests.postgresql import PostgresqlServer, empty_database, new_database
 from tests.simulation.psp import LASTING_TOKENS, LastingTokens
+from tests.waiting import wait_until
 
 SECRET: Final = "s3same"
 NOBODY_LISTENS: Final = "127.0.0.1:1"
@@ -497,6 +502,30 @@ class TestAtOnce:
         replay = installation.container.replay_event()
         assert at_once(8, lambda _: replay(event_id)) == [2] * 8
         assert len(installation.deliveries()) == 2
+
+    def test_an_erasure_by_the_file_waits_for_a_page_that_is_made_meanwhile(
+        self, tmp_path: Path, own_url: str
+    ) -> None:
+        execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
+        with installed(tmp_path, own_url) as installation, ThreadPoolExecutor(1) as thread:
+            session = installation.opened_session()
+            with installation.storage.read() as unit:
+                at_psps = unit.guest_references.of(GUEST_ID)
+            file = TextErasureFile(tmp_path / "erasures.txt")
+            file.note(GUEST_ID, installation.clock.now(), at_psps)
+            erase_guest = replace(installation.container.erase_guest(), file=file)
+
+            with installation.storage.write() as unit:
+                locked = unit.sessions.get(session.token_id)
+                assert locked is not None
+                erasing = thread.submit(erase_guest.again)
+                wait_until(lambda: is_waiting(own_url))
+                # The PSP has deleted the guest, and made another.
+                psp_guest = locked.psp_guest(locked.current_attempt.request)
+                unit.guest_references.keep(psp_guest, GuestReference("another"))
+                unit.commit()
+
+            assert erasing.result() == [GUEST_ID]
 
     # Shows I9.
     def test_cards_that_change_at_once_leave_one_default(
