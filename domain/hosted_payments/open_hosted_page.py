@@ -154,6 +154,8 @@ class OpenHostedPage:
                 asked = opened.asked(now)
                 if asked is None:
                     raise PageUnderWay
+                # Cards may have been refused on other pages since.
+                self._require_below_limits(unit, session, now, by_click)
                 opened = asked
             is_asked_for = self.choose_consent.is_on_our_page(opened.configuration.provider)
             if is_asked_for and not opened.has_agreed(browser):
@@ -170,6 +172,18 @@ class OpenHostedPage:
         self.log(*steps)
         return opened
 
+    def _require_below_limits(
+        self, unit: WriteUnit, session: CardSession, now: datetime, by_click: bool
+    ) -> None:
+        """Raise LinkPaused if too many cards were refused, or ClickNeeded if programs may try them."""
+        try:
+            limits = on_refused_cards(session.configuration.card_limits(self.limits))
+            needs_click = require_below_limits(unit, limits, session, now)
+        except CardLimitReached as reached:
+            raise LinkPaused(reached) from reached
+        if needs_click and not by_click:
+            raise ClickNeeded
+
     def _next_request(
         self,
         unit: WriteUnit,
@@ -181,13 +195,7 @@ class OpenHostedPage:
         number = session.attempt.request.attempt + 1 if session.attempt else 1
         if not session.may_have_page(number, now):
             raise LinkExpired
-        try:
-            limits = on_refused_cards(session.configuration.card_limits(self.limits))
-            needs_click = require_below_limits(unit, limits, session, now)
-        except CardLimitReached as reached:
-            raise LinkPaused(reached) from reached
-        if needs_click and not by_click:
-            raise ClickNeeded
+        self._require_below_limits(unit, session, now, by_click)
         guest = unit.guests.get(session.guest_id)
         center = unit.centers.get(session.center_id)
         if guest is None or center is None:
