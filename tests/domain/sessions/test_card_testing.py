@@ -372,6 +372,19 @@ def test_a_card_refused_on_the_only_page_of_a_guest_causes_no_further_question(
     assert installation.provider.calls.count("outcome") == 1
 
 
+@pytest.mark.parametrize("limits", ["off", only("guest=10/off"), only("center=off/1")])
+def test_a_refused_card_causes_no_question_about_other_pages_where_no_limit_closes_them(
+    limited: Limited, limits: str
+) -> None:
+    installation = limited(limits)
+    sessions = [installation.opened_session() for _ in range(3)]
+    installation.type_card(sessions[0], DECLINED_CARD)
+    installation.receive_webhook()
+    installation.reconcile()
+
+    assert installation.provider.calls.count("outcome") == 1
+
+
 @pytest.mark.parametrize("limit", ["caller=off/1", "center=off/1"])
 def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_refused_cards(
     limited: Limited, limit: str
