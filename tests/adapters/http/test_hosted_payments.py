@@ -571,6 +571,23 @@ def test_a_double_click_on_the_button_of_an_old_link_does_not_lead_back_to_it(
     assert "refresh" not in second[0].headers
 
 
+def test_a_double_click_on_the_consent_is_one_agreement(asking: Api, asked: CardSession) -> None:
+    form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
+    query, second = link_query(asked), list[Result]()
+    # The browser sees nothing of the first response, not even its cookie.
+    asking.installation.provider.before = lambda _, __: second.append(
+        click(asking, query, BASE_URL, form)
+    )
+    first = click(asking, query, BASE_URL, form)
+    asking.installation.provider.before = lambda _, __: None
+    cookie = second[0].cookies["cardonfile"].value
+
+    again = asking.browse("/hosted-payments", query, {"Cookie": f"cardonfile={cookie}"})
+
+    assert (first.status_code, second[0].status_code, again.status_code) == (303, 503, 303)
+    assert again.headers["location"] == first.headers["location"]
+
+
 # Shows F22.
 def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> None:
     session = api.installation.add_card()
