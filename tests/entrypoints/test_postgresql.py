@@ -37,6 +37,7 @@ from domain.errors import (
 from domain.events.event import EventType
 from domain.identifiers import GuestId, GuestReference, TokenId
 from domain.psps.payment_provider import UNKNOWN_FOR
+from domain.psps.webhook import WebhookNotice
 from domain.sessions.end import SessionStatus
 from domain.storage import WriteUnit
 from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
@@ -49,6 +50,7 @@ from tests.databases import make_database
 from tests.entrypoints.conftest import CommandLine
 from tests.installation import (
     GOOD_CARD,
+    MERCHANT,
     MISMATCHING_CARD,
     OTHER_GOOD_CARD,
     Installation,
@@ -502,6 +504,33 @@ class TestAtOnce:
         replay = installation.container.replay_event()
         assert at_once(8, lambda _: replay(event_id)) == [2] * 8
         assert len(installation.deliveries()) == 2
+
+    @pytest.mark.parametrize("is_of_card_first", [False, True])
+    def test_a_webhook_about_several_sessions_waits_for_who_makes_all_of_a_guest_due(
+        self, tmp_path: Path, own_url: str, is_of_card_first: bool
+    ) -> None:
+        execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
+        with installed(tmp_path, own_url) as installation, ThreadPoolExecutor(1) as thread:
+            account = installation.stored_card()
+            opened = [installation.opened_session().token_id for _ in range(2)]
+            first, second = sorted(opened)
+            notice = WebhookNotice(merchant_account=MERCHANT, content="{}")
+            of_card = replace(notice, card_token=account.token)
+            of_second = of_card if is_of_card_first else replace(notice, token_id=second)
+            told = [of_second, replace(notice, token_id=first)]
+            installation.provider.read_webhook = lambda _: told
+
+            with installation.storage.write() as unit:
+                assert unit.sessions.get(first) is not None
+                receiving = thread.submit(installation.receive_webhook, installation.webhook())
+                wait_until(lambda: is_waiting(own_url))
+                if is_of_card_first:
+                    assert unit.accounts.active_at(GUEST_ID, CENTER_ID)
+                else:
+                    unit.sessions.make_pages_due(GUEST_ID, installation.clock.now())
+                unit.commit()
+
+            receiving.result()
 
     def test_an_erasure_by_the_file_waits_for_a_page_that_is_made_meanwhile(
         self, tmp_path: Path, own_url: str
