@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from domain.personal_data.erasure import AtPsps, ErasureFile
 
 _END: Final = "."
 """The last word of a line; a full disk may have cut it off. Lines of 0.2.0 have no references."""
+_REFERENCE: Final = re.compile("([^/]+)/([^/]+)/(.+)")
 
 
 class ErasureFileUnusable(Exception):
@@ -75,14 +77,17 @@ class TextErasureFile(ErasureFile):
             if guest_id := plain_uuid(named):
                 # The beginning of a reference could be another guest's reference.
                 references = rest[1:-1] if rest[-1:] == [_END] else ()
-                found[GuestId(guest_id)] += map(_reference, references)
+                found[GuestId(guest_id)] += filter(None, map(_reference, references))
         return found
 
 
-def _reference(text: str) -> tuple[PspAccount, GuestReference]:
-    provider, merchant_account, reference = text.split("/", 2)
-    psp_account = PspAccount(ProviderName(provider), MerchantAccount(merchant_account))
-    return psp_account, GuestReference(reference)
+def _reference(text: str) -> tuple[PspAccount, GuestReference] | None:
+    """Return a reference and where it is; None for a word that somebody else has written."""
+    parts = _REFERENCE.fullmatch(text)
+    if parts is None:
+        return None
+    psp_account = PspAccount(ProviderName(parts[1]), MerchantAccount(parts[2]))
+    return psp_account, GuestReference(parts[3])
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ the PSP's page cannot, and opens an old link.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -56,6 +57,9 @@ _LINK_PROBLEMS: Final = {
     503: "Try again in a moment.",
     500: "A fault of the service.",
 }
+
+_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
+"""The form of what tells browsers apart."""
 
 _WAY_BACK: Final = {303: "Back to redirect_uri.", **_LINK_PROBLEMS}
 
@@ -234,8 +238,12 @@ class HostedPayments:
         return self.links.base_url.startswith("https:")
 
     def _browser_of(self, req: falcon.Request) -> str | None:
-        """Return the browser's secret, or None if the browser has not agreed to anything yet."""
-        return req.cookies.get(self._cookie) or None
+        """Return the browser's secret, or None if the browser has not agreed to anything yet.
+
+        A cookie in another form comes from somebody else, and is ignored.
+        """
+        secret = req.cookies.get(self._cookie, "")
+        return secret if _SECRET.fullmatch(secret) else None
 
     def _name_browser(self, resp: falcon.Response, secret: str) -> None:
         # Lax, so that a browser that comes from the shop sends the cookie. It lasts until the

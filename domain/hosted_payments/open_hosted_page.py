@@ -135,16 +135,17 @@ class OpenHostedPage:
         If cardonfile's own page asks for consent, the guest's agreement is stored with the attempt.
         Each browser has to agree, and the latest agreement counts. If the PSP has not answered
         about the attempt, the question is noted, and `_with_page` asks it. Raises PageUnderWay
-        while another request is asking. A session that another process settled in the meantime is
-        returned unchanged.
+        while another request is asking, after the agreement is stored: after a double click, the
+        browser keeps the cookie of the second request. A session that another process settled in
+        the meantime is returned unchanged.
         """
 
-        def note(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
+        def note(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep], bool]:
             session, now = unit.sessions.get(seen.token_id) or seen, self.clock.now()
             if session.is_settled:
-                return session, ()
+                return session, (), False
             _require_open(session, now)
-            opened = session.with_progress(Progress.OPENED, now)
+            opened, is_under_way = session.with_progress(Progress.OPENED, now), False
             if session.attempt is None or session.attempt.over:
                 request = self._next_request(unit, session, now, by_click, accepted)
                 if session.has_page:
@@ -153,23 +154,48 @@ class OpenHostedPage:
                 opened = session.with_attempt(request)
             elif session.attempt.is_unanswered:
                 asked = opened.asked(now)
-                if asked is None:
-                    raise PageUnderWay
-                opened = asked
-            is_asked_for = self.choose_consent.is_on_our_page(opened.configuration.provider)
-            if is_asked_for and not opened.has_agreed(browser):
-                consent = opened.current_attempt.request.consent
-                if browser is None or agreed != consent.digest:
-                    raise ClickNeeded
-                opened = opened.agreed(browser, now)
+                is_under_way = asked is None
+                if asked is not None:
+                    # Cards may have been refused on other pages since.
+                    self._require_below_limits(unit, session, now, by_click)
+                    opened = asked
+            opened = self._with_agreement(opened, agreed, browser, now)
             if opened != session:
                 unit.sessions.update(opened)
                 unit.commit()
-            return opened, steps_between(session, opened)
+            return opened, steps_between(session, opened), is_under_way
 
-        opened, steps = self.storage.transact(note)
+        opened, steps, is_under_way = self.storage.transact(note)
         self.log(*steps)
+        if is_under_way:
+            raise PageUnderWay
         return opened
+
+    def _with_agreement(
+        self, session: CardSession, agreed: str | None, browser: str | None, now: datetime
+    ) -> CardSession:
+        """Return the session with the agreement of this browser, if our page has to ask for one.
+
+        Raises ClickNeeded if the guest has not agreed in it.
+        """
+        is_asked_for = self.choose_consent.is_on_our_page(session.configuration.provider)
+        if not is_asked_for or session.has_agreed(browser):
+            return session
+        if browser is None or agreed != session.current_attempt.request.consent.digest:
+            raise ClickNeeded
+        return session.agreed(browser, now)
+
+    def _require_below_limits(
+        self, unit: WriteUnit, session: CardSession, now: datetime, by_click: bool
+    ) -> None:
+        """Raise LinkPaused if too many cards were refused, or ClickNeeded if programs may try them."""
+        try:
+            limits = on_refused_cards(session.configuration.card_limits(self.limits))
+            needs_click = require_below_limits(unit, limits, session, now)
+        except CardLimitReached as reached:
+            raise LinkPaused(reached) from reached
+        if needs_click and not by_click:
+            raise ClickNeeded
 
     def _next_request(
         self,
@@ -182,13 +208,7 @@ class OpenHostedPage:
         number = session.attempt.request.attempt + 1 if session.attempt else 1
         if not session.may_have_page(number, now):
             raise LinkExpired
-        try:
-            limits = on_refused_cards(session.configuration.card_limits(self.limits))
-            needs_click = require_below_limits(unit, limits, session, now)
-        except CardLimitReached as reached:
-            raise LinkPaused(reached) from reached
-        if needs_click and not by_click:
-            raise ClickNeeded
+        self._require_below_limits(unit, session, now, by_click)
         guest = unit.guests.get(session.guest_id)
         center = unit.centers.get(session.center_id)
         if guest is None or center is None:

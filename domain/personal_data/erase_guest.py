@@ -76,10 +76,11 @@ class EraseGuest:
 
         def erase(unit: WriteUnit) -> None:
             unit.erasures.add(Erasure(guest_id=guest_id, erased_at=now, due_at=now))
+            at_all_psps = sorted({*unit.guest_references.of(guest_id), *at_psps})
+            end_and_blank(unit, self.note_event, guest_id, now)
+            # Sessions first: whoever has a page made stores a reference after it has locked one.
             for psp_account, reference in at_psps:
                 unit.guest_references.keep_former(guest_id, psp_account, reference)
-            at_all_psps = unit.guest_references.of(guest_id)
-            end_and_blank(unit, self.note_event, guest_id, now)
             self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)
             self.file.note(guest_id, now, at_all_psps)
             unit.commit()

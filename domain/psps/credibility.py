@@ -33,7 +33,7 @@ def is_credible_page(page: HostedPage) -> bool:
         and page.address.isprintable()
         and page.ends_at.year in _YEARS
         and len(repr(dict(page.fields))) <= MAX_FIELDS_LENGTH
-        and all(map(is_clean, chain.from_iterable(page.fields.items())))
+        and all(map(_is_clean_text, chain.from_iterable(page.fields.items())))
     )
 
 
@@ -93,6 +93,11 @@ def without_false_code(outcome: Outcome) -> Outcome:
     if isinstance(code, str) and _REFUSAL_CODE.fullmatch(code) and not holds_card_number(code):
         return outcome
     return replace(outcome, refusal_code=None)
+
+
+def _is_clean_text(value: object) -> bool:
+    # An adapter of another distribution may return a number.
+    return isinstance(value, str) and is_clean(value)
 
 
 def _are_words(*texts: str) -> bool:

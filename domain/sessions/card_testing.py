@@ -64,16 +64,22 @@ def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
     return [limit for limit in limits if limit.counted is Counted.REFUSED_CARDS]
 
 
+def limits_that_close_pages(
+    limits: Sequence[CardLimit], session: CardSession
+) -> Sequence[CardLimit]:
+    """Return the limits on the refused cards of the guest, which close open pages.
+
+    Those of callers and centers close none: a guest who is typing has nothing to do with them.
+    """
+    refused_cards = on_refused_cards(session.configuration.card_limits(limits))
+    return [limit for limit in refused_cards if limit.is_on_a_guest]
+
+
 def must_close_page(
     unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
 ) -> bool:
-    """Return whether the guest has had so many refused cards that an open page must be closed.
-
-    The limits of callers and centers close no page: a guest who is typing did not cause them.
-    """
-    refused_cards = on_refused_cards(session.configuration.card_limits(limits))
-    of_guests = [limit for limit in refused_cards if limit.is_on_a_guest]
-    since = now - WINDOW
+    """Return whether the guest has had so many refused cards that an open page must be closed."""
+    of_guests, since = limits_that_close_pages(limits, session), now - WINDOW
     return bool(of_guests and unit.refused_cards.reached(of_guests, session, since=since))
 
 

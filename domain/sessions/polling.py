@@ -69,10 +69,22 @@ class PolledSession(EndingSession):
         key = earlier.current_attempt.request.idempotency_key
         return self.current_attempt.request.idempotency_key == key
 
+    def waits_for_page_of(self, earlier: Self) -> bool:
+        """Return whether the page is not there that the PSP was asked for in `earlier`.
+
+        A guest may have agreed in another browser since.
+        """
+        return bool(self.attempt and self.attempt.is_unanswered and self.has_page_of(earlier))
+
     def has_attempt_of(self, earlier: Self) -> bool:
-        """Return whether the attempt is the one of `earlier`, apart from the PSP's answers since."""
+        """Return whether the attempt is the one of `earlier`.
+
+        The PSP's answers since, and the browsers in which the guest agreed, do not count.
+        """
         ours, theirs = (
-            each.attempt and replace(each.attempt, unknown_since=None) for each in (self, earlier)
+            each.attempt
+            and replace(each.attempt, unknown_since=None, agreed_at=None, agreed_in=None)
+            for each in (self, earlier)
         )
         return ours == theirs
 

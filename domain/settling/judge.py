@@ -179,7 +179,8 @@ def judge_card(
         version=shown.version,
         language=shown.language,
         text=shown.text,
-        agreed_at=attempt.agreed_at or collected.collected_at,
+        # Another browser may have agreed since the card was typed: that was for no card.
+        agreed_at=min(attempt.agreed_at or collected.collected_at, collected.collected_at),
     )
     if same is not None:
         return Verdict(

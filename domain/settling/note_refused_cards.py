@@ -8,7 +8,7 @@ from typing import Final
 
 from domain.centers.card_limit import CardLimit
 from domain.psps.hosted_page import Reported
-from domain.sessions.card_testing import must_close_page
+from domain.sessions.card_testing import limits_that_close_pages, must_close_page
 from domain.sessions.end import SessionStatus
 from domain.sessions.refused_card import RefusedCard
 from domain.sessions.session import CardSession
@@ -59,9 +59,12 @@ def ask_about_open_pages(
     """Make the guest's other open pages due after a page of `session` refused a card.
 
     Cards that the other pages refused in the meantime then count too. Once too many cards were
-    refused, the page of `session` is due as well, and settling closes all the pages. May be called
-    again. If the process dies before this call, each page is asked about at its next poll.
+    refused, the page of `session` is due as well, and settling closes all the pages. Without a
+    limit that closes pages, nothing becomes due. May be called again. If the process dies before
+    this call, each page is asked about at its next poll.
     """
+    if not limits_that_close_pages(limits, session):
+        return
     with storage.read() as unit:
         is_limit_reached = must_close_page(unit, limits, session, now)
 

@@ -58,15 +58,20 @@ class ObtainPage:
     ) -> CardSession:
         def keep(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             session, now = unit.sessions.get(asked.token_id) or asked, self.clock.now()
-            if session.is_settled or session.attempt != asked.attempt:
-                # Another process stored the page, or settled the session.
+            request = asked.current_attempt.request
+            if session.is_settled or not session.waits_for_page_of(asked):
+                # Another process stored the page, or settled the session. The PSP may still have
+                # created the guest again, and an erasure must find the guest there.
+                if reference is not None:
+                    psp_account = session.configuration.psp_account
+                    unit.guest_references.keep_former(request.guest_id, psp_account, reference)
+                    unit.commit()
                 return session, ()
             if page is None:
                 changed = session.without_card(now)
                 note_end_of_session(unit, self.note_event, session, changed, now=now)
             else:
                 changed = session.with_page(page, now)
-            request = asked.current_attempt.request
             # An earlier release asked for a guest that all centers share.
             if reference is not None and request.center_id is not None:
                 unit.guest_references.keep(session.psp_guest(request), reference)

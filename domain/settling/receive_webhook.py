@@ -42,12 +42,12 @@ class ReceiveWebhook:
         ]
         if not notices:
             return
-        now = self.clock.now()
+        notices, now = self._in_order_of_locks(provider, notices), self.clock.now()
 
         def keep(unit: WriteUnit) -> int:
             foreign = 0
             for notice in notices:
-                if notice.card_token is not None or notice.guest_reference is not None:
+                if _is_of_cards(notice):
                     account = PspAccount(provider, notice.merchant_account)
                     unit.accounts.make_due(
                         account,
@@ -94,6 +94,23 @@ class ReceiveWebhook:
         closed = self._closed()
         return [each for each in notices if (provider, each.merchant_account) not in closed]
 
+    def _in_order_of_locks(
+        self, provider: ProviderName, notices: list[WebhookNotice]
+    ) -> list[WebhookNotice]:
+        """Return the notices in the order in which every unit locks: sessions by their ids, then cards.
+
+        Otherwise this one and another, which makes the pages of a guest due, would wait for each other.
+        """
+        if len(notices) == 1:
+            return notices
+
+        def place(notice: WebhookNotice) -> tuple[bool, str]:
+            session = None if _is_of_cards(notice) else _session_of(unit, provider, notice)
+            return _is_of_cards(notice), session.token_id if session else ""
+
+        with self.storage.read() as unit:
+            return sorted(notices, key=place)
+
     def _closed(self) -> Collection[PspAccount]:
         with self.storage.read() as unit:
             return unit.merchant_standings.closed()
@@ -114,6 +131,10 @@ class ReceiveWebhook:
             and _is_meant(provider, notice, session)
             and _nudged(session, earlier, self.clock.now()) != session
         )
+
+
+def _is_of_cards(notice: WebhookNotice) -> bool:
+    return notice.card_token is not None or notice.guest_reference is not None
 
 
 def _session_of(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import adapters.postgresql
+from adapters.erasure_file import TextErasureFile
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
@@ -32,25 +35,29 @@ from domain.errors import (
     ServiceUnavailable,
 )
 from domain.events.event import EventType
-from domain.identifiers import GuestId, TokenId
+from domain.identifiers import GuestId, GuestReference, TokenId
 from domain.psps.payment_provider import UNKNOWN_FOR
+from domain.psps.webhook import WebhookNotice
 from domain.sessions.end import SessionStatus
 from domain.storage import WriteUnit
 from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
 from entrypoints.serve import announce
 from entrypoints.settings import Settings
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
+from tests.adapters.postgresql.by_hand import is_waiting
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import make_database
 from tests.entrypoints.conftest import CommandLine
 from tests.installation import (
     GOOD_CARD,
+    MERCHANT,
     MISMATCHING_CARD,
     OTHER_GOOD_CARD,
     Installation,
 )
 from tests.postgresql import PostgresqlServer, empty_database, new_database
 from tests.simulation.psp import LASTING_TOKENS, LastingTokens
+from tests.waiting import wait_until
 
 SECRET: Final = "s3same"
 NOBODY_LISTENS: Final = "127.0.0.1:1"
@@ -501,6 +508,57 @@ class TestAtOnce:
         replay = installation.container.replay_event()
         assert at_once(8, lambda _: replay(event_id)) == [2] * 8
         assert len(installation.deliveries()) == 2
+
+    @pytest.mark.parametrize("is_of_card_first", [False, True])
+    def test_a_webhook_about_several_sessions_waits_for_who_makes_all_of_a_guest_due(
+        self, tmp_path: Path, own_url: str, is_of_card_first: bool
+    ) -> None:
+        execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
+        with installed(tmp_path, own_url) as installation, ThreadPoolExecutor(1) as thread:
+            account = installation.stored_card()
+            opened = [installation.opened_session().token_id for _ in range(2)]
+            first, second = sorted(opened)
+            notice = WebhookNotice(merchant_account=MERCHANT, content="{}")
+            of_card = replace(notice, card_token=account.token)
+            of_second = of_card if is_of_card_first else replace(notice, token_id=second)
+            told = [of_second, replace(notice, token_id=first)]
+            installation.provider.read_webhook = lambda _: told
+
+            with installation.storage.write() as unit:
+                assert unit.sessions.get(first) is not None
+                receiving = thread.submit(installation.receive_webhook, installation.webhook())
+                wait_until(lambda: is_waiting(own_url))
+                if is_of_card_first:
+                    assert unit.accounts.active_at(GUEST_ID, CENTER_ID)
+                else:
+                    unit.sessions.make_pages_due(GUEST_ID, installation.clock.now())
+                unit.commit()
+
+            receiving.result()
+
+    def test_an_erasure_by_the_file_waits_for_a_page_that_is_made_meanwhile(
+        self, tmp_path: Path, own_url: str
+    ) -> None:
+        execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
+        with installed(tmp_path, own_url) as installation, ThreadPoolExecutor(1) as thread:
+            session = installation.opened_session()
+            with installation.storage.read() as unit:
+                at_psps = unit.guest_references.of(GUEST_ID)
+            file = TextErasureFile(tmp_path / "erasures.txt")
+            file.note(GUEST_ID, installation.clock.now(), at_psps)
+            erase_guest = replace(installation.container.erase_guest(), file=file)
+
+            with installation.storage.write() as unit:
+                locked = unit.sessions.get(session.token_id)
+                assert locked is not None
+                erasing = thread.submit(erase_guest.again)
+                wait_until(lambda: is_waiting(own_url))
+                # The PSP has deleted the guest, and made another.
+                psp_guest = locked.psp_guest(locked.current_attempt.request)
+                unit.guest_references.keep(psp_guest, GuestReference("another"))
+                unit.commit()
+
+            assert erasing.result() == [GUEST_ID]
 
     # Shows I9.
     def test_cards_that_change_at_once_leave_one_default(

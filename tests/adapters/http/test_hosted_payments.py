@@ -485,12 +485,31 @@ def test_a_cookie_says_which_browser_has_agreed(asking: Api, asked: CardSession)
 
     same, other = (
         asking.browse("/hosted-payments", link_query(asked), {"Cookie": f"cardonfile={secret}"})
-        for secret in (cookie.value, "another")
+        for secret in (cookie.value, "another" * 4)
     )
 
     assert (away.status_code, same.status_code, other.status_code) == (503, 303, 200)
     assert AGREED.search(other.text)
     assert len(cookie.value) >= 22
+
+
+@pytest.mark.parametrize("value", ["\xe9" * 32, "a", '"a\\012b"', "a" * 5_000])
+def test_a_browser_whose_cookie_is_none_of_ours_gets_another(
+    asking: Api, asked: CardSession, value: str
+) -> None:
+    form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
+
+    result = asking.send(
+        "POST",
+        "/hosted-payments",
+        query=link_query(asked),
+        headers={"Cookie": f"cardonfile={value}"},
+        body=form,
+        authenticated=False,
+    )
+
+    assert result.status_code == 303
+    assert result.cookies["cardonfile"].value not in value
 
 
 @pytest.mark.parametrize(
@@ -550,6 +569,23 @@ def test_a_double_click_on_the_button_of_an_old_link_does_not_lead_back_to_it(
     assert click(api, query, BASE_URL).status_code == 303
     assert shown(second[0]) == (CENTER, "The payment page is being opened", "myspa://cards")
     assert "refresh" not in second[0].headers
+
+
+def test_a_double_click_on_the_consent_is_one_agreement(asking: Api, asked: CardSession) -> None:
+    form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
+    query, second = link_query(asked), list[Result]()
+    # The browser sees nothing of the first response, not even its cookie.
+    asking.installation.provider.before = lambda _, __: second.append(
+        click(asking, query, BASE_URL, form)
+    )
+    first = click(asking, query, BASE_URL, form)
+    asking.installation.provider.before = lambda _, __: None
+    cookie = second[0].cookies["cardonfile"].value
+
+    again = asking.browse("/hosted-payments", query, {"Cookie": f"cardonfile={cookie}"})
+
+    assert (first.status_code, second[0].status_code, again.status_code) == (303, 503, 303)
+    assert again.headers["location"] == first.headers["location"]
 
 
 # Shows F22.

@@ -403,9 +403,7 @@ def test_a_card_is_not_gone_because_a_response_lacks_its_customer(
 
 
 class TestAListOfCards:
-    def test_a_list_of_cards_leaves_out_bank_accounts(
-        self, shop: Shop
-    ) -> None:
+    def test_a_list_of_cards_leaves_out_bank_accounts(self, shop: Shop) -> None:
         stripe, customer = shop.stripe, shop.page_with_card().guest_reference
         (token,) = map(CardToken, shop.main.methods)
         stripe.add_method(stripe.main, "card", card_details(stripe.main, GOOD))

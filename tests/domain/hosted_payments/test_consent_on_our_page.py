@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.psp_suite.samples import GUEST_ID
 from domain.consents.given_consent import GivenConsent
 from domain.hosted_payments.find_way_back import WayBack
 from domain.hosted_payments.link import ClickNeeded
@@ -170,6 +171,33 @@ def test_the_agreement_outlives_an_outage_of_the_psp(installation: Installation)
     assert reopen(installation, session).startswith(BASE_URL)
 
 
+def test_a_page_that_is_made_while_another_browser_agrees_is_kept(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+
+    def agree_though_the_psp_is_away(browser: str) -> None:
+        installation.provider.have(Trouble.BEFORE_IT_ACTED)
+        with pytest.raises(ProviderUnavailable):
+            agree(installation, session, browser)
+        installation.provider.recover()
+
+    agree_though_the_psp_is_away(SCANNER)
+    installation.clock.advance(MINUTE)
+    installation.provider.meanwhile["start"] = lambda: agree_though_the_psp_is_away(PHONE)
+    installation.settle(session.token_id)
+    installation.clock.advance(MINUTE)
+
+    address = reopen(installation, session, PHONE)
+
+    page = installation.session(session.token_id).current_attempt.page
+    assert page is not None
+    assert page.address == address
+    with installation.storage.read() as unit:
+        psp_account = session.configuration.psp_account
+        assert unit.guest_references.of(GUEST_ID) == [(psp_account, page.guest_reference)]
+
+
 def test_the_guest_agrees_again_for_another_page(installation: Installation) -> None:
     installation.configure(link_minutes=3 * 24 * 60)
     session = installation.add_card(link_minutes=3 * 24 * 60)
@@ -201,6 +229,25 @@ def test_the_card_is_kept_with_the_agreement(installation: Installation) -> None
     # A later result about the same card is told by when the card was typed.
     (account,) = installation.accounts()
     assert account.consented_at == agreed_at + MINUTE
+
+
+def test_an_agreement_after_the_card_was_typed_is_not_the_one_for_it(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    agree(installation, session)
+    installation.clock.advance(MINUTE)
+    installation.type_card(session)
+    typed_at = installation.clock.now()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.clock.advance(MINUTE)
+    agree(installation, session, SCANNER)
+    installation.provider.recover()
+    installation.return_to_shop(session)
+    installation.clock.advance(MINUTE)
+    installation.reconcile()
+
+    assert given(installation).agreed_at == typed_at
 
 
 def set_another_text(installation: Installation) -> None:

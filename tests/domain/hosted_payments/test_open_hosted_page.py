@@ -280,6 +280,30 @@ def test_a_session_that_is_settled_while_its_next_page_is_made_leads_back(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
+def test_a_guest_whom_the_psp_makes_for_a_page_that_comes_late_is_forgotten_there_too(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+
+    def be_refused_in_another_process() -> None:
+        current = installation.session(session.token_id)
+        installation.put_session(current.without_card(installation.clock.now()))
+
+    installation.provider.meanwhile["start"] = be_refused_in_another_process
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+
+    with installation.storage.read() as unit:
+        ((psp_account, reference),) = unit.guest_references.of(GUEST_ID)
+    forgotten: list[object] = []
+    installation.provider.forget_guest = lambda *it: forgotten.append(it)
+    installation.erase_guest()
+    installation.reconcile()
+    installation.clock.advance(HALF_AN_HOUR)
+    installation.container.finish_erasures()()
+    assert forgotten == [(psp_account.merchant_account, reference)]
+
+
 def test_a_page_that_comes_late_does_not_take_the_place_of_the_next(
     installation: Installation,
 ) -> None:

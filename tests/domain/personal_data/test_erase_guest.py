@@ -726,6 +726,17 @@ def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(
     assert installation.container.erasure_file().erased().keys() == {GUEST_ID}
 
 
+@pytest.mark.parametrize("words", ["by hand .", "now cus_1 .", "now fake/default .", "now // ."])
+def test_a_line_that_somebody_has_changed_names_the_guest_alone(
+    installation: Installation, tmp_path: Path, words: str
+) -> None:
+    (tmp_path / "erasures.txt").write_text(f"{GUEST_ID} {words}\n")
+
+    assert installation.container.erase_guest().again() == [GUEST_ID]
+    with installation.storage.read() as unit:
+        assert unit.guest_references.of(GUEST_ID) == []
+
+
 def test_nothing_is_erased_without_the_file(installation: Installation, tmp_path: Path) -> None:
     (tmp_path / "erasures.txt").mkdir()
     with pytest.raises(ServiceUnavailable):

@@ -54,12 +54,13 @@ NO_YEAR = (datetime.min.replace(tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
         ({}, True),
         ({"Ds_MerchantParameters": "eyJEUyI6IjAi", "empty": ""}, True),
         ({"a": "x\ny"}, False),
+        ({"amount": 100}, False),
         ({"\ud800": "a"}, False),
         ({"a": "x" * MAX_FIELDS_LENGTH}, False),
     ],
 )
 def test_a_page_has_fields_of_text_that_is_not_too_long(
-    fields: dict[str, str], expected: bool
+    fields: dict[str, Any], expected: bool
 ) -> None:
     assert is_credible_page(replace(PAGE, fields=fields)) is expected
 

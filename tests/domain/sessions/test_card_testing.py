@@ -278,6 +278,19 @@ def test_links_made_before_open_no_page_once_a_limit_on_refused_cards_is_reached
     assert "/fake-psp/pages/" in installation.open_page(in_advance)
 
 
+@pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
+def test_a_page_that_the_psp_has_not_answered_about_opens_no_more_once_a_limit_is_reached(
+    limited: Limited, trouble: Trouble
+) -> None:
+    installation = limited("guest=off/3")
+    unanswered = installation.session_without_answer(trouble)
+    has_refused(installation, installation.opened_session(), 3)
+    installation.clock.advance(MINUTE)
+
+    with pytest.raises(LinkPaused):
+        installation.open_page(unanswered)
+
+
 def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: Limited) -> None:
     installation = limited("guest=off/10")
     installation.configure(link_minutes=3 * 24 * 60)
@@ -353,6 +366,19 @@ def test_a_card_refused_on_the_only_page_of_a_guest_causes_no_further_question(
     installation = limited("guest=off/10")
     session = installation.opened_session()
     installation.type_card(session, DECLINED_CARD)
+    installation.receive_webhook()
+    installation.reconcile()
+
+    assert installation.provider.calls.count("outcome") == 1
+
+
+@pytest.mark.parametrize("limits", ["off", only("guest=10/off"), only("center=off/1")])
+def test_a_refused_card_causes_no_question_about_other_pages_where_no_limit_closes_them(
+    limited: Limited, limits: str
+) -> None:
+    installation = limited(limits)
+    sessions = [installation.opened_session() for _ in range(3)]
+    installation.type_card(sessions[0], DECLINED_CARD)
     installation.receive_webhook()
     installation.reconcile()
 

@@ -305,6 +305,14 @@ class TestWithoutACardOfTheCurrentPage:
     def test_an_earlier_attempt_does_not_change_the_next(self, outcome: Outcome | None) -> None:
         assert judge(OPENED, ON_NEXT_PAGE, outcome, LATER) is None
 
+    @pytest.mark.parametrize("outcome", [PageClosed(), Pending(), None])
+    def test_an_outcome_counts_if_the_guest_agrees_in_another_browser_meanwhile(
+        self, outcome: Outcome | None
+    ) -> None:
+        agreed = OPENED.agreed("the secret of another browser", LATER)
+
+        assert judge(OPENED, agreed, outcome, LATER) == judge(agreed, agreed, outcome, LATER)
+
     def test_a_payment_method_that_is_no_card_ends_its_page(self) -> None:
         expected = Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
 
