@@ -155,6 +155,23 @@ bench-growth: .venv/dev.stamp ## Measure add-card with up to ten million session
 screenshot: .venv/dev.stamp ## Take the pictures docs/demo-light.png and -dark.png, in a browser test
 	SCREENSHOTS=docs $(BIN)/python -m pytest -q tests/browser -k readme
 
+coverage: .venv/dev.stamp ## Run all tests, and print the lines and branches that none of them reaches
+	rm -rf build/coverage
+	$(BIN)/coverage run -m pytest -n $(WORKERS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+docs: build/docs/stamp ## Build the documentation site into build/docs/html, and check the links between its pages
+	$(SPHINX) -b html . build/docs/html
+	@cp docs/demo-*.png build/docs/html/docs/
+	@echo '<!doctype html><meta http-equiv="refresh" content="0; url=README.html">' >build/docs/html/index.html
+	@echo "Open build/docs/html/index.html"
+
+docs-links: build/docs/stamp ## Check the documentation's links to other sites
+	$(SPHINX) -b linkcheck . build/docs/links
+
+SPHINX = build/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --conf-dir docs --doctree-dir build/docs/doctrees
+
 lint: .venv/dev.stamp ## Check formatting, lint, types and import contracts
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
@@ -190,8 +207,8 @@ LOCK = --universal --python-version 3.11 --generate-hashes \
 release: build/release/stamp .venv/dev.stamp ## Build and check wheel and sdist, list their packages (SBOM), look for advisories
 	@test -z "$$(git status --porcelain)" || \
 		{ echo "Commit or remove what git status shows: otherwise the release differs from the commit that is tagged" >&2; exit 1; }
-	@grep -q '^## $(VERSION)$$' docs/changelog.md || \
-		{ echo "docs/changelog.md has no heading for $(VERSION), the version in pyproject.toml" >&2; exit 1; }
+	@grep -q '^## \[$(VERSION)\]' CHANGELOG.md || \
+		{ echo "CHANGELOG.md has no heading for $(VERSION), the version in pyproject.toml" >&2; exit 1; }
 	rm -rf dist build/advisories.json
 	$(RELEASE)/python -m build --quiet --no-isolation
 	$(RELEASE)/twine check dist/*

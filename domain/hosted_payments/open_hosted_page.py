@@ -116,7 +116,7 @@ class OpenHostedPage:
         _require_open(session, now)
         if attempt.page is None or attempt.over:
             raise ProviderUnavailable("the PSP refused to make a page")
-        if now >= attempt.page.ends_at:
+        if session.is_page_past_end(now):
             raise ProviderUnavailable("the page has ended, and the PSP does not say how")
         if attempt.page.fields:
             raise FormNeeded(attempt.page)

@@ -22,7 +22,7 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.evidence import Evidence
-from domain.psps.hosted_page import HostedPageRequest, PageAttempt, PspGuest
+from domain.psps.hosted_page import HostedPageRequest, PageAttempt, Prefill, PspGuest
 from domain.retries import WorkAtPsps
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import PolledSession
@@ -100,6 +100,16 @@ class CardSession(PolledSession, RequestedSession):
     def is_old(self, now: datetime) -> bool:
         """Return whether the session was started more than 24 hours ago."""
         return now > self.old_at
+
+    def is_page_past_end(self, now: datetime) -> bool:
+        """Return whether the page is past its end, or shows the guest's details on an old link.
+
+        The PSP may create the page of an early attempt late, after an outage.
+        """
+        attempt = self.attempt
+        shows_details = attempt is not None and attempt.request.prefill is not Prefill.NOTHING
+        # `super()` does not work in a dataclass with slots.
+        return PolledSession.is_page_past_end(self, now) or (shows_details and self.is_old(now))
 
     def may_have_details(self, now: datetime) -> bool:
         """Return whether a page that is made now may have the guest's details.

@@ -164,6 +164,24 @@ def test_a_page_that_shows_the_guest_ends_before_the_link_is_old(
     assert (blank.guest_name, blank.guest_email) == ("", None)
 
 
+# Shows S28.
+def test_a_page_with_details_that_is_made_after_an_outage_of_a_day_is_not_shown(
+    installation: Installation,
+) -> None:
+    installation.configure(link_minutes=MONTH_IN_MINUTES)
+    session = installation.session_without_answer(link_minutes=MONTH_IN_MINUTES)
+    assert session.current_attempt.request.guest_email
+    installation.clock.advance(timedelta(hours=25))
+
+    with pytest.raises(ProviderUnavailable):
+        click(installation, session)
+    installation.clock.advance(ASK_AGAIN_AFTER)
+    click(installation, session)
+
+    shown = installation.session(session.token_id).current_attempt.request
+    assert (shown.attempt, shown.guest_name, shown.guest_email) == (2, "", None)
+
+
 def test_a_page_in_the_hour_before_its_link_is_old_shows_nothing_instead_of_ending(
     installation: Installation, session: CardSession
 ) -> None:
