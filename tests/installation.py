@@ -142,7 +142,7 @@ class TroubledProvider:
         self.trouble = dict.fromkeys(methods or CALLS, trouble)
 
     def recover(self) -> None:
-        """Make no method fail any more."""
+        """End all failures."""
         self.trouble = {}
 
     def __getattr__(self, name: str) -> Any:  # as the adapter has it
@@ -497,7 +497,7 @@ class Installation:
             return unit.consents.of(account)
 
     def evidence(self, session: CardSession) -> Sequence[Evidence]:
-        """Read what the PSP has told of a session, oldest first."""
+        """Return the PSP's evidence about a session, oldest first."""
         with self.storage.read() as unit:
             return unit.evidence.of(session.token_id)
 

@@ -1,4 +1,4 @@
-"""A server on loopback that handles each request as a test says, and what it may do."""
+"""A server on loopback that handles each request as a test decides."""
 
 from __future__ import annotations
 

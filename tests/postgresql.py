@@ -80,7 +80,7 @@ class PostgresqlServer:
         wait_until(self._accepts_connections)
 
     def ask_for_password(self, role: str, password: str) -> None:
-        """Add a role that has this password, and whom the server asks for it."""
+        """Add a role with a password, which the server requires."""
         rules = self._data / "pg_hba.conf"
         rules.write_text(f"host all {role} all scram-sha-256\n{rules.read_text()}")
         _administer(self.url, f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")

@@ -198,7 +198,7 @@ class TestOperations:
         assert {name for name in named - read if name.removesuffix("_FILE") not in read} == set()
 
     def test_every_section_about_commands_is_about_one_or_a_group(self) -> None:
-        # A command whose --help says everything has none.
+        # A command has no section if --help says everything.
         described = re.findall(
             r"^### cardonfile (.+)$", section(doc("operations.md"), "Commands"), re.MULTILINE
         )
@@ -230,7 +230,7 @@ class TestMetrics:
         lines = []
         for collector in registry._collector_to_names:
             for family in collector.collect():
-                # Of what is read, each family knows its labels.
+                # Each family of stored gauges knows its labels.
                 labels = vars(family).get("_labelnames", vars(collector).get("_labelnames"))
                 shown = ", ".join(f"`{label}`" for label in sorted(labels or ()))
                 name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -359,7 +359,7 @@ def test_shell_commands_can_be_run(body: str) -> None:
 
 
 def parse(command: click.Command, words: Sequence[str]) -> None:
-    """Have a command read its arguments, without running it."""
+    """Parse a command's arguments without running it."""
     if isinstance(command, click.Group):
         parse(command.commands[words[0]], words[1:])
     else:

@@ -63,7 +63,7 @@ class Realm:
         centers_claim: str | None = None,
         token_type: str | None = None,
     ) -> None:
-        """Have the process read these claims."""
+        """Make the process read these claims."""
         self.identity: Identity = JsonWebTokens(
             issuer=ISSUER,
             audience=AUDIENCE,

@@ -16,7 +16,7 @@ from tests.benchmarks.servers import ON_WAITRESS, Sample, make_server
 
 CLIENTS: Final = 100
 REQUESTS: Final = 240
-"""Of each client, sent without waiting for a response."""
+"""The requests of each client, sent without waiting for a response."""
 GAP_SECONDS: Final = 0.1
 """Between two new clients, which come one after the other."""
 

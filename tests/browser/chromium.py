@@ -1,4 +1,4 @@
-"""Starts a Chromium for the browser tests, and fetches one if there is none.
+"""Starts a Chromium for the browser tests, and downloads it if needed.
 
 The first of these that starts is taken:
 

@@ -28,7 +28,7 @@ def authorize(page: Page, token: str) -> None:
 
 
 def execute(page: Page, operation: str) -> Locator:
-    """Send the example of an operation as it stands there, and return the response."""
+    """Send an operation's example unchanged, and return the response."""
     block = page.locator(f"#operations-{operation}")
     block.locator(".opblock-summary-control").click()
     block.get_by_role("button", name="Execute").click()

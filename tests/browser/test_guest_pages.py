@@ -1,4 +1,4 @@
-"""The pages of ours that a guest meets, in a real browser."""
+"""Cardonfile's own pages for guests, in a real browser."""
 
 from __future__ import annotations
 

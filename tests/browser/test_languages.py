@@ -62,7 +62,7 @@ def served(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Iterator[Installation]:
-    """The same, with a PSP whose page shows no text of ours."""
+    """The same, with a PSP whose page does not show the consent."""
     with serving(tmp_path, shows_consent=False) as installed:
         yield installed
 

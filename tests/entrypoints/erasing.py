@@ -1,4 +1,4 @@
-"""Kills a service again and again while it erases guests, and checks what is left of them.
+"""Kills a service again and again while it erases guests, and looks for their remaining data.
 
 `make torture` does it on SQLite and on PostgreSQL, and prints the result.
 """

@@ -587,7 +587,7 @@ def _rows(url: str, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]
 
 @dataclass(kw_only=True)
 class Aftermath:
-    """What is wrong once nothing is due any more. Every list must be empty.
+    """The faults that are found when no work is due. Every list must be empty.
 
     - `lost`: add-cards whose session is missing, or differs from what the client read.
     - `unasked`: sessions that no client knows, such as a second one under the same key.

@@ -1,4 +1,4 @@
-"""`cardonfile import cards`: what is told of each line, and how fast the PSP is asked."""
+"""`cardonfile import cards`: the report on each line, and the rate of calls to the PSP."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def with_centers(cardonfile: CommandLine) -> CommandLine:
 
 
 def ignore(_: int) -> None:
-    """Take no notice of what was read."""
+    """Ignore the progress of reading."""
 
 
 def imports(cardonfile: CommandLine, what: str, content: str) -> int:

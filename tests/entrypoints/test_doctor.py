@@ -509,7 +509,7 @@ class TestEndpoints:
     [
         (DAY, Diagnosis.OK),
         (3 * DAY, Diagnosis.PROBLEM),
-        # Of a clock that was ahead.
+        # From a clock that was ahead.
         (-3 * DAY, Diagnosis.PROBLEM),
         (None, Diagnosis.PROBLEM),
     ],

@@ -44,7 +44,7 @@ FIELDS: Final = frozenset(
 """What a payment is asked for with, and perhaps `webhookUrl` ("Create payment")."""
 UNSHOWN: Final = ("number", "expiry", "challenged")
 SECRETIVE: Final = "Zoe <zoe@guests.example> may not use test_main"
-"""What no message or log of ours may repeat."""
+"""Text that no message or log of the adapter may repeat."""
 
 
 class Printed(NamedTuple):

@@ -1,4 +1,4 @@
-"""Responses and events, against Stripe's OpenAPI description, as the official SDK has it.
+"""Check responses and events against Stripe's OpenAPI description in the official SDK.
 
 The SDK's classes are generated from the description of the API version that it names. They hold
 each field with its type and the values that it may have. `-p tests.fake_stripe.described` prints

@@ -229,7 +229,7 @@ class FakeStripeServer:
 
 
 SECRETIVE: Final = "Zoe <zoe@guests.example> may not use sk_test_main"
-"""What no message or log of ours may repeat."""
+"""Text that no message or log of the adapter may repeat."""
 
 
 def unknown_status(sound: Response) -> Response:

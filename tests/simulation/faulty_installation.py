@@ -69,7 +69,7 @@ class CallFault:
 
 
 def has_effect(call: str) -> bool:
-    """Return whether a call changes anything for good: a commit, or a request to the outside."""
+    """Return whether a call has a lasting effect: a commit, or a request to the outside."""
     return call in ("write.commit", *PSP_CALLS, SEND_EVENT)
 
 
@@ -265,7 +265,7 @@ class FaultyInstallation(Installation):
             unit.commit()
 
     def deliver_to(self, endpoint_id: EndpointId) -> str | None:
-        """Deliver an event that is due to this endpoint; return what became of it."""
+        """Deliver a due event to this endpoint, and return the result."""
         deliver = self.container.deliver_event()
         others = self.check().endpoints.keys() - {endpoint_id}
         taken = deliver.take(except_to=[EndpointId(each) for each in others])
@@ -344,7 +344,7 @@ class FaultyInstallation(Installation):
                 (
                     each.redirect_uri,
                     each.status,
-                    # Nobody waits for a settled session any more.
+                    # Nobody waits for a settled session.
                     "" if each.is_settled else each.progress,
                     each.cancelled_at is not None,
                     each.failure or "",

@@ -106,7 +106,7 @@ class LastingTokens(PaymentProvider):
     ) -> CardReading:
         reading = CardReading(card=None, read_at=self._psp.clock.now())
         collected = [page for page in pages_at(self._psp) if page.card and page.collected_at]
-        # Of a card that was typed again, the last one counts.
+        # If a card was typed again, the last one counts.
         for page in sorted(collected, key=lambda page: page.collected_at or START):
             card = page.card
             if card is None or page.request.merchant_account != merchant_account:

@@ -196,7 +196,7 @@ class Simulation:
                 "CARDONFILE_ERASURES_FILE": str(folder / "erasures.txt"),
             }
         )
-        # The PSP of every third seed shows no text of ours.
+        # In every third seed, the PSP's page does not show the consent.
         asks = seed % 3 == 0
         settings = replace(settings, psps=psps_that(settings.psps, shows_consent=not asks))
         self._psp = FakePsp(folder / "psp.db", base_url=BASE_URL, clock=self._clock, ids=ids)
@@ -463,7 +463,7 @@ class Simulation:
             self._pages.append((TokenId(token_id), page))
 
     def _read_consent(self, process: Process, token_id: TokenId, browser: str) -> str | None:
-        """Read what a page of ours asks the guest to agree to; return its digest."""
+        """Read the consent on cardonfile's page, and return its digest."""
         way_back = self._call(
             f"{self._visit_of[token_id].guest.first_name} reads our page",
             process,
@@ -532,7 +532,7 @@ class Simulation:
         self._deliver(process, _recent(choices, events), is_altered=is_altered, is_old=is_old)
 
     def a_bank_changes_a_card(self, process: Process, choices: Random) -> None:
-        """Reissue a card, also before its session is settled, or lose one on file; mostly tell of it."""
+        """Reissue or lose a card, perhaps before its session is settled, and mostly send a webhook."""
         there = [
             page
             for page in self._stored.pages
@@ -807,7 +807,7 @@ class Simulation:
             process,
             lambda: add(url=url, types=types, centers=centers),
         )
-        # Another operator may have rolled the secret before this one was told of it.
+        # Another operator may have rolled the secret before this one learned the new secret.
         if isinstance(added, EventEndpoint) and rolls == self._rolls:
             self._known.secrets[added.endpoint_id] = [added.secrets.current]
 

@@ -49,7 +49,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the session may not change any more."""
+        """Return whether the session is final."""
         return self.status in ("completed", "failed")
 
 
@@ -168,7 +168,7 @@ class Snapshot:
 
     @property
     def next_due(self) -> datetime | None:
-        """When the reconciler has work next; None when it has none."""
+        """When the reconciler next has work; None without work."""
         times = [each.due_at for each in self.sessions.values()]
         times += [each.due_at for each in self.discards]
         times += [each.due_at for each in self.erasures.values()]
@@ -177,7 +177,7 @@ class Snapshot:
 
     @property
     def next_reading(self) -> datetime | None:
-        """When a card on file is read next; None when there is none."""
+        """When a card on file is next read; None without cards."""
         return min(filter(None, (each.due_at for each in self.accounts.values())), default=None)
 
     @property

@@ -103,7 +103,7 @@ class Browser:
 
     @property
     def page(self) -> PspPage:
-        """What the PSP knows of the page."""
+        """The PSP's record of the page."""
         return self.psp.page(self.reference)
 
     def open(self, *, challenge: bool = False) -> Result:

@@ -48,7 +48,7 @@ def link_query(session: CardSession) -> str:
 
 
 def click(api: Api, query: str, origin: str | None = None, form: bytes = b"") -> Result:
-    """Send what the button of a page of ours sends, from a page of this origin."""
+    """Send the form of the button on cardonfile's page, from this origin."""
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     headers |= {} if origin is None else {"Origin": origin}
     return api.send(
@@ -412,7 +412,7 @@ def test_a_click_from_behind_a_proxy_that_hides_the_origin_is_accepted(
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Iterator[Api]:
-    """An installation whose PSP shows no text of ours. Its only text for Germans is a center's own."""
+    """An installation whose PSP does not show the consent. Its only German text is a center's own."""
     capabilities = {"shows_consent": False}
     with closing(Installation(tmp_path, capabilities=capabilities)) as installed:
         installed.container.set_consent()(CENTER_ID, "de", own="{center} darf <abbuchen>.")

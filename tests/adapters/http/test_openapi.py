@@ -137,7 +137,7 @@ def test_an_operation_says_what_its_caller_needs() -> None:
 def example_requests() -> Iterator[tuple[str, str, str, object]]:
     """Yield method, path, query and body of every combination of examples.
 
-    Operations that need a value without examples, such as the token of a session, have none.
+    Operations that need a value without an example, such as a session's token, have no example.
     """
     for path, operations in DOCUMENT["paths"].items():
         for method, operation in operations.items():

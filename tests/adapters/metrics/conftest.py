@@ -27,7 +27,7 @@ class Measured:
         self._client = testing.TestClient(measure(self.container))
 
     def scrape(self) -> Samples:
-        """Return what there is, by name, with the labels and the value of each."""
+        """Return the metrics by name, each with its labels and its value."""
         return samples_of(self._client.simulate_get("/metrics").text)
 
 

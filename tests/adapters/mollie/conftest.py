@@ -62,7 +62,7 @@ class Shop:
         return mandate
 
     def outcome(self, page: HostedPage) -> Outcome:
-        """Return what became of the page."""
+        """Return the outcome of the page."""
         return self.provider.outcome(self.request, page, ())
 
     def answered_with(self, call: str, **changes: object) -> None:

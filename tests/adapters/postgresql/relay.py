@@ -63,7 +63,7 @@ class Relay:
         self._passes.set()
 
     def close(self) -> None:
-        """Stop for good."""
+        """Stop permanently."""
         self.stop()
         self.resume()
         for thread in self._threads:

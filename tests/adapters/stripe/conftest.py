@@ -99,7 +99,7 @@ class Shop:
         return page
 
     def outcome(self, page: HostedPage, evidence: Sequence[Evidence] = ()) -> Outcome:
-        """Return what became of the page."""
+        """Return the outcome of the page."""
         return self.provider.outcome(REQUEST, page, evidence)
 
     def session(self) -> dict[str, Any]:

@@ -320,7 +320,7 @@ class TestOutcome:
         so_far = [of_earlier_page]
         for number in (1, 2):
             shop.stripe.submit_card(page.reference, DECLINED)
-            # Without a webhook, Stripe tells of the last card only.
+            # Without a webhook, Stripe reports only the last card.
             told = shop.outcome(page, [of_earlier_page])
             assert told == CardRefused(refusal_code="generic_decline")
             so_far.append(evidence(f"{REFUSED} evt_{1 + number}", shop.clock.now()))
@@ -336,7 +336,7 @@ class TestOutcome:
         # A challenge may take longer than a minute: the card was typed before it.
         shop.clock.advance(timedelta(minutes=3))
         completed = [
-            # Of an earlier page of the session.
+            # About an earlier page of the session.
             evidence("checkout.session.completed evt_1", REQUEST.begun_at - timedelta(seconds=1)),
             evidence("checkout.session.completed evt_2", shop.clock.now()),
         ]

@@ -97,7 +97,7 @@ class TestACardThatItsPspDoesNotKnow:
             unit.commit()
 
     def read_for_days(self, installation: Installation, days: float, *refused: Account) -> None:
-        """Have the cards read each half day, while the PSP does not know some of them."""
+        """Read the cards every half day, while the PSP does not know some of them."""
         unknown = {account.token for account in refused}
         read_card = installation.psp.read_card
 

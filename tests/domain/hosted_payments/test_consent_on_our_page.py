@@ -1,4 +1,4 @@
-"""What a guest agrees to on a page of ours, because the page of the PSP shows no text of ours."""
+"""Consent on cardonfile's own page, if the PSP's page does not show the text."""
 
 from __future__ import annotations
 

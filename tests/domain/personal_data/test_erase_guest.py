@@ -275,7 +275,7 @@ def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_gue
 
     assert installation.tokens_at_psp() == frozenset()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
-    # What the PSP has told of it does not stay, either.
+    # The PSP's evidence about it is deleted too.
     assert not is_done(installation)
     finish_erasures()
     assert is_done(installation)

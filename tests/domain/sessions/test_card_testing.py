@@ -198,7 +198,7 @@ def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Ins
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
     assert sessions_and_refused_cards(installation) == (1, 2)
-    # The PSP tells of the last one only.
+    # The PSP reports only the last one.
     assert refusal_codes(installation, session) == [None, "challenge_failed"]
 
 

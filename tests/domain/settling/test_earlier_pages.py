@@ -1,4 +1,4 @@
-"""A PSP tells of a page that another has followed: its card is stored or discarded."""
+"""A PSP reports something about an earlier page: its card is stored or discarded."""
 
 from __future__ import annotations
 

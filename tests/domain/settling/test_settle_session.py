@@ -482,7 +482,7 @@ def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> Non
 
 
 def goes_on_telling(installation: Installation, session: CardSession) -> None:
-    """Have the PSP tell of the session's card for ever, also once it is discarded."""
+    """Make the PSP report the session's card for ever, even after it is discarded."""
     provider, attempt = installation.provider, session.current_attempt
     assert attempt.page is not None
     told: Outcome = provider.outcome(attempt.request, attempt.page, ())

@@ -1,4 +1,4 @@
-"""A merchant account that is closed at its PSP, whose keys are gone, or whose PSP is not used any more."""
+"""A merchant account that is closed, has lost its keys, or whose PSP is no longer used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTHING = Affected(0, 0, 0, 0)
 
 @pytest.fixture(params=["revoked keys", "no PSP"])
 def lose(request: pytest.FixtureRequest, installation: Installation) -> Callable[[], None]:
-    """Return what keeps the PSP from being asked any more."""
+    """Return the change after which the PSP can no longer be asked."""
     psps = [installation.container.worker_psps(), installation.container.psps()]
 
     def lose_it() -> None:

@@ -65,7 +65,7 @@ def failed_session() -> CardSession:
 
 @pytest.fixture
 def on_file(cardonfile: CommandLine) -> CommandLine:
-    """Return the command line on a database with a guest of whom everything is kept."""
+    """Return the command line on a database with every kind of data about a guest."""
     stored, removed = an_account(1, is_default=True), an_account(2, removed_at=NOW)
     delivery = an_event_delivery()
     about_another = replace(delivery.event, event_id=EventId("evt_2"), guest_id=OTHER_GUEST_ID)

@@ -33,7 +33,7 @@ def psp(tmp_path: Path, clock: SettableClock) -> FaultyPsp:
 
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Return the processes that are killed, with the signal. None is, and nobody waits."""
+    """Collect the processes to kill, with their signals, instead of killing them."""
     killed: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *by: killed.append(by))
     monkeypatch.setattr(time, "sleep", lambda _: None)
