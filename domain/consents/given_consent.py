@@ -15,7 +15,7 @@ class GivenConsent:
     """What a guest agreed to in a session that stored or renewed an account.
 
     `agreed_at` is when the guest agreed on cardonfile's page, or typed the card below the text on
-    the PSP's page; it is no later than the card. `language` (RFC 5646) and `text` are None if they are no longer kept.
+    the PSP's page. `language` (RFC 5646) and `text` are None if they are no longer kept.
     """
 
     account_id: AccountId

@@ -152,7 +152,7 @@ class PageAttempt:
     `unknown_since` is the time since which the PSP has not known the page. `agreed_at` is when the
     guest last agreed to the request's consent on cardonfile's page; None if the PSP's page shows
     the consent. `agreed_in` is a hash of that browser's secret; None in attempts of an earlier
-    release.
+    release. `first_agreed_at` is when the guest first agreed.
     """
 
     request: HostedPageRequest
@@ -161,10 +161,21 @@ class PageAttempt:
     agreed_at: datetime | None = None
     unknown_since: datetime | None = None
     agreed_in: str | None = None
+    first_agreed_at: datetime | None = None
 
     def agreed(self, browser: str, now: datetime) -> PageAttempt:
         """Note that the guest agreed to the request's consent in the browser with this secret."""
-        return replace(self, agreed_at=now, agreed_in=self._hash_of(browser))
+        first = self.first_agreed_at or self.agreed_at or now
+        hashed = self._hash_of(browser)
+        return replace(self, agreed_at=now, agreed_in=hashed, first_agreed_at=first)
+
+    def agreed_for(self, collected_at: datetime) -> datetime | None:
+        """Return when the guest agreed for a card; None if the PSP's page shows the consent.
+
+        An agreement in another browser, after the card was typed, was not for this card.
+        """
+        is_later = self.agreed_at is not None and self.agreed_at > collected_at
+        return self.first_agreed_at if is_later and self.first_agreed_at else self.agreed_at
 
     def has_agreed(self, browser: str | None) -> bool:
         """Return whether the guest agreed in this browser; None is a browser without a secret.

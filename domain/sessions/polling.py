@@ -83,7 +83,13 @@ class PolledSession(EndingSession):
         """
         ours, theirs = (
             each.attempt
-            and replace(each.attempt, unknown_since=None, agreed_at=None, agreed_in=None)
+            and replace(
+                each.attempt,
+                unknown_since=None,
+                agreed_at=None,
+                agreed_in=None,
+                first_agreed_at=None,
+            )
             for each in (self, earlier)
         )
         return ours == theirs

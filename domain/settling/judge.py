@@ -179,8 +179,7 @@ def judge_card(
         version=shown.version,
         language=shown.language,
         text=shown.text,
-        # Another browser may have agreed since the card was typed: that was for no card.
-        agreed_at=min(attempt.agreed_at or collected.collected_at, collected.collected_at),
+        agreed_at=attempt.agreed_for(collected.collected_at) or collected.collected_at,
     )
     if same is not None:
         return Verdict(

@@ -236,9 +236,9 @@ def test_an_agreement_after_the_card_was_typed_is_not_the_one_for_it(
 ) -> None:
     session = installation.add_card()
     agree(installation, session)
+    agreed_at = installation.clock.now()
     installation.clock.advance(MINUTE)
     installation.type_card(session)
-    typed_at = installation.clock.now()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     installation.clock.advance(MINUTE)
     agree(installation, session, SCANNER)
@@ -247,7 +247,7 @@ def test_an_agreement_after_the_card_was_typed_is_not_the_one_for_it(
     installation.clock.advance(MINUTE)
     installation.reconcile()
 
-    assert given(installation).agreed_at == typed_at
+    assert given(installation).agreed_at == agreed_at
 
 
 def set_another_text(installation: Installation) -> None:
