@@ -245,8 +245,8 @@ def test_a_mandate_may_come_after_the_payment(
 
 
 def test_a_page_whose_payment_is_pending_is_pending(shop: Shop) -> None:
-    page = shop.paid_page()
-    shop.main.payments[page.reference]["status"] = "pending"
+    page = shop.start()
+    shop.main.payments[page.reference] |= {"status": "pending", "mandateId": None}
 
     assert shop.outcome(page) == Pending()
 

@@ -109,7 +109,7 @@ def test_a_key_of_another_form_is_refused_without_showing_it(secret_key: str) ->
 @pytest.mark.parametrize("prefix", ["sk", "rk"])
 @pytest.mark.parametrize(("mode", "is_live"), [("test", False), ("live", True)])
 def test_the_mode_is_in_the_key(prefix: str, mode: str, is_live: bool) -> None:
-    keys = StripeKeys(secret_key=f"{prefix}_{mode}_x", webhook_secrets=("whsec_x",))
+    keys = StripeKeys(secret_key=f"{prefix}_{mode}_live", webhook_secrets=("whsec_x",))
 
     assert keys.is_live is is_live
 
