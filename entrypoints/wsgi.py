@@ -12,7 +12,7 @@ from entrypoints.container import build
 from entrypoints.databases import require_up_to_date
 from entrypoints.logs import configure_logs
 from entrypoints.plain_errors import plain_errors
-from entrypoints.serve import ServeError, announce, check, start_metrics
+from entrypoints.serve import ServeError, announce, check, end_when_replaced, start_metrics
 from entrypoints.settings import Settings
 
 
@@ -22,6 +22,8 @@ def create_application() -> WSGIApplication:
     CARDONFILE_PUBLIC_BASE_URL must be set. If `cardonfile serve` would refuse to start, it prints
     one sentence and raises SystemExit with status 1. It leaves no database open, so the server may
     fork afterwards. It starts no worker: run `cardonfile work` beside it.
+
+    If the files of the database are replaced, the process sends itself SIGTERM.
     """
     try:
         with plain_errors(ServeError):
@@ -40,6 +42,7 @@ def _application() -> WSGIApplication:
     check(checked)
     checked.storage().close()
     container = build(settings)
+    end_when_replaced(container)
     start_metrics(container, listens=False)
     application = container.behind_proxy()
     announce(settings)

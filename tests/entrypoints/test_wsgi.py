@@ -214,6 +214,27 @@ def test_sigterm_has_what_is_in_flight_finished(processes: Serving) -> None:
         assert processes.installation.session(token_id).status is SessionStatus.OPEN
 
 
+# Shows F48.
+def test_processes_of_granian_end_when_a_file_of_their_database_is_replaced(
+    tmp_path: Path,
+) -> None:
+    with Serving(tmp_path, GRANIAN, workers=2) as serving:
+        granian, _ = serving.programs
+        first = {line["process"] for line in granian.lines("serving")}
+        Path(f"{serving.installation.database}-wal").unlink()
+
+        def have_both_ended() -> bool:
+            # Whichever process answers notices it.
+            serving.status("/readyz")
+            return not any(Path(f"/proc/{process}").exists() for process in first)
+
+        wait_until(have_both_ended)
+        replaced = [line["process"] for line in granian.lines("database_replaced")]
+
+    assert first <= set(replaced)
+    assert len(replaced) == len(set(replaced))
+
+
 ONCE: Final = "--no-respawn-failed-workers"
 Wrong = tuple[dict[str, str], str]
 GOOD: Final = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
