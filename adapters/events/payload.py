@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,6 +13,7 @@ from adapters.thread_safe_types import prepare
 from domain.events.event import CardSummary, Event, EventType
 from domain.events.send_test_event import NOBODY
 from domain.identifiers import CenterId, EventId, GuestId, TokenId
+from domain.psps.card import Funding
 
 
 def _field(example: object, description: str = "", **schema: object) -> Meta:
@@ -27,11 +28,15 @@ _Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
 class EventCard(Struct, frozen=True, kw_only=True):
-    """The card of an event."""
+    """The card of an event, with the fields of a card on file."""
 
     card_logo: Annotated[str, _field("visa")]
     last_four: Annotated[str, _field("4242")]
     expiry_on: Annotated[str, _field("09/31", "The month and year of its last day, MM/YY.")]
+    funding: Literal["credit", "debit", "prepaid"] | None
+    issuer_country: Annotated[str | None, _field("DE")]
+    wallet: Annotated[str | None, _field(None)]
+    authenticated: bool | None
 
 
 class EventData(Struct, frozen=True, kw_only=True):
@@ -94,7 +99,14 @@ def _payload(event: Event) -> EventPayload:
 
 def examples() -> Mapping[EventType, EventPayload]:
     """Return an example of each type of event, for the OpenAPI document."""
-    card = CardSummary(card_logo="visa", last_four="4242", expiry_on="09/31")
+    card = CardSummary(
+        card_logo="visa",
+        last_four="4242",
+        expiry_on="09/31",
+        funding=Funding.CREDIT,
+        issuer_country="DE",
+        authenticated=True,
+    )
     of_card = {"account_id": _ACCOUNT_ID, "card": card}
     ids = {
         "guest_id": GuestId("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11"),

@@ -14,12 +14,14 @@ from adapters.fake_psp import countries
 from domain.billing import MAX_LENGTHS
 from domain.card_numbers import holds_card_number, passes_luhn
 from domain.fields import is_clean
+from domain.psps.card import Funding
 
 
 class Behaviour(StrEnum):
     """The behavior of a test card; `test_cards` in the catalogs describes it."""
 
     SUCCEEDS = "succeeds"
+    PREPAID = "prepaid"
     DECLINED = "declined"
     WRONG_ADDRESS = "wrong_address"
     CHALLENGE = "challenge"
@@ -30,15 +32,17 @@ class Behaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublishedCard:
-    """A test card's brand and behaviour."""
+    """A test card's brand, behaviour and funding. All the cards are of the same country."""
 
     brand: str
     behaviour: Behaviour
+    funding: Funding = Funding.CREDIT
 
 
 TEST_CARDS: Final[Mapping[str, PublishedCard]] = {
     "4242424242424242": PublishedCard("visa", Behaviour.SUCCEEDS),
-    "5555555555554444": PublishedCard("mastercard", Behaviour.SUCCEEDS),
+    "5555555555554444": PublishedCard("mastercard", Behaviour.SUCCEEDS, Funding.DEBIT),
+    "5105105105105100": PublishedCard("mastercard", Behaviour.PREPAID, Funding.PREPAID),
     "4000000000000002": PublishedCard("visa", Behaviour.DECLINED),
     "4000000000000010": PublishedCard("visa", Behaviour.WRONG_ADDRESS),
     "4000000000003220": PublishedCard("visa", Behaviour.CHALLENGE),
@@ -47,6 +51,9 @@ TEST_CARDS: Final[Mapping[str, PublishedCard]] = {
     "4000000000000069": PublishedCard("visa", Behaviour.LOST),
 }
 """Every number that the fake PSP accepts."""
+
+ISSUER_COUNTRY: Final = "US"
+"""The country of the bank that issued each test card."""
 
 REISSUED_AS: Final = "4000000000000341"
 """The number that its bank gives a reissued card."""

@@ -16,6 +16,7 @@ import msgspec
 from sqlite_utils import Database
 
 from adapters.fake_psp.cards import (
+    ISSUER_COUNTRY,
     REISSUED_AS,
     TEST_CARDS,
     WRONG_ZIPCODE,
@@ -494,6 +495,8 @@ class FakePsp:
             last_four=entry.number[-4:],
             expiry_month=entry.expiry_month,
             expiry_year=entry.expiry_year,
+            funding=published.funding,
+            issuer_country=ISSUER_COUNTRY,
         )
 
     def _fingerprint(self, page: PspPage, number: str) -> str:

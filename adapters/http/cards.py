@@ -65,6 +65,22 @@ class StoredCard(Struct, frozen=True, kw_only=True):
     last_four: Annotated[str, example("4242", "The last four digits of its number.")]
     expiry_on: Annotated[str, example("09/31", "Month and year of its expiry.")]
     expired: Annotated[bool, example(False, "Whether that month is over.")] = False
+    funding: Annotated[
+        Literal["credit", "debit", "prepaid"] | None,
+        example("credit", "Null, like the next three, if the provider does not tell."),
+    ]
+    issuer_country: Annotated[
+        str | None, example("DE", "The country of the bank that issued it (ISO 3166-1 alpha-2).")
+    ]
+    wallet: Annotated[str | None, example("apple_pay", "The wallet from which the guest chose it.")]
+    authenticated: Annotated[
+        bool | None,
+        example(
+            True,
+            "Whether the bank authenticated the guest when the card was added (3-D Secure). "
+            "Null also for cards imported or added before 0.2.",
+        ),
+    ]
     source: Annotated[
         Literal[1, 5], example(1, "Where it was added: 1 web store, 5 mobile.", type="integer")
     ]
@@ -92,12 +108,7 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
         example("tr_7UhS", "What a charge must name beside the token, or null for none."),
     ]
     authenticated: Annotated[
-        bool | None,
-        example(
-            True,
-            "Whether the bank has authenticated the guest when the card was added (3-D Secure). "
-            "Null if the provider does not tell, and for cards imported or added before 0.2.",
-        ),
+        bool | None, Meta(description="The same as `authenticated` of the card.")
     ]
 
 

@@ -6,6 +6,7 @@ Source: Mollie's API reference, v2, and its OpenAPI description.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from adapters.psp.fields import AwareTime, LastFour
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
 from domain.languages import DEFAULT_LANGUAGE, look_up
-from domain.psps.card import Card
+from domain.psps.card import Card, Funding
 from domain.psps.hosted_page import (
     CardCollected,
     HostedPage,
@@ -89,7 +90,25 @@ class Listed(msgspec.Struct):
 class _Details(msgspec.Struct, rename="camel"):
     failure_reason: str | None = None
     card_security: str | None = None
+    card_funding: str | None = None
+    card_country_code: str | None = None
+    wallet: str | None = None
 
+    def facts(self, card: Card) -> Card:
+        """Return the card with the facts that only the payment tells."""
+        return replace(
+            card,
+            funding=_FUNDING.get(self.card_funding),
+            issuer_country=self.card_country_code,
+            wallet=_WALLETS.get(self.wallet, self.wallet),
+        )
+
+
+_FUNDING: Final[Mapping[str | None, Funding]] = {each.value: each for each in Funding}
+"""Not `deferred-debit`: the banks of some countries call it credit, those of others debit."""
+
+_WALLETS: Final[Mapping[str | None, str]] = {"applepay": "apple_pay", "googlepay": "google_pay"}
+"""The names that clients know from other PSPs."""
 
 _AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": False}
 
@@ -240,7 +259,7 @@ def outcome_of(payment: Payment, mandate: Mandate | None, customer: GuestReferen
             missing=card,
         )
     return CardCollected(
-        card=card,
+        card=details.facts(card),
         avs=AvsResult.NOT_CHECKED,
         collected_at=collected_at,
         authenticated=_AUTHENTICATED.get(details.card_security),

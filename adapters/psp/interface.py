@@ -36,7 +36,7 @@ NAMES: Final[Mapping[str, str]] = {
     "domain.languages": "DEFAULT_LANGUAGE look_up",
     "domain.outside": "Clock Ids",
     "domain.psps.capabilities": "Capabilities",
-    "domain.psps.card": "Card CardAtPsp CardList CardReading",
+    "domain.psps.card": "Card CardAtPsp CardList CardReading Funding",
     "domain.psps.evidence": "Evidence EvidenceOrigin",
     "domain.psps.hosted_page": (
         "CardCollected CardRefused Consent HostedPage HostedPageRequest NoCardCollected Outcome "

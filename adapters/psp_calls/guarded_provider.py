@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Final
 
 from typing_extensions import override
@@ -19,7 +20,8 @@ from domain.psps.credibility import (
     is_credible_list,
     is_credible_page,
     is_credible_reading,
-    without_false_code,
+    without_false_details,
+    without_false_facts,
 )
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, NoCardCollected, Outcome
@@ -33,8 +35,8 @@ PSP_NOTE: Final = "PSP: "
 class GuardedProvider(PaymentProvider):
     """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
 
-    A response with impossible values counts as no response; only an impossible refusal code is
-    dropped alone. Outages are logged. A call that the bulkhead or the breaker stops never reaches
+    A response with impossible values counts as no response. An impossible refusal code, or a fact
+    about a card that may be unknown, is dropped alone. Outages are logged. A call that the bulkhead or the breaker stops never reaches
     the PSP, so it is not logged as an outage.
     """
 
@@ -93,7 +95,7 @@ class GuardedProvider(PaymentProvider):
             if isinstance(outcome, NoCardCollected) and outcome.missing is not None:
                 account = PspAccount(self._name, request.merchant_account)
                 self._outages.note_missing(account, "outcome", outcome.missing)
-            return without_false_code(outcome)
+            return without_false_details(outcome)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
@@ -114,7 +116,7 @@ class GuardedProvider(PaymentProvider):
         with self._call(merchant_account, "read_card") as psp:
             reading = psp.read_card(merchant_account, guest_reference, token)
             _require(is_credible_reading(reading, guest_reference, token))
-            return reading
+            return replace(reading, card=reading.card and without_false_facts(reading.card))
 
     @override
     def list_cards(self, merchant_account: MerchantAccount, after: str | None = None) -> CardList:

@@ -20,7 +20,7 @@ from adapters.psp_suite.samples import MERCHANT_ACCOUNT
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Ids
-from domain.psps.card import Card
+from domain.psps.card import Card, Funding
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import PaymentProvider
@@ -103,10 +103,14 @@ class GuestCard(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PrintedCard:
-    """The number of a test card, and the `card_logo` that the adapter reports for it."""
+    """The number of a test card, and what the adapter reports for it.
+
+    `funding` is None if the PSP does not tell the funding of its test cards.
+    """
 
     number: str
     card_logo: str
+    funding: Funding | None = None
 
 
 class Method(Enum):

@@ -174,6 +174,9 @@ RELEASE_0_3: Final = """
     ALTER TABLE payment_accounts ADD COLUMN refusals integer NOT NULL DEFAULT 0;
     ALTER TABLE discards ADD COLUMN unknown_since {time};
     ALTER TABLE erasures ADD COLUMN unknown_since {time};
+    ALTER TABLE payment_accounts ADD COLUMN funding text;
+    ALTER TABLE payment_accounts ADD COLUMN issuer_country text;
+    ALTER TABLE payment_accounts ADD COLUMN wallet text;
     ALTER TABLE payment_configurations ADD COLUMN card_testing_limits text;
     ALTER TABLE card_sessions ADD COLUMN link_key text;
     CREATE UNIQUE INDEX card_sessions_link_key ON card_sessions (link_key)

@@ -7,6 +7,7 @@ there. A response in another form, or with a value that is not listed there, can
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -19,7 +20,7 @@ from adapters.thread_safe_types import prepare
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import CardToken, GuestReference
 from domain.languages import DEFAULT_LANGUAGE, look_up
-from domain.psps.card import Card, CardAtPsp, CardList, CardReading
+from domain.psps.card import Card, CardAtPsp, CardList, CardReading, Funding
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -45,6 +46,9 @@ LEEWAY: Final = timedelta(minutes=2)
 
 CARD: Final = "card"
 """The type of a payment method that is a card."""
+
+UNKNOWN: Final = "unknown"
+"""The value of facts that Stripe does not know (PaymentMethod, `card.funding`, `card.wallet`)."""
 
 LINK: Final = "link"
 """The brand of a "card" that is a Link account, with any payment method behind it (PaymentMethod,
@@ -205,6 +209,16 @@ class Checks(msgspec.Struct):
     address_postal_code_check: Check | None = None
 
 
+class Wallet(msgspec.Struct):
+    """PaymentMethod, `card.wallet`."""
+
+    type: str | None = None
+
+
+_FUNDING: Final[Mapping[str | None, Funding]] = {each.value: each for each in Funding}
+"""PaymentMethod, `card.funding`, which may also be `unknown`."""
+
+
 class CardDetails(msgspec.Struct):
     """PaymentMethod, `card`."""
 
@@ -214,6 +228,9 @@ class CardDetails(msgspec.Struct):
     exp_year: Year
     fingerprint: _Id | None = None
     checks: Checks | None = None
+    funding: str | None = None
+    country: str | None = None
+    wallet: Wallet | None = None
 
 
 class CollectedMethod(msgspec.Struct):
@@ -518,6 +535,9 @@ def _card(card: CardDetails, customer: GuestReference, token: CardToken) -> Card
         last_four=card.last4,
         expiry_month=card.exp_month,
         expiry_year=card.exp_year,
+        funding=_FUNDING.get(card.funding),
+        issuer_country=card.country,
+        wallet=card.wallet.type if card.wallet and card.wallet.type != UNKNOWN else None,
     )
 
 

@@ -107,7 +107,8 @@ class Account(Card, WorkAtPsp):
 
     def renewed(self, collected: CardCollected, *, consent_version: str, now: datetime) -> Account:
         """Return this account with the new expiry date and token of the same card."""
-        card = collected.card
+        # The card has the same number, so only the wallet may be another.
+        card = replace(collected.card.with_facts_of(self), wallet=collected.card.wallet)
         return replace(
             self,
             **asdict(card),
@@ -133,13 +134,16 @@ class Account(Card, WorkAtPsp):
         return self.read_at or self.consented_at
 
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
-        """Return this account with the card's state at the PSP."""
-        if card.fingerprint == card.token and (card.card_logo, card.last_four) == (
-            self.card_logo,
-            self.last_four,
-        ):
-            # The PSP does not report the fingerprint this time.
-            card = replace(card, fingerprint=self.fingerprint)
+        """Return this account with the card's state at the PSP.
+
+        If the brand has changed, what the former brand's bank said about the guest no longer
+        counts.
+        """
+        if (card.card_logo, card.last_four) == (self.card_logo, self.last_four):
+            if card.fingerprint == card.token:
+                # The PSP does not report the fingerprint this time.
+                card = replace(card, fingerprint=self.fingerprint)
+            card = card.with_facts_of(self)
         is_same = self.expires_with(card)
         # A PSP clock that is ahead must not prevent later readings from being applied.
         read = replace(
@@ -150,6 +154,8 @@ class Account(Card, WorkAtPsp):
             refused_since=None,
             refusals=0,
         )
+        if card.card_logo != self.card_logo:
+            read = replace(read, authenticated=None, charge_reference=None)
         if not is_same:
             read = replace(read, expiry_notice_at=card.next_expiry_notice(now))
         return read.waiting(now)

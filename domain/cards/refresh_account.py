@@ -43,7 +43,12 @@ def judge_reading(
         return ReadingVerdict(kept=heir_among(others), removed=account.removed(now), reason=GONE)
     read = account.read(reading.card, read_at=reading.read_at, now=now)
     twin = next((each for each in others if each.is_same_card(read, read.psp_account)), None)
-    is_updated = any(getattr(read, name) != getattr(account, name) for name in asdict(reading.card))
+    is_updated = any(
+        getattr(read, name) != before
+        for name in asdict(reading.card)
+        # A fact that was not known before is no change.
+        if (before := getattr(account, name)) is not None
+    )
     if twin is None:
         return ReadingVerdict(kept=read, is_updated=is_updated)
     stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from domain.errors import InvalidField
 from domain.identifiers import AccountId, CenterId, EndpointId, EventId, GuestId, TokenId
+from domain.psps.card import Funding
 from domain.redirects import redirect_origin
 from domain.retries import Waiting
 
@@ -85,6 +86,10 @@ class CardSummary:
     card_logo: str
     last_four: str
     expiry_on: str
+    funding: Funding | None = None
+    issuer_country: str | None = None
+    wallet: str | None = None
+    authenticated: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

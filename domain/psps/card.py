@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from domain.identifiers import CardToken, GuestReference
 
 EXPIRY_NOTICES: Final = (30, 7)
 """How many days before a card's last day an expiry event is sent, once each."""
+
+
+class Funding(StrEnum):
+    """How the guest pays for charges to a card."""
+
+    CREDIT = "credit"
+    DEBIT = "debit"
+    PREPAID = "prepaid"
+
+
+FACTS: Final = ("funding", "issuer_country", "wallet")
+"""The fields of a card that are None if the PSP does not tell them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +34,10 @@ class Card:
     A payment charges `token`, which belongs to `guest_reference` at the PSP. Within a merchant
     account, the same card number has the same `fingerprint`. `expiry_month` is 1 to 12, and
     `expiry_year` has four digits.
+
+    `issuer_country` is the country of the bank that issued the card (ISO 3166-1 alpha-2). `wallet`
+    is the wallet from which the guest chose the card, such as `apple_pay`. These two and `funding`
+    are None if the PSP does not tell them; they are never guessed.
     """
 
     guest_reference: GuestReference
@@ -30,6 +47,14 @@ class Card:
     last_four: str
     expiry_month: int
     expiry_year: int
+    funding: Funding | None = None
+    issuer_country: str | None = None
+    wallet: str | None = None
+
+    def with_facts_of(self, earlier: Card) -> Card:
+        """Return the card with the facts that only an earlier report about the card told."""
+        known = {name: getattr(self, name) or getattr(earlier, name) for name in FACTS}
+        return replace(self, **known)
 
     def has_expired(self, now: datetime) -> bool:
         """Return whether the last day of the expiry month is over. `now` is in UTC."""

@@ -10,12 +10,14 @@ from typing import Final
 from domain.card_numbers import holds_card_number
 from domain.fields import is_clean
 from domain.identifiers import CardToken, GuestReference
-from domain.psps.card import Card, CardList, CardReading
+from domain.psps.card import Card, CardList, CardReading, Funding
 from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, Outcome
 
 _WORD: Final = re.compile(r"[!-~]{1,255}")
 # Without @, which e-mail addresses have.
 _REFUSAL_CODE: Final = re.compile(r"[A-Za-z0-9._:/|+-]{1,100}")
+_COUNTRY: Final = re.compile(r"[A-Z]{2}")
+_WALLET: Final = re.compile(r"[a-z0-9_]{1,32}")
 _LAST_FOUR: Final = re.compile(r"[0-9]{4}")
 _YEARS: Final = range(2000, 2100)
 MAX_FIELDS_LENGTH: Final = 16 * 1024
@@ -83,16 +85,34 @@ def _is_credible_card(card: Card) -> bool:
     )
 
 
-def without_false_code(outcome: Outcome) -> Outcome:
-    """Return the outcome without a refusal code that is malformed or holds a card number.
+def without_false_details(outcome: Outcome) -> Outcome:
+    """Return the outcome without facts that cannot be true, and without a false refusal code.
 
-    The rest of the outcome still counts, because a code is only shown to operators.
+    A refusal code is false if it is malformed or holds a card number. The rest of the outcome still
+    counts, because a code is only shown to operators.
     """
+    if isinstance(outcome, CardCollected):
+        outcome = replace(outcome, card=without_false_facts(outcome.card))
     code = outcome.refusal_code
     # An adapter of another distribution may return a value that is no text.
     if isinstance(code, str) and _REFUSAL_CODE.fullmatch(code) and not holds_card_number(code):
         return outcome
     return replace(outcome, refusal_code=None)
+
+
+def without_false_facts(card: Card) -> Card:
+    """Return the card without facts that cannot be true; they then count as not known.
+
+    A card is not lost for the sake of such a fact.
+    """
+    country, wallet = card.issuer_country, card.wallet
+    return replace(
+        card,
+        funding=Funding(card.funding) if card.funding in tuple(Funding) else None,
+        # An adapter of another distribution may return a value that is no text.
+        issuer_country=country if _COUNTRY.fullmatch(f"{country}") else None,
+        wallet=wallet if wallet and _WALLET.fullmatch(f"{wallet}") else None,
+    )
 
 
 def _is_clean_text(value: object) -> bool:

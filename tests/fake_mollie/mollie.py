@@ -51,6 +51,7 @@ class Printed(NamedTuple):
     """A card: its label, and why it is refused or None. `challenged` asks for 3-D Secure."""
 
     label: str
+    funding: str = "credit"
     failure: str | None = None
     challenged: bool = False
 
@@ -438,6 +439,9 @@ class FakeMollie:
             **self._details(merchant, number),
             "cardExpiryDate": f"{expiry[0]:02}/{expiry[1] % 100:02}",
             "cardSecurity": security,
+            "cardFunding": CARDS[number].funding,
+            "cardCountryCode": "NL",
+            "wallet": None,
         }
 
     def _fail(self, payment: Json, details: Json) -> None:

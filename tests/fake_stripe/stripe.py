@@ -50,6 +50,7 @@ class BankCard(NamedTuple):
     """A card of "Testing": how the bank reacts to it and to the address."""
 
     brand: str
+    funding: str = "credit"
     is_declined: bool = False
     is_challenged: bool = False
     line1: str = "pass"
@@ -59,6 +60,7 @@ class BankCard(NamedTuple):
 TEST_CARDS: Final[Mapping[str, BankCard]] = {
     "4242424242424242": BankCard("visa"),
     "5555555555554444": BankCard("mastercard"),
+    "5105105105105100": BankCard("mastercard", "prepaid"),
     "4000000000000002": BankCard("visa", is_declined=True),
     "4000002500003155": BankCard("visa", is_challenged=True),
     "4000000000000010": BankCard("visa", line1="fail", postal_code="fail"),
@@ -685,7 +687,9 @@ def card_details(merchant: Merchant, number: str, expiry: tuple[int, int] = (9, 
         "last4": number[-4:],
         "exp_month": expiry[0],
         "exp_year": expiry[1],
-        "funding": "credit",
+        "funding": TEST_CARDS[number].funding,
+        "country": "US",
+        "wallet": None,
         "fingerprint": hashlib.sha256(f"{merchant.key} {number}".encode()).hexdigest()[:16],
     }
 

@@ -48,7 +48,7 @@ from adapters.psp_suite.under_test import (
 )
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.psps.card import Card
+from domain.psps.card import Card, Funding
 from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest
 from domain.psps.payment_provider import PaymentProvider
 from domain.psps.webhook import WebhookDelivery
@@ -77,8 +77,8 @@ class FakePspUnderTest(PspUnderTest):
     plugin = PLUGIN
     facts = Facts(
         cards={
-            GuestCard.GOOD: PrintedCard(GOOD, "visa"),
-            GuestCard.ANOTHER_GOOD: PrintedCard(MASTERCARD, "mastercard"),
+            GuestCard.GOOD: PrintedCard(GOOD, "visa", Funding.CREDIT),
+            GuestCard.ANOTHER_GOOD: PrintedCard(MASTERCARD, "mastercard", Funding.DEBIT),
             GuestCard.REFUSED: PrintedCard(DECLINED, "visa"),
             GuestCard.CHALLENGED: PrintedCard(CHALLENGE, "visa"),
             GuestCard.WRONG_ADDRESS: PrintedCard(WRONG_ADDRESS, "visa"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from structlog.testing import capture_logs
@@ -23,6 +23,7 @@ from domain.identifiers import (
     GuestReference,
     MerchantAccount,
 )
+from domain.psps.card import Funding
 from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, PageClosed, Pending
 from domain.psps.payment_provider import NotFound, ProviderRefused, ProviderUnavailable
 from tests.adapters.mollie.conftest import SETTINGS, Shop, adapter_for
@@ -144,6 +145,29 @@ def test_a_card_tells_whether_the_guest_was_authenticated(
 
     assert isinstance(outcome, CardCollected)
     assert outcome.authenticated is authenticated
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"wallet": "applepay"}, (Funding.CREDIT, "NL", "apple_pay")),
+        ({"wallet": "googlepay", "cardFunding": "prepaid"}, (Funding.PREPAID, "NL", "google_pay")),
+        ({"cardFunding": "deferred-debit", "cardCountryCode": None}, (None, None, None)),
+    ],
+    ids=str,
+)
+def test_the_facts_of_a_card_come_from_the_payment(
+    shop: Shop, told: dict[str, Any], expected: object
+) -> None:
+    page = shop.start()
+    shop.mollie.type_card(page.reference, GOOD)
+    shop.main.payments[page.reference]["details"] |= told
+
+    outcome = shop.outcome(page)
+
+    assert isinstance(outcome, CardCollected)
+    card = outcome.card
+    assert (card.funding, card.issuer_country, card.wallet) == expected
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from adapters.psp_suite.under_test import (
 )
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.psps.card import Card
+from domain.psps.card import Card, Funding
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, PageClosed
 from domain.psps.payment_provider import PaymentProvider
 from domain.psps.webhook import WebhookDelivery
@@ -57,8 +57,8 @@ class MollieUnderTest(RemotePspUnderTest):
     plugin = PLUGIN
     facts = Facts(
         cards={
-            GuestCard.GOOD: PrintedCard(mollie.GOOD, "visa"),
-            GuestCard.ANOTHER_GOOD: PrintedCard(mollie.ANOTHER_GOOD, "amex"),
+            GuestCard.GOOD: PrintedCard(mollie.GOOD, "visa", Funding.CREDIT),
+            GuestCard.ANOTHER_GOOD: PrintedCard(mollie.ANOTHER_GOOD, "amex", Funding.CREDIT),
             GuestCard.REFUSED: PrintedCard(mollie.REFUSED, "visa"),
             GuestCard.CHALLENGED: PrintedCard(mollie.CHALLENGED, "mastercard"),
         },

@@ -11,9 +11,10 @@ from stripe.params.checkout import SessionCreateParams
 
 from adapters.psp_suite.clock import START
 from adapters.stripe.page_texts import LOCALES, consent_as_sent
-from adapters.stripe.payloads import CheckoutSession, outcome_of, page_of
+from adapters.stripe.payloads import CheckoutSession, CurrentMethod, outcome_of, page_of
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
+from domain.psps.card import Funding
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -88,6 +89,32 @@ FAILED = {"code": "card_declined", "message": "zoe@guests.example was declined"}
 )
 def test_the_outcome_without_a_card(status: str, intent: Any, expected: Outcome) -> None:
     assert outcome_for(status, intent) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"funding": "debit", "country": "DE"}, (Funding.DEBIT, "DE", None)),
+        ({"wallet": {"type": "google_pay"}}, (None, None, "google_pay")),
+        ({"funding": "unknown", "wallet": {"type": "unknown"}}, (None, None, None)),
+        ({"funding": "charge", "country": None, "wallet": None}, (None, None, None)),
+    ],
+    ids=str,
+)
+def test_stripe_tells_the_facts_of_a_card_when_it_is_stored_or_read(
+    told: dict[str, Any], expected: object
+) -> None:
+    method = a_method(**told)
+    outcome = outcome_for("complete", an_intent("succeeded", payment_method=method))
+    current = {**method, "livemode": False, "customer": {"id": "cus_1"}}
+    reading = msgspec.convert(current, CurrentMethod).reading(
+        GuestReference("cus_1"), CardToken("pm_1"), at=START
+    )
+
+    assert isinstance(outcome, CardCollected)
+    for card in (outcome.card, reading.card):
+        assert card is not None
+        assert (card.funding, card.issuer_country, card.wallet) == expected
 
 
 @pytest.mark.parametrize("status", ["open", "complete", "expired"])

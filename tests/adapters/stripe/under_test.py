@@ -34,7 +34,7 @@ from adapters.stripe.provider import StripeProvider
 from adapters.stripe.webhooks import HEADER, REFUSED
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.psps.card import Card
+from domain.psps.card import Card, Funding
 from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest
 from domain.psps.payment_provider import PaymentProvider
@@ -79,8 +79,8 @@ class StripeUnderTest(RemotePspUnderTest):
     plugin = PLUGIN
     facts = Facts(
         cards={
-            GuestCard.GOOD: PrintedCard(GOOD, "visa"),
-            GuestCard.ANOTHER_GOOD: PrintedCard("5555555555554444", "mastercard"),
+            GuestCard.GOOD: PrintedCard(GOOD, "visa", Funding.CREDIT),
+            GuestCard.ANOTHER_GOOD: PrintedCard("5555555555554444", "mastercard", Funding.CREDIT),
             GuestCard.REFUSED: PrintedCard(DECLINED, "visa"),
             GuestCard.CHALLENGED: PrintedCard(CHALLENGED, "visa"),
             GuestCard.WRONG_ADDRESS: PrintedCard(WRONG_ADDRESS, "visa"),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Final
 
 from adapters.psp_suite.samples import NOW
+from domain.billing import AvsResult
 from domain.cards.account import NAMED_AT_PSP, REMOVED, Account
+from domain.psps.card import Card, Funding
+from domain.psps.hosted_page import CardCollected
 from tests.builders import an_account
 
 STAYS: Final = {
     *("account_id", "token_id", "guest_id", "center_id", "provider", "merchant_account", "source"),
     *("card_logo", "last_four", "expiry_month", "expiry_year", "consent_version", "consented_at"),
+    *("funding", "issuer_country", "wallet"),
     *("created_at", "asked_at", "read_at", "authenticated", "refused_since", "refusals"),
 }
 
@@ -21,6 +25,18 @@ def test_an_erasure_knows_every_field() -> None:
     names = {field.name for field in fields(Account)}
 
     assert names == STAYS | NAMED_AT_PSP.keys() | REMOVED.keys() | {"removed_at"}
+
+
+def test_a_renewed_card_keeps_the_facts_that_the_psp_does_not_repeat() -> None:
+    account = an_account(funding=Funding.DEBIT, issuer_country="DE", wallet="apple_pay")
+    card = Card(**{each.name: getattr(account, each.name) for each in fields(Card)})
+    typed = replace(card, funding=None, issuer_country="AT", wallet=None)
+    collected = CardCollected(card=typed, avs=AvsResult.MATCH, collected_at=NOW)
+
+    renewed = account.renewed(collected, consent_version="2", now=NOW)
+
+    facts = (renewed.funding, renewed.issuer_country, renewed.wallet)
+    assert facts == (Funding.DEBIT, "AT", None)
 
 
 def test_a_removed_account_is_not_due_told_of_or_a_default() -> None:

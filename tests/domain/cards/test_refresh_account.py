@@ -18,7 +18,7 @@ from domain.cards.refresh_verdict import ReadingVerdict
 from domain.cards.unknown_card import MAX_UNKNOWN
 from domain.errors import InvalidField
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount, TokenId
-from domain.psps.card import Card, CardReading
+from domain.psps.card import Card, CardReading, Funding
 from domain.psps.payment_provider import ProviderRefused
 from domain.retries import MIN_BACKOFF
 from tests.builders import an_account
@@ -433,6 +433,41 @@ def test_a_fingerprint_that_the_psp_does_not_tell_stays_while_the_card_looks_the
     assert verdict.kept is not None
     assert verdict.kept.fingerprint == (account.token if is_other else account.fingerprint)
     assert verdict.is_updated is is_other
+
+
+def test_a_fact_that_was_unknown_is_stored_without_an_event() -> None:
+    account = an_account(consented_at=NOW - MONTH, wallet="apple_pay")
+    card = card_of(account, funding=Funding.PREPAID, issuer_country="DE", wallet=None)
+
+    verdict = judge_reading(account, [], CardReading(card=card, read_at=NOW), NOW)
+
+    assert verdict.kept is not None
+    kept = verdict.kept
+    assert (kept.funding, kept.issuer_country, kept.wallet) == (Funding.PREPAID, "DE", "apple_pay")
+    assert not verdict.is_updated
+
+
+@pytest.mark.parametrize(
+    ("card_logo", "expected"), [("visa", (True, "tr_1")), ("mastercard", (None, None))]
+)
+def test_a_card_of_another_brand_loses_what_the_former_bank_said(
+    card_logo: str, expected: tuple[bool | None, str | None]
+) -> None:
+    account = an_account(
+        consented_at=NOW - MONTH,
+        card_logo="visa",
+        authenticated=True,
+        charge_reference="tr_1",
+        funding=Funding.DEBIT,
+    )
+    card = card_of(account, card_logo=card_logo, last_four="1234", funding=None)
+
+    kept = judge_reading(account, [], CardReading(card=card, read_at=NOW), NOW).kept
+
+    assert kept is not None
+    assert (kept.authenticated, kept.charge_reference) == expected
+    # It is another number, so the former facts may not hold.
+    assert kept.funding is None
 
 
 def test_a_clock_that_was_ahead_does_not_hide_later_changes() -> None:

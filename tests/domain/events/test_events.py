@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -33,6 +33,7 @@ from domain.events.event import (
 )
 from domain.events.find_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
+from domain.psps.card import Funding
 from domain.retries import CLOCKS_DIFFER_BY, LEASE
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_event_delivery
@@ -44,6 +45,15 @@ from tests.installation import (
     OTHER_GOOD_CARD,
     Installation,
     Trouble,
+)
+
+SUMMARY: Final = CardSummary(
+    card_logo="visa",
+    last_four="4242",
+    expiry_on="09/31",
+    funding=Funding.CREDIT,
+    issuer_country="US",
+    authenticated=False,
 )
 
 
@@ -89,7 +99,7 @@ class TestWhatIsTold:
             token_id=account.token_id,
             account_id=account.account_id,
             status="active",
-            card=CardSummary(card_logo="visa", last_four="4242", expiry_on="09/31"),
+            card=SUMMARY,
             language="en",
             reference="order-1",
             live=False,
@@ -102,7 +112,7 @@ class TestWhatIsTold:
 
         event = installation.event(EventType.ACCOUNT_RENEWED)
         assert (event.account_id, event.token_id) == (account.account_id, session.token_id)
-        assert event.card == CardSummary(card_logo="visa", last_four="4242", expiry_on="01/34")
+        assert event.card == replace(SUMMARY, expiry_on="01/34")
 
     def test_a_removed_card(self, installation: Receiving) -> None:
         installation.removed_card()

@@ -11,14 +11,14 @@ import pytest
 from adapters.psp_suite.samples import NOW
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
-from domain.psps.card import Card, CardAtPsp, CardList, CardReading
+from domain.psps.card import Card, CardAtPsp, CardList, CardReading, Funding
 from domain.psps.credibility import (
     MAX_FIELDS_LENGTH,
     is_credible,
     is_credible_list,
     is_credible_page,
     is_credible_reading,
-    without_false_code,
+    without_false_details,
 )
 from domain.psps.hosted_page import (
     CardCollected,
@@ -143,7 +143,7 @@ def test_a_count_of_refused_cards_keeps_no_card_from_its_guest(refused_cards: in
 @pytest.mark.parametrize("code", ["card_declined", "51", "05:Do-not-honor", "x" * 100, None])
 def test_a_refusal_code_is_a_word(code: str | None) -> None:
     refused = CardRefused(refused_cards=2, refusal_code=code)
-    assert without_false_code(refused) == refused
+    assert without_false_details(refused) == refused
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,28 @@ def test_a_refusal_code_is_a_word(code: str | None) -> None:
     ],
 )
 def test_an_outcome_counts_without_its_malformed_refusal_code(code: Any) -> None:
-    assert without_false_code(replace(COLLECTED, refused_cards=2, refusal_code=code)) == replace(
+    assert without_false_details(replace(COLLECTED, refused_cards=2, refusal_code=code)) == replace(
         COLLECTED, refused_cards=2
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (("prepaid", "DE", "apple_pay"), (Funding.PREPAID, "DE", "apple_pay")),
+        (("charge", "de", "Apple Pay"), (None, None, None)),
+        (("", "DEU", ""), (None, None, None)),
+        ((7, 49, ["apple_pay"]), (None, None, None)),
+        ((None, None, None), (None, None, None)),
+    ],
+    ids=str,
+)
+def test_a_card_counts_without_facts_that_cannot_be_true(told: Any, expected: Any) -> None:
+    funding, issuer_country, wallet = told
+    card = replace(CARD, funding=funding, issuer_country=issuer_country, wallet=wallet)
+
+    outcome = without_false_details(replace(COLLECTED, card=card))
+
+    assert isinstance(outcome, CardCollected)
+    kept = outcome.card
+    assert (kept.funding, kept.issuer_country, kept.wallet) == expected
