@@ -407,7 +407,7 @@ class SessionResource:
             parameter(
                 "reference",
                 "query",
-                "Only sessions with this reference of yours.",
+                "Only sessions with this reference.",
                 type="string",
                 maxLength=MAX_REFERENCE_LENGTH,
             ),
