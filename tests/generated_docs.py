@@ -16,7 +16,6 @@ from adapters.http.openapi import document
 from domain.errors import Refusal
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "http-api.md"
-_NEEDS: Final = re.compile(r"\bNeeds [^.]*\.")
 BLOCK: Final = re.compile(r"(<!--(\w+)-->\n).*?(<!--end-->)", re.DOTALL)
 
 Json: TypeAlias = dict[str, Any]  # a part of the OpenAPI document
@@ -34,11 +33,10 @@ def blocks() -> Mapping[str, str]:
 
 
 def _operations() -> str:
-    """List each operation with its path and the permission that it needs."""
+    """List each operation with its path. `/docs` shows the permissions that it needs."""
     described: Json = document("", examples())
     return "".join(
-        f"- `{method.upper()} {path}` ({operation['operationId']}): {operation['summary']}."
-        f"{''.join(f' {each}' for each in _NEEDS.findall(operation.get('description', '')))}\n"
+        f"- `{method.upper()} {path}` ({operation['operationId']}): {operation['summary']}.\n"
         for path, methods in described["paths"].items()
         for method, operation in methods.items()
     )

@@ -133,7 +133,7 @@ class GuestResource:
         path=GUEST,
         name="putGuest",
         tag=Tag.GUESTS,
-        summary="Create or update a guest under an id of yours",
+        summary="Create or update a guest under an id that you choose",
         description=(
             "Creating needs `guests:add`, changing `guests:edit`; repeating a request changes "
             "nothing."

@@ -262,7 +262,7 @@ class HostedPayments:
         path="/h/{key}",
         name="openShortLink",
         tag=Tag.SERVICE,
-        summary="The short form of the link, for text messages and codes",
+        summary="The short form of the link, for text messages and QR codes",
         description="The key is not looked up here.",
         parameters=(
             parameter(

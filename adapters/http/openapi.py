@@ -48,14 +48,14 @@ From a token to a card on file:
 
 1. Get a token: `make demo` prints one, and operators issue them with `cardonfile token issue`.
 2. List the centers, and choose one that takes cards.
-3. Create the guest, under an id of yours.
+3. Create the guest, under an id that you choose.
 4. Start adding a card, and open `hosted_payment_uri` in the guest's browser. The guest enters the \
 card there and comes back to `redirect_uri`.
 5. Wait for an event, or read the session until its `status` is no longer `open`.
 6. List the guest's cards: the new one is there, with its `account_id`.
 
 The ids in the examples are those of `make demo`. The header `Error-Type` of a refusal says which \
-one it is. A request may have an id of yours in the header `X-Request-ID`; the response and the \
+one it is. A request may have your own id in the header `X-Request-ID`; the response and the \
 log of the service have it too, or else a new one. Any request may also be refused with 405 Method not allowed, or with 431 Request header \
 fields too large.
 """

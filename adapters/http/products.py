@@ -134,7 +134,7 @@ class ProductResource:
         path=CENTERS + "/{center_id}/products/{product_id}",
         name="putProduct",
         tag=Tag.PRODUCTS,
-        summary="Create or update a product under an id of yours",
+        summary="Create or update a product under an id that you choose",
         description="A new product comes last in the list; repeating a request changes nothing.",
         parameters=(_CENTER_OF_PRODUCT, _PRODUCT_ID),
         body_examples=lambda _: {

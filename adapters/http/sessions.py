@@ -227,7 +227,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
         Uri | None,
         example(
             "https://cards.example/h/mzxw6ytboi2hk4tfonuw45dpmu",
-            "The short form of the link, for text messages and codes; null where that is null.",
+            "The short form of the link, for text messages and QR codes; null where that is null.",
         ),
     ] = None
 
@@ -407,7 +407,7 @@ class SessionResource:
             parameter(
                 "reference",
                 "query",
-                "Only sessions with this reference of yours.",
+                "Only sessions with this reference.",
                 type="string",
                 maxLength=MAX_REFERENCE_LENGTH,
             ),

@@ -1,0 +1,193 @@
+"""A center that does not accept every card: by funding, or without authentication."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from domain.errors import CardLimitReached, InvalidField, PaymentMethodNotAccepted
+from domain.events.event import EventType
+from domain.hosted_payments.link import ClickNeeded
+from domain.psps.card import Funding
+from domain.psps.hosted_page import Authentication
+from domain.sessions.end import NotAccepted, SessionStatus
+from domain.sessions.session import CardSession
+from tests.installation import (
+    GOOD_CARD,
+    OTHER_GOOD_CARD,
+    REDIRECT_URI,
+    Installation,
+)
+
+PREPAID_CARD: Final = "5105105105105100"
+NO_PREPAID: Final[dict[str, Any]] = {  # fields of PaymentConfiguration
+    "refuse_funding": frozenset({Funding.PREPAID}),
+    "acquirer_agreed": True,
+}
+AUTHENTICATED: Final[dict[str, Any]] = {"authentication": Authentication.REQUIRED}
+
+
+def with_prepaid_card(installation: Installation) -> CardSession:
+    """Return a session whose prepaid card was just not accepted."""
+    installation.configure(**NO_PREPAID)
+    session = installation.session_with_card(PREPAID_CARD)
+    assert installation.return_to_shop(session) != REDIRECT_URI
+    return installation.session(session.token_id)
+
+
+def open_by_click(installation: Installation, session: CardSession) -> None:
+    installation.use_cases.open_hosted_page(key=session.link_key, by_click=True)
+
+
+def codes(installation: Installation, session: CardSession) -> list[tuple[int, str | None]]:
+    with installation.storage.read() as unit:
+        return [(each.number, each.code) for each in unit.refused_cards.of(session.token_id)]
+
+
+def test_a_prepaid_card_is_discarded_where_it_is_not_accepted(installation: Installation) -> None:
+    session = with_prepaid_card(installation)
+    installation.reconcile()
+
+    assert (session.status, session.not_accepted) == (SessionStatus.OPEN, NotAccepted.FUNDING)
+    assert session.failure is None
+    assert not installation.accounts()
+    assert installation.tokens_at_psp() == frozenset()
+    assert codes(installation, session) == [(0, "funding_not_accepted")]
+
+
+def test_another_card_on_the_same_link_is_stored(installation: Installation) -> None:
+    session = with_prepaid_card(installation)
+    # The guest first reads why.
+    with pytest.raises(ClickNeeded):
+        installation.open_page(session)
+    open_by_click(installation, session)
+    installation.type_card(session)
+
+    assert installation.return_to_shop(session) == REDIRECT_URI
+    settled = installation.session(session.token_id)
+    assert (settled.status, settled.not_accepted) == (SessionStatus.COMPLETED, None)
+    (account,) = installation.accounts()
+    assert account.funding is Funding.CREDIT
+    installation.reconcile()
+    assert installation.tokens_at_psp() == {account.token}
+
+
+def test_a_session_that_ends_after_such_a_card_fails(installation: Installation) -> None:
+    endpoint = installation.has_endpoint("https://shop.example/events")
+    session = with_prepaid_card(installation)
+    installation.clock.advance(timedelta(days=1))
+    installation.reconcile()
+
+    ended = installation.session(session.token_id)
+    refusal = PaymentMethodNotAccepted()
+    assert ended.status is SessionStatus.FAILED
+    assert ended.failure is not None
+    assert (ended.failure.code, ended.failure.message) == (400, refusal.message)
+    (told,) = installation.deliveries()
+    assert told.endpoint_id == endpoint.endpoint_id
+    assert (told.event.type, told.event.reason) == (EventType.SESSION_FAILED, refusal.type)
+    assert codes(installation, session) == [(0, "funding_not_accepted")]
+
+
+@pytest.mark.parametrize("ends_by", ["a later page", "a cancellation"])
+def test_a_session_that_ends_otherwise_expires(installation: Installation, ends_by: str) -> None:
+    session = with_prepaid_card(installation)
+    if ends_by == "a cancellation":
+        installation.cancel_session(session)
+    else:
+        open_by_click(installation, session)
+    installation.clock.advance(timedelta(days=1))
+    installation.reconcile()
+
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.failure) == (SessionStatus.EXPIRED, None)
+
+
+def test_a_prepaid_card_that_is_refused_counts_against_card_testing(
+    installation: Installation,
+) -> None:
+    installation.configure(**NO_PREPAID, card_testing_limits="guest=off/2")
+    for _ in range(2):
+        session = installation.session_with_card(PREPAID_CARD)
+        installation.return_to_shop(session)
+
+    with pytest.raises(CardLimitReached):
+        installation.add_card()
+
+
+@pytest.mark.parametrize(
+    ("number", "funding"), [(GOOD_CARD, Funding.CREDIT), (OTHER_GOOD_CARD, Funding.DEBIT)]
+)
+def test_a_card_of_another_funding_is_accepted(
+    installation: Installation, number: str, funding: Funding
+) -> None:
+    installation.configure(**NO_PREPAID)
+
+    assert installation.stored_card(number).funding is funding
+
+
+def test_a_policy_that_came_later_does_not_apply_to_sessions_before(
+    installation: Installation,
+) -> None:
+    session = installation.session_with_card(PREPAID_CARD)
+    installation.configure(**NO_PREPAID)
+    installation.return_to_shop(session)
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+@pytest.mark.parametrize("demanded_by", ["the center", "the client"])
+def test_the_bank_authenticates_the_guest_if_that_is_required(
+    installation: Installation, demanded_by: str
+) -> None:
+    if demanded_by == "the center":
+        installation.configure(**AUTHENTICATED)
+    asked = "required" if demanded_by == "the client" else None
+    session = installation.session_with_card(authentication=asked)
+    # The fake PSP asks for a challenge with any card.
+    installation.psp.answer_challenge(installation.page_reference(session), confirmed=True)
+    installation.return_to_shop(session)
+
+    (account,) = installation.accounts()
+    assert account.authenticated is True
+
+
+def test_a_card_without_authentication_is_not_accepted_if_that_is_required(
+    installation: Installation,
+) -> None:
+    installation.configure(**AUTHENTICATED)
+    # Its page was made before, as by an earlier release.
+    session = installation.opened_session()
+    attempt = session.current_attempt
+    reference = installation.page_reference(session)
+    with installation.psp._database.write() as db:
+        db.execute(
+            "UPDATE pages SET page = json_set(page, '$.request.authentication', 'automatic')"
+            " WHERE reference = ?",
+            (reference,),
+        )
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+    refused = installation.session(session.token_id)
+    assert refused.not_accepted is NotAccepted.AUTHENTICATION
+    assert refused.current_attempt.request == attempt.request
+    assert not installation.accounts()
+
+
+def test_a_client_cannot_weaken_what_the_center_requires(installation: Installation) -> None:
+    installation.configure(**AUTHENTICATED)
+
+    session = installation.opened_session(authentication="automatic")
+
+    assert session.current_attempt.request.authentication is Authentication.REQUIRED
+
+
+@pytest.mark.parametrize("authentication", ["", "REQUIRED", True, ["required"]])
+def test_add_card_refuses_an_authentication_that_it_does_not_know(
+    installation: Installation, authentication: object
+) -> None:
+    with pytest.raises(InvalidField, match="authentication must be `automatic` or `required`"):
+        installation.add_card(authentication=authentication)
