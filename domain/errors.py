@@ -165,6 +165,14 @@ class CardIncomplete(Refusal):
     message = "Card details are incomplete"
 
 
+class PaymentMethodNotAccepted(Refusal):
+    """The center accepts no card of this funding, or the bank did not authenticate the guest."""
+
+    code = 400
+    type = "payment_method_not_accepted"
+    message = "Payment method not accepted"
+
+
 class IncorrectBillingAddress(Refusal):
     """The postal code does not have its country's format, or the bank says the address is wrong."""
 

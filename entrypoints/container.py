@@ -455,6 +455,7 @@ class Container(DeclarativeContainer):
         storage=storage,
         limits=settings.provided.card_testing_limits,
         postal_codes=postal_codes,
+        psps=settings.provided.psps,
         clock=clock,
         ids=ids,
         log=session_log,
@@ -500,7 +501,12 @@ class Container(DeclarativeContainer):
         log=session_log,
     )
     return_from_hosted_page = Part(
-        ReturnFromHostedPage, storage=storage, providers=psps, settle=settle_session, clock=clock
+        ReturnFromHostedPage,
+        storage=storage,
+        providers=psps,
+        settle=settle_session,
+        links=links,
+        clock=clock,
     )
     cancel_hosted_page = Part(CancelHostedPage, storage=storage, clock=clock)
     find_way_back = Part(

@@ -87,6 +87,8 @@ PLUGIN: Final = PspPlugin(
         forgets_guests=True,
         reads_cards=True,
         lists_cards=True,
+        tells_funding=True,
+        requires_authentication=True,
         public_name="Fake PSP",
         locales=LANGUAGES,
     ),

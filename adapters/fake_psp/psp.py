@@ -29,7 +29,7 @@ from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock, Ids
 from domain.psps.card import Card, CardAtPsp, CardList, CardReading
-from domain.psps.hosted_page import HostedPageRequest
+from domain.psps.hosted_page import Authentication, HostedPageRequest
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
 """The shortest life of a page."""
@@ -251,7 +251,8 @@ class FakePsp:
                 return _refused(page, CardRefusal.WRONG_ADDRESS)
             card = self._card(page, entry, published)
             held = replace(page, card=card, avs=_avs_result(page, published))
-            if published.behaviour is Behaviour.CHALLENGE:
+            is_required = page.request.authentication is Authentication.REQUIRED
+            if is_required or published.behaviour is Behaviour.CHALLENGE:
                 return replace(held, state=PageState.CHALLENGED)
             return self._collected(held)
 

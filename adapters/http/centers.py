@@ -47,6 +47,14 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
         int | None,
         example(43_200, "The longest link_minutes of add-card; null if it takes no cards."),
     ]
+    refuse_funding: Annotated[
+        list[str],
+        example(["prepaid"], "The cards that it does not accept: credit, debit or prepaid."),
+    ]
+    authentication: Annotated[
+        Literal["automatic", "required"] | None,
+        example("automatic", "Whether the bank must authenticate guests; null if it takes none."),
+    ]
 
     @classmethod
     def of(cls, found: ConfiguredCenter) -> CenterInfo:
@@ -61,6 +69,8 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
             cards_per_guest=configuration.cards_per_guest.value if configuration else None,
             redirect_origins=list(configuration.redirect_origins) if configuration else [],
             link_minutes=configuration.max_link_minutes if configuration else None,
+            refuse_funding=sorted(configuration.refuse_funding) if configuration else [],
+            authentication=configuration.authentication.value if configuration else None,
         )
 
 

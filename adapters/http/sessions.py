@@ -26,6 +26,7 @@ from domain.identifiers import plain_uuid
 from domain.languages import EXPECTED_LOCALE, MAX_TAG_LENGTH
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
+from domain.psps.hosted_page import Authentication
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
 from domain.sessions.add_card import AddCard
 from domain.sessions.end import SessionStatus
@@ -117,6 +118,15 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
             type=["string", "null"],
             maxLength=MAX_REFERENCE_LENGTH,
             examples=["order-1001"],
+        ),
+    ] = None
+    authentication: Annotated[
+        object,
+        field(
+            "`required` if the bank must authenticate the guest (3-D Secure), even if the center "
+            "does not require it.",
+            type=["string", "null"],
+            enum=[*(each.value for each in Authentication), None],
         ),
     ] = None
 

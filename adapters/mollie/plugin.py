@@ -59,6 +59,7 @@ PLUGIN: Final = PspPlugin(
         closes_pages=False,
         forgets_guests=True,
         reads_cards=True,
+        tells_funding=True,
         public_name="Mollie",
         page_host="www.mollie.com",
         locales=frozenset(LOCALES),

@@ -39,7 +39,7 @@ NAMES: Final[Mapping[str, str]] = {
     "domain.psps.card": "Card CardAtPsp CardList CardReading Funding",
     "domain.psps.evidence": "Evidence EvidenceOrigin",
     "domain.psps.hosted_page": (
-        "CardCollected CardRefused Consent HostedPage HostedPageRequest NoCardCollected Outcome "
+        "Authentication CardCollected CardRefused Consent HostedPage HostedPageRequest NoCardCollected Outcome "
         "PageClosed Pending"
     ),
     "domain.psps.payment_provider": (

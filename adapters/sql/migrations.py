@@ -178,6 +178,11 @@ RELEASE_0_3: Final = """
     ALTER TABLE payment_accounts ADD COLUMN issuer_country text;
     ALTER TABLE payment_accounts ADD COLUMN wallet text;
     ALTER TABLE payment_configurations ADD COLUMN card_testing_limits text;
+    ALTER TABLE payment_configurations ADD COLUMN refuse_funding {json} NOT NULL DEFAULT '[]';
+    ALTER TABLE payment_configurations ADD COLUMN acquirer_agreed {boolean} NOT NULL DEFAULT false;
+    ALTER TABLE payment_configurations ADD COLUMN authentication text NOT NULL DEFAULT 'automatic';
+    ALTER TABLE card_sessions ADD COLUMN authentication text;
+    ALTER TABLE card_sessions ADD COLUMN not_accepted text;
     ALTER TABLE card_sessions ADD COLUMN link_key text;
     CREATE UNIQUE INDEX card_sessions_link_key ON card_sessions (link_key)
         WHERE link_key IS NOT NULL;

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from adapters.catalogs import catalog
+from domain.psps.hosted_page import HostedPageRequest
+
 _LOCALES = (
     "bg cs da de el en en-GB es es-419 et fi fil fr fr-CA hi-IN hr hu id it ja ko lt lv ms mt nb "
     "nl pl pt pt-BR ro ru sk sl sv th tr vi zh zh-HK zh-TW"
@@ -28,6 +31,13 @@ def consent_as_sent(text: str) -> str:
     Source: Stripe's documentation, "Customize text and policies".
     """
     return _MARKDOWN.sub(r"\\\g<0>", text)
+
+
+def refused_funding(request: HostedPageRequest) -> str:
+    """Return the sentence that names the cards that the center does not accept."""
+    t = catalog(request.language)
+    cards = (t.text(f"refused_funding.{funding}") for funding in sorted(request.refuse_funding))
+    return t.text("refused_funding.notice", cards=", ".join(cards))
 
 
 def consent_length(text: str) -> int:

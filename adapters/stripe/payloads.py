@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from adapters.psp.fields import LastFour, Month, Year
-from adapters.stripe.page_texts import LOCALES, consent_as_sent
+from adapters.stripe.page_texts import LOCALES, consent_as_sent, refused_funding
 from adapters.thread_safe_types import prepare
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import CardToken, GuestReference
 from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.psps.card import Card, CardAtPsp, CardList, CardReading, Funding
 from domain.psps.hosted_page import (
+    Authentication,
     CardCollected,
     CardRefused,
     HostedPage,
@@ -35,7 +36,11 @@ from domain.psps.payment_provider import NotFound, ProviderRefused, ProviderUnav
 
 if TYPE_CHECKING:
     from stripe.params import CustomerUpdateParams, CustomerUpdateParamsAddress
-    from stripe.params.checkout import SessionCreateParams, SessionCreateParamsBrandingSettings
+    from stripe.params.checkout import (
+        SessionCreateParams,
+        SessionCreateParamsBrandingSettings,
+        SessionCreateParamsPaymentMethodOptionsCard,
+    )
 
 SHORTEST_LIFE: Final = timedelta(minutes=30)
 LONGEST_LIFE: Final = timedelta(hours=24)
@@ -62,6 +67,7 @@ Stripe attaches it at the end of the confirmation, which a challenge may prolong
 """
 
 BRANDING: Final = "branding_settings"
+OPTIONS: Final = "payment_method_options"
 TOKEN_ID: Final = "token_id"  # noqa: S105 - the name of a metadata key
 ATTEMPT: Final = "attempt"
 GUEST_ID: Final = "guest_id"
@@ -104,7 +110,23 @@ def page_parameters(
         parameters["currency"] = currency
     if request.avs:
         parameters["billing_address_collection"] = "required"
+    if card := _card_options(request):
+        parameters[OPTIONS] = {"card": card}
+    if request.refuse_funding:
+        parameters["custom_text"]["after_submit"] = {"message": refused_funding(request)}
     return parameters
+
+
+def _card_options(request: HostedPageRequest) -> SessionCreateParamsPaymentMethodOptionsCard:
+    """Return the cards that the page refuses, and whether it demands 3-D Secure."""
+    card: SessionCreateParamsPaymentMethodOptionsCard = {}
+    if request.refuse_funding:
+        card["restrictions"] = {
+            "funding_types_blocked": [each.value for each in sorted(request.refuse_funding)]
+        }
+    if request.authentication is Authentication.REQUIRED:
+        card["request_three_d_secure"] = "any"
+    return card
 
 
 def _branding(request: HostedPageRequest) -> SessionCreateParamsBrandingSettings:

@@ -21,6 +21,7 @@ from adapters.stripe.payloads import (
     BRANDING,
     CARD,
     GUEST_ID,
+    OPTIONS,
     Account,
     CheckoutSession,
     CurrentMethod,
@@ -265,26 +266,33 @@ def _naming(customer: str) -> Iterator[None]:
 def _created(
     call: Call, request: HostedPageRequest, parameters: SessionCreateParams
 ) -> CheckoutSession:
-    """Create the page of an attempt, without a logo and a color that Stripe refuses.
+    """Create the page of an attempt, without a logo, a color and card options that Stripe refuses.
 
-    No card is lost because of a picture. The second call has its own key, because Stripe may have
-    saved the refusal under the first key.
+    No card is lost because of them: cardonfile also applies the options when the card is settled.
+    The second call has its own key, because Stripe may have saved the refusal under the first key.
     """
     create, key = call.v1.checkout.sessions.create, request.idempotency_key
     try:
         return call.ask(CheckoutSession, create, parameters, {"idempotency_key": key})
     except ProviderRefused as refused:
         param = refused.details.param or ""
-        if not param.startswith(BRANDING):
+        if not param.startswith((BRANDING, OPTIONS)):
             raise
-    log.error(
-        "stripe_refuses_branding",
-        account=request.merchant_account,
-        center=request.center_id,
-        param=param,
-        do="set another logo or color with `cardonfile center set`, or clear it",
-    )
     plain: SessionCreateParams = {**parameters, BRANDING: {"display_name": request.center_name}}
+    plain.pop(OPTIONS, None)
+    about = {"account": request.merchant_account, "center": request.center_id, "param": param}
+    if param.startswith(OPTIONS):
+        log.error(
+            "stripe_refuses_card_options",
+            **about,
+            do="ask Stripe why; until then, guests type cards that are refused later",
+        )
+    else:
+        log.error(
+            "stripe_refuses_branding",
+            **about,
+            do="set another logo or color with `cardonfile center set`, or clear it",
+        )
     return call.ask(CheckoutSession, create, plain, {"idempotency_key": f"{key}:plain"})
 
 

@@ -30,6 +30,8 @@ def in_words(record_type: type[Record], record: Record | None) -> dict[str, str]
 def _in_words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value)) or "none"
     if isinstance(value, tuple):
         return ",".join(value) or "any"
     return "none" if value is None else str(value)

@@ -20,6 +20,8 @@ from domain.psps.hosted_page import Consent
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 _FIELDS: Final = {field.name for field in fields(PaymentConfiguration)}
+_IMPLIED: Final = {"acquirer_agreed"}
+"""The field that needs no value unless `refuse_funding` has one."""
 
 
 class LoadedPsp(Protocol):
@@ -136,7 +138,7 @@ class ConfigurePayments:
                 before = unit.configurations.get_to_change(center.id)
             except RecordUnreadable:
                 before, noted = None, {"configuration": "unreadable"}
-                if named is not None and named.keys() != _FIELDS:
+                if named is not None and named.keys() | _IMPLIED != _FIELDS:
                     expected = (
                         "a center whose configuration this release can read; name every option"
                     )
@@ -149,6 +151,10 @@ class ConfigurePayments:
                 capabilities = self.psps[now.provider].capabilities
                 if now.avs and not capabilities.checks_addresses:
                     raise InvalidField("avs", f"off: {now.provider} checks no billing addresses")
+                if now.refuse_funding and not capabilities.tells_funding:
+                    expected = f"empty: {now.provider} does not tell a card's funding"
+                    raise InvalidField("refuse_funding", expected)
+                capabilities.require_authentication(now.authentication, now.provider)
                 for consent in self.consents_of(unit, center):
                     capabilities.require_room(consent, now.provider)
                 unit.configurations.put(center.id, now)

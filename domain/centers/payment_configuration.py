@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -18,6 +18,8 @@ from domain.identifiers import (
     ProviderName,
     PspAccount,
 )
+from domain.psps.card import Card, Funding
+from domain.psps.hosted_page import Authentication
 from domain.redirects import parse_allowed_origin
 
 MAX_SESSION_MINUTES: Final = 24 * 60
@@ -44,7 +46,9 @@ class PaymentConfiguration:
     `session_minutes` is how long a link may wait to be opened, unless add-card sets another time.
     `link_minutes` is the longest time that add-card may set; None means `session_minutes`.
     `card_testing_limits` are the center's own limits, as `parse_card_limits` reads them; None means
-    the installation's limits.
+    the installation's limits. Cards whose funding is in `refuse_funding` are not accepted;
+    `acquirer_agreed` is whether the operator confirmed that the acquirer allows this.
+    `authentication` says whether the bank must authenticate guests who add a card.
     """
 
     provider: ProviderName
@@ -55,6 +59,9 @@ class PaymentConfiguration:
     session_minutes: int = 30
     link_minutes: int | None = None
     card_testing_limits: str | None = None
+    refuse_funding: frozenset[Funding] = frozenset()
+    acquirer_agreed: bool = False
+    authentication: Authentication = Authentication.AUTOMATIC
 
     @classmethod
     def parse(
@@ -68,6 +75,9 @@ class PaymentConfiguration:
         session_minutes: int,
         link_minutes: int | None = None,
         card_testing_limits: str | None = None,
+        refuse_funding: Collection[str] = (),
+        acquirer_agreed: bool = False,
+        authentication: str = Authentication.AUTOMATIC,
     ) -> PaymentConfiguration:
         """Parse a configuration from outside. Raises InvalidField.
 
@@ -97,6 +107,16 @@ class PaymentConfiguration:
                 "card_testing_limits",
                 "sessions and refused cards in 24 hours, such as guest=10/10,center=off/500",
             ) from error
+        refused = frozenset(map(Funding, refuse_funding))
+        if len(refused) == len(Funding):
+            raise InvalidField("refuse_funding", "not every funding")
+        if refused and not acquirer_agreed:
+            # Visa and Mastercard demand that a merchant accepts all their cards, with exceptions by
+            # country and by contract.
+            raise InvalidField(
+                "refuse_funding",
+                "named with --acquirer-agreed, once the acquirer has agreed to it in writing",
+            )
         return cls(
             provider=ProviderName(provider),
             merchant_account=MerchantAccount(merchant_account),
@@ -106,7 +126,14 @@ class PaymentConfiguration:
             session_minutes=session_minutes,
             link_minutes=link_minutes,
             card_testing_limits=card_testing_limits,
+            refuse_funding=refused,
+            acquirer_agreed=bool(refused),
+            authentication=Authentication(authentication),
         )
+
+    def accepts(self, card: Card) -> bool:
+        """Return whether the center accepts a card's funding. Unknown funding is accepted."""
+        return card.funding not in self.refuse_funding
 
     def card_limits(self, limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
         """Return the limits against card testing. `limits` are those of the installation."""
@@ -143,7 +170,23 @@ def changed(
         before = PaymentConfiguration(
             provider=ProviderName(named["provider"]), merchant_account=DEFAULT_MERCHANT_ACCOUNT
         )
-    return PaymentConfiguration.parse(**{**asdict(before), **named})
+    former = asdict(before)
+    if "refuse_funding" in named:
+        # The acquirer agreed to the former refusals only.
+        del former["acquirer_agreed"]
+    return PaymentConfiguration.parse(**{**former, **named})
+
+
+def parse_authentication(value: object) -> Authentication | None:
+    """Parse `authentication` as a client sent it; None means that it is absent.
+
+    Raises InvalidField.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and value in tuple(Authentication):
+        return Authentication(value)
+    raise InvalidField("authentication", "`automatic` or `required`")
 
 
 def parse_link_minutes(value: object, *, at_most: int) -> int | None:

@@ -13,7 +13,9 @@ from domain.hosted_payments.link import HostedLinks, LinkUnknown, session_of_lin
 from domain.identifiers import ProviderName
 from domain.languages import AUTO, DEFAULT_LANGUAGE
 from domain.outside import Clock
+from domain.psps.card import Funding
 from domain.psps.hosted_page import Consent
+from domain.sessions.end import NotAccepted
 from domain.storage import Storage
 
 
@@ -26,7 +28,8 @@ class WayBack:
     and host of the PSP's page; None if the PSP does not state them. `language` is the language of
     the page; if `negotiated`, the browser decides it. `consent` is the text to agree to before the
     PSP's page; None if no consent is needed. `guest_name` and `guest_email` are for that page; ""
-    and None if the page must not show them.
+    and None if the page must not show them. `refuse_funding` are the cards that the center does not
+    accept, in alphabetical order; `not_accepted` is why it did not accept the guest's last card.
     """
 
     redirect_uri: str
@@ -41,6 +44,8 @@ class WayBack:
     consent: Consent | None
     guest_name: str = ""
     guest_email: str | None = None
+    refuse_funding: Sequence[Funding] = ()
+    not_accepted: NotAccepted | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,4 +108,6 @@ class FindWayBack:
             consent=consent if is_asked_for else None,
             guest_name=shown.full_name if shown else "",
             guest_email=shown.email if shown else None,
+            refuse_funding=sorted(session.configuration.refuse_funding),
+            not_accepted=session.not_accepted,
         )

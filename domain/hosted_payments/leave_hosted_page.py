@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.errors import ServiceUnavailable
-from domain.hosted_payments.link import session_of_return
+from domain.hosted_payments.link import HostedLinks, session_of_return
 from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
 from domain.psps.evidence import MAX_EVIDENCE, Evidence, EvidenceOrigin
@@ -32,23 +32,27 @@ class ReturnFromHostedPage:
     The return is stored first. The query parameters that the PSP's adapter needs are stored as
     evidence; other parameters are ignored. The reconciler settles the session if that is not
     possible now, or if a browser caused a question to the PSP about it less than 2 seconds ago.
-    Raises LinkUnknown.
+    If the center does not accept the card, the browser is sent to the link, which says why. Raises
+    LinkUnknown.
     """
 
     storage: Storage
     providers: Providers
     settle: SettleSession
+    links: HostedLinks
     clock: Clock
 
     def __call__(self, *, token_id: str, parameters: Mapping[str, str]) -> str:
-        """Store the evidence and settle. Return the stored redirect_uri."""
+        """Store the evidence and settle. Return the stored redirect_uri, or the link."""
         session = session_of_return(self.storage, token_id)
         if not session.is_settled:
             evidence = self._evidence(session, parameters)
             # The guest can do nothing about an outage, so the browser is redirected even then.
             with suppress(ServiceUnavailable):
                 if self._note(session, evidence):
-                    self.settle(session.token_id)
+                    settled = self.settle(session.token_id)
+                    if settled and settled.not_accepted and settled.has_link(self.clock.now()):
+                        return self.links.hosted_payment_uri(settled)
         return session.redirect_uri
 
     def _note(self, seen: CardSession, evidence: Evidence | None) -> bool:

@@ -86,7 +86,8 @@ class ClickNeeded(Exception):
     """Only a click by the guest opens the link.
 
     The link is older than 24 hours; or the guest must agree first, because the PSP's page shows no
-    consent; or so many cards were refused at the center that programs may be testing cards.
+    consent; or so many cards were refused at the center that programs may be testing cards; or the
+    center did not accept the last card.
     """
 
 

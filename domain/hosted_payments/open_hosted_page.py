@@ -209,6 +209,9 @@ class OpenHostedPage:
         if not session.may_have_page(number, now):
             raise LinkExpired
         self._require_below_limits(unit, session, now, by_click)
+        if session.not_accepted is not None and not by_click:
+            # The guest first reads why the center did not accept the last card.
+            raise ClickNeeded
         guest = unit.guests.get(session.guest_id)
         center = unit.centers.get(session.center_id)
         if guest is None or center is None:
@@ -243,6 +246,8 @@ class OpenHostedPage:
             center_id=center.id,
             color=settings.color,
             logo_uri=self.links.logo_uri(center.id, settings.logo),
+            refuse_funding=configuration.refuse_funding,
+            authentication=session.required_authentication,
         )
         reference = unit.guest_references.get(session.psp_guest(request))
         return replace(request, guest_reference=reference)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from domain.errors import InvalidField
 from domain.identifiers import ProviderName
 from domain.languages import DEFAULT_LANGUAGE, look_up
-from domain.psps.hosted_page import Consent
+from domain.psps.hosted_page import Authentication, Consent
 
 
 class ConsentTooLong(ValueError):
@@ -33,6 +34,9 @@ class Capabilities:
     - `forgets_guests`: it can delete a guest.
     - `reads_cards`: it reports the present state of a stored card.
     - `lists_cards`: it lists the cards of a merchant account.
+    - `tells_funding`: it reports whether a collected card is a credit, debit or prepaid card.
+    - `requires_authentication`: it can require that the bank authenticates the guest, and reports
+      whether the bank did.
     - `public_name`: the name by which guests know it.
     - `page_host`: the host of its pages, or None for this service's own.
     - `locales`: the languages of its page (RFC 5646), including English.
@@ -45,6 +49,8 @@ class Capabilities:
     forgets_guests: bool = False
     reads_cards: bool = False
     lists_cards: bool = False
+    tells_funding: bool = False
+    requires_authentication: bool = False
     public_name: str | None = None
     page_host: str | None = None
     locales: frozenset[str] = frozenset({DEFAULT_LANGUAGE})
@@ -66,6 +72,14 @@ class Capabilities:
         return (
             not self.shows_consent or self.consent_length(consent.text) <= self.max_consent_length
         )
+
+    def require_authentication(self, wanted: Authentication | None, provider: ProviderName) -> None:
+        """Raise InvalidField if authentication is required, and the PSP cannot require it."""
+        if wanted is Authentication.REQUIRED and not self.requires_authentication:
+            raise InvalidField(
+                "authentication",
+                f"automatic: {provider} cannot require that the bank authenticates the guest",
+            )
 
     def require_room(self, consent: Consent, provider: ProviderName) -> None:
         """Raise ConsentTooLong if the page supports the language but the text is too long for it."""

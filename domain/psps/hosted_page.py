@@ -20,7 +20,7 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.languages import DEFAULT_LANGUAGE
-from domain.psps.card import Card
+from domain.psps.card import Card, Funding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,14 @@ class Prefill(StrEnum):
     GUEST = "guest"
     BILLING = "billing"
     NOTHING = "nothing"
+
+
+class Authentication(StrEnum):
+    """Whether the bank must authenticate a guest who adds a card (3-D Secure)."""
+
+    AUTOMATIC = "automatic"
+    """PSP and bank decide."""
+    REQUIRED = "required"
 
 
 class PspGuest(NamedTuple):
@@ -78,6 +86,9 @@ class HostedPageRequest:
       guest.
     - `color` is the center's color, such as `#1d4f91`, with enough contrast for white text.
     - `logo_uri` is the address of its logo, which ends in `.png` or `.webp`.
+    - `refuse_funding` names the cards that the center does not accept. The page says so before the
+      guest types, and refuses them if it can.
+    - `authentication` says whether the bank must authenticate the guest.
     """
 
     token_id: TokenId
@@ -99,6 +110,8 @@ class HostedPageRequest:
     center_id: CenterId | None = None
     color: str | None = None
     logo_uri: str | None = None
+    refuse_funding: frozenset[Funding] = frozenset()
+    authentication: Authentication = Authentication.AUTOMATIC
 
     @property
     def language(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from domain.centers.card_limit import CardLimit
 from domain.centers.center import parse_center_id
+from domain.centers.configure_payments import LoadedPsp
 from domain.centers.payment_configuration import (
     CardsPerGuest,
     PaymentConfiguration,
@@ -23,7 +24,7 @@ from domain.errors import (
     InvalidCenterId,
     PaymentConfigurationNotDone,
 )
-from domain.identifiers import TokenId, link_key_from
+from domain.identifiers import ProviderName, TokenId, link_key_from
 from domain.outside import Clock, Ids
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.address_verification import PostalCodes, require_billing_address
@@ -53,7 +54,8 @@ class AddCard:
     session is returned. Raises, in this order: UserNotAuthorized, InvalidCenterId,
     RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField
     (link_minutes, locale, reference), IdempotencyKeyInvalid or IdempotencyKeyReused,
-    GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone, CenterKeepsOneCard,
+    GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone, CenterKeepsOneCard, InvalidField
+    if the center's PSP cannot require authentication,
     BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A refused request stores
     nothing. `limits` protect against card testing.
     """
@@ -63,6 +65,7 @@ class AddCard:
     storage: Storage
     limits: Sequence[CardLimit]
     postal_codes: PostalCodes
+    psps: Mapping[ProviderName, LoadedPsp]
     clock: Clock
     ids: Ids
     log: SessionLog
@@ -110,6 +113,8 @@ class AddCard:
         allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
         if allows_one and unit.accounts.active_at(wanted.guest_id, wanted.center_id):
             raise CenterKeepsOneCard
+        capabilities = self.psps[configuration.provider].capabilities
+        capabilities.require_authentication(wanted.authentication, configuration.provider)
         if configuration.avs:
             require_billing_address(wanted.billing_info, self.postal_codes)
         expires_at = now + configuration.link_lifetime(wanted.link_minutes)

@@ -15,6 +15,7 @@ from domain.errors import (
     InvalidCenterId,
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
+    PaymentMethodNotAccepted,
     Refusal,
 )
 from domain.identifiers import AccountId
@@ -37,6 +38,13 @@ class SessionStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     EXPIRED = "expired"
+
+
+class NotAccepted(StrEnum):
+    """Why the center did not accept the card of a page. The guest may use another card."""
+
+    FUNDING = "funding_not_accepted"
+    AUTHENTICATION = "not_authenticated"
 
 
 class Ending(StrEnum):
@@ -88,7 +96,8 @@ class EndingSession(WorkAtPsp):
     `expires_at` is the end of the link, or the end of its page if that is later.
     `existing_account_id` is the account that already holds the card, if the session failed for that
     reason. `cancelled_at` is set once the session is cancelled. `cancelled_by` is then set too,
-    unless an erasure or an earlier release cancelled the session.
+    unless an erasure or an earlier release cancelled the session. `not_accepted` is why the center
+    did not accept the card of the latest page; None once another page begins.
     """
 
     expires_at: datetime
@@ -99,6 +108,7 @@ class EndingSession(WorkAtPsp):
     ended_at: datetime | None = None
     cancelled_at: datetime | None = None
     cancelled_by: Actor | None = None
+    not_accepted: NotAccepted | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -142,7 +152,12 @@ class EndingSession(WorkAtPsp):
         return self._ended(Ending.CARD_REFUSED, now, failed)
 
     def expired(self, now: datetime) -> Self:
-        """End the session without a card."""
+        """End the session without a card.
+
+        If the center did not accept the card of the latest page, that is why the session failed.
+        """
+        if self.not_accepted is not None and self.cancelled_at is None:
+            return self.failed(PaymentMethodNotAccepted(), now)
         return self._ended(Ending.NO_CARD, now, self)
 
     def _ended(self, ending: Ending, now: datetime, ended: Self) -> Self:

@@ -118,7 +118,13 @@ class PolledSession(EndingSession):
         attempt, now = PageAttempt(request=request), request.begun_at
         # An earlier release kept only the time of its latest attempt.
         opened_at = self.opened_at or (self.attempt or attempt).request.begun_at
-        opened = replace(self, attempt=attempt, progress=Progress.OPENED, opened_at=opened_at)
+        opened = replace(
+            self,
+            attempt=attempt,
+            progress=Progress.OPENED,
+            opened_at=opened_at,
+            not_accepted=None,
+        )
         return replace(opened, ask_again_at=now + ANSWERED_WITHIN).still_pending(now)
 
     def has_agreed(self, browser: str | None) -> bool:

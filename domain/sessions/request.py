@@ -9,10 +9,12 @@ from domain.billing import BillingInfo, parse_billing_info
 from domain.centers.payment_configuration import (
     MAX_LINK_MINUTES,
     PaymentConfiguration,
+    parse_authentication,
     parse_link_minutes,
 )
 from domain.identifiers import CenterId, GuestId, plain_uuid
 from domain.languages import parse_locale
+from domain.psps.hosted_page import Authentication
 from domain.redirects import parse_redirect_uri
 from domain.sessions.reference import parse_reference
 from domain.source import DEFAULT_SOURCE, Source, parse_source
@@ -24,7 +26,8 @@ class RequestedSession:
 
     `guest_id` is empty if the client sent no UUID; no stored session has such a guest.
     `link_minutes` is the requested lifetime of the link, `locale` the requested language or `auto`,
-    and `reference` the client's own name for the session.
+    and `reference` the client's own name for the session. `authentication` is what the client
+    demands beside the center's configuration.
     """
 
     guest_id: GuestId
@@ -35,6 +38,7 @@ class RequestedSession:
     link_minutes: int | None = None
     locale: str | None = None
     reference: str | None = None
+    authentication: Authentication | None = None
 
     @property
     def requested(self) -> dict[str, Any]:  # of any type
@@ -54,6 +58,7 @@ class AddCardRequest:
     link_minutes: object = None
     locale: object = None
     reference: object = None
+    authentication: object = None
     idempotency_key: str | None = None
 
     def parsed(
@@ -76,4 +81,5 @@ class AddCardRequest:
             link_minutes=parse_link_minutes(self.link_minutes, at_most=longest),
             locale=parse_locale(self.locale),
             reference=parse_reference(self.reference),
+            authentication=parse_authentication(self.authentication),
         )

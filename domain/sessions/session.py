@@ -22,7 +22,13 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.evidence import Evidence
-from domain.psps.hosted_page import HostedPageRequest, PageAttempt, Prefill, PspGuest
+from domain.psps.hosted_page import (
+    Authentication,
+    HostedPageRequest,
+    PageAttempt,
+    Prefill,
+    PspGuest,
+)
 from domain.retries import WorkAtPsps
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import PolledSession
@@ -91,6 +97,13 @@ class CardSession(PolledSession, RequestedSession):
         """Return the guest at the PSP for whom the page of a request is made."""
         psp, account = self.configuration.provider, request.merchant_account
         return PspGuest(psp, account, self.guest_id, self.center_id, request.prefill)
+
+    @property
+    def required_authentication(self) -> Authentication:
+        """Whether the bank must authenticate the guest, for the center or for the client."""
+        required = Authentication.REQUIRED
+        is_required = required in (self.configuration.authentication, self.authentication)
+        return required if is_required else Authentication.AUTOMATIC
 
     @property
     def old_at(self) -> datetime:

@@ -28,7 +28,7 @@ class Step(StrEnum):
 class SessionStep(NamedTuple):
     """A step of a session, and the session after it.
 
-    The reason of REFUSED is the type of the refusal, that of DECLINED the PSP's code, and that of
+    The reason of REFUSED is the type of the refusal, or why the center did not accept the card, that of DECLINED the PSP's code, and that of
     EXPIRED why the session expired; None if there is no reason, or it is unknown. `collected_at` is
     when a STORED or RENEWED card was collected, by the PSP's clock.
     """
@@ -54,6 +54,8 @@ def steps_between(before: CardSession, after: CardSession) -> list[SessionStep]:
         steps.append(SessionStep(Step.OPENED, after))
     if after.has_page and not (before.has_page and after.has_page_of(before)):
         steps.append(SessionStep(Step.PAGE_MADE, after))
+    if after.not_accepted is not None and after.not_accepted is not before.not_accepted:
+        steps.append(SessionStep(Step.REFUSED, after, after.not_accepted.value))
     if after.status is not before.status and after.status in _ENDED:
         steps.append(SessionStep(_ENDED[after.status], after, after.reason_of_end))
     return steps

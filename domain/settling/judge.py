@@ -28,6 +28,7 @@ from domain.errors import (
 from domain.events.event import EventType
 from domain.identifiers import AccountId
 from domain.psps.hosted_page import (
+    Authentication,
     CardCollected,
     NoCardCollected,
     PageClosed,
@@ -35,6 +36,7 @@ from domain.psps.hosted_page import (
     Reported,
 )
 from domain.psps.payment_provider import is_confirmed
+from domain.sessions.end import NotAccepted
 from domain.sessions.polling import POLL_EVERY
 from domain.sessions.session import CardSession
 
@@ -155,13 +157,18 @@ def judge_card(
     """Judge a card that was collected on the current page of a session that is not settled.
 
     Call `judge_token` first. The card becomes the account `account_id`, renews the account of the
-    same card, or is refused.
+    same card, or is refused. If the center does not accept the card, only its page is over.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
     same = next(
         (one for one in on_file.accounts if one.is_same_card(card, configuration.psp_account)), None
     )
     refusal = _refusal(session, collected, on_file, same)
+    if isinstance(refusal, NotAccepted):
+        return Verdict(
+            session=replace(session, not_accepted=refusal).without_card(now),
+            unkept=_token(session, collected),
+        )
     if refusal is not None:
         is_on_file = isinstance(refusal, PaymentMethodAlreadyExists)
         existing = same if is_on_file else None
@@ -229,7 +236,7 @@ def _refusal(
     collected: CardCollected,
     on_file: OnFile,
     same: Account | None,
-) -> Refusal | None:
+) -> Refusal | NotAccepted | None:
     configuration = session.configuration
     if not on_file.has_guest:
         return GuestNotFound()
@@ -237,6 +244,10 @@ def _refusal(
         return InvalidCenterId()
     if not on_file.has_configuration:
         return PaymentConfigurationNotDone()
+    if not configuration.accepts(collected.card):
+        return NotAccepted.FUNDING
+    if session.required_authentication is Authentication.REQUIRED and not collected.authenticated:
+        return NotAccepted.AUTHENTICATION
     if configuration.avs and collected.avs is AvsResult.MISMATCH:
         return IncorrectBillingAddress()
     if same is not None:

@@ -26,31 +26,34 @@ def note_refused_cards(
     *,
     now: datetime,
 ) -> int:
-    """Note the cards that the page of `asked` refused, and the card that made the session fail.
+    """Note the cards that the page of `asked` refused, and the card that a rule refused.
 
     `changed` is the stored session after the outcome was applied. The refusal code belongs to the
     last of the reported cards. May be called again: each card is noted once. Return the number of
-    new cards. The caller commits, and then calls `ask_about_open_pages`.
+    new cards that the page refused. The caller commits, and then calls `ask_about_open_pages`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
-    refused = [(asked, number) for number in range(1, by_page + 1)]
-    has_failed = changed.status is SessionStatus.FAILED
-    if has_failed:
-        refused.append((changed, 0))
-    added = unit.refused_cards.add(
-        RefusedCard(
-            token_id=session.token_id,
-            attempt=session.current_attempt.request.attempt,
-            number=number,
-            guest_id=session.guest_id,
-            caller=session.caller,
-            center_id=session.center_id,
-            refused_at=now,
-            code=outcome.refusal_code if outcome and number == by_page > 0 else None,
+    if changed.status is SessionStatus.FAILED or changed.not_accepted is not None:
+        unit.refused_cards.add([_refused(changed, 0, changed.not_accepted, now)])
+    return unit.refused_cards.add(
+        _refused(
+            asked, number, outcome.refusal_code if outcome and number == by_page else None, now
         )
-        for session, number in refused
+        for number in range(1, by_page + 1)
     )
-    return added - has_failed
+
+
+def _refused(session: CardSession, number: int, code: str | None, now: datetime) -> RefusedCard:
+    return RefusedCard(
+        token_id=session.token_id,
+        attempt=session.current_attempt.request.attempt,
+        number=number,
+        guest_id=session.guest_id,
+        caller=session.caller,
+        center_id=session.center_id,
+        refused_at=now,
+        code=code,
+    )
 
 
 def ask_about_open_pages(

@@ -19,6 +19,8 @@ from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.pagination import ALL, PageRequest
 from domain.psps.capabilities import ConsentTooLong
+from domain.psps.card import Funding
+from domain.psps.hosted_page import Authentication
 from domain.storage import RecordUnreadable, UnitOfWork
 from entrypoints.cli.installation import installation, reading
 from entrypoints.cli.terminal import echo_record, echo_records, json_option
@@ -110,6 +112,28 @@ class PspName(click.ParamType[str]):
     is_flag=True,
     help="Apply only the limits of CARDONFILE_CARD_TESTING_LIMITS.  [initially]",
 )
+@click.option(
+    "--refuse-funding",
+    type=click.Choice([each.value for each in Funding]),
+    multiple=True,
+    help="Do not accept these cards; repeat it for several. Needs --acquirer-agreed.",
+)
+@click.option(
+    "--accept-any-funding",
+    is_flag=True,
+    help="Accept credit, debit and prepaid cards.  [initially]",
+)
+@click.option(
+    "--acquirer-agreed",
+    is_flag=True,
+    default=None,
+    help="Confirm that the acquirer has agreed to --refuse-funding.",
+)
+@click.option(
+    "--authentication",
+    type=click.Choice([each.value for each in Authentication]),
+    help="Whether the bank must authenticate guests (3-D Secure).  [initially: automatic]",
+)
 def configure_payments(
     *,
     center_id: str,
@@ -117,6 +141,7 @@ def configure_payments(
     any_redirect: bool,
     no_link_minutes: bool,
     no_card_testing_limits: bool,
+    accept_any_funding: bool,
     **settings: Any,  # fields of PaymentConfiguration; None or () means not given
 ) -> None:
     """Set up how a center takes cards.
@@ -132,6 +157,7 @@ def configure_payments(
     cleared: dict[str, Any] = {"redirect_origins": ()} if any_redirect else {}
     cleared |= {"link_minutes": None} if no_link_minutes else {}
     cleared |= {"card_testing_limits": None} if no_card_testing_limits else {}
+    cleared |= {"refuse_funding": ()} if accept_any_funding else {}
     named = _named(settings, cleared)
     if none == bool(named):
         raise click.UsageError("give the options to change, or --none alone")

@@ -70,6 +70,9 @@ TEST_CARDS: Final[Mapping[str, BankCard]] = {
 }
 
 
+FORCED: Final = ("any", "challenge")
+"""The values of `request_three_d_secure` that ask for 3-D Secure, whatever Stripe's rules say."""
+
 METHOD_TYPES: Final = ("card", "link", "sepa_debit", "us_bank_account")
 """Some of the API's types of payment methods."""
 
@@ -112,7 +115,18 @@ _CHECKOUT: Final[Mapping[str, Form]] = {
     "consent_collection": {
         "payment_method_reuse_agreement": {"position": one_of("auto", "hidden")}
     },
-    "custom_text": {"submit": {"message": text(1200)}},
+    "custom_text": {
+        "submit": {"message": text(1200)},
+        "after_submit": {"message": text(1200)},
+    },
+    "payment_method_options": {
+        "card": {
+            "request_three_d_secure": one_of("any", "automatic", "challenge"),
+            "restrictions": {
+                "funding_types_blocked": list_of(one_of("credit", "debit", "prepaid"))
+            },
+        }
+    },
     "branding_settings": {
         "display_name": text(),
         "button_color": hex_color,
@@ -192,6 +206,8 @@ class FakeStripe:
         self.merchants: dict[str, Merchant] = {}
         self.code_without_customer: str | None = None
         """The error code for a detachment from a deleted customer, which Stripe does not document."""
+        self.refuses_options = False
+        """Whether pages with card options are refused."""
         self.broken: list[AssertionError] = []
         self._numbers = count(1)
         self.main = self.add_merchant(TEST_KEY, TEST_SECRET)
@@ -279,6 +295,7 @@ class FakeStripe:
         expires_at = checked.get("expires_at", self.now() + LONGEST_LIFE.total_seconds())
         self._check_end(expires_at)
         self._fetch_logo(given)
+        self._take_options(given)
         intent = self._new_intent(
             merchant,
             customer,
@@ -302,6 +319,8 @@ class FakeStripe:
             "status": "open",
             "url": f"{self.url}/c/pay/{session['id']}",
         }
+        for options in session.get("payment_method_options", {}).values():
+            options.setdefault("request_three_d_secure", "automatic")
         merchant.sessions[session["id"]] = session
         return session
 
@@ -309,6 +328,11 @@ class FakeStripe:
         logo = given.get("branding_settings", {}).get("logo", {}).get("url", "")
         if "/missing/" in logo:
             raise Refused("No logo", param="branding_settings[logo][url]", is_saved=True)
+
+    def _take_options(self, given: Any) -> None:
+        if self.refuses_options and "payment_method_options" in given:
+            param = "payment_method_options[card][restrictions]"
+            raise Refused("Not in this mode", param=param, is_saved=True)
 
     def _new_intent(self, merchant: Merchant, customer: str, *, metadata: Any) -> Object:
         intent = self._object(merchant, "seti", "setup_intent")
@@ -451,6 +475,11 @@ class FakeStripe:
             if session["status"] != "open":
                 raise Refused("This Checkout Session is over.")
             intent = merchant.intents[session["setup_intent"]]
+            options = session.get("payment_method_options", {}).get("card", {})
+            blocked = options.get("restrictions", {}).get("funding_types_blocked", [])
+            if number in TEST_CARDS and TEST_CARDS[number].funding in blocked:
+                # The page says so, and confirms nothing.
+                return str(intent["status"])
             is_checked = session.get("billing_address_collection") == "required"
             status = self._confirm(
                 merchant,
@@ -459,6 +488,8 @@ class FakeStripe:
                 expiry=expiry,
                 address=(address or {}) if is_checked else None,
             )
+            if status == "succeeded" and options.get("request_three_d_secure") in FORCED:
+                intent["status"] = status = "requires_action"
             return self._succeeded(merchant, session, intent) if status == "succeeded" else status
 
     def _confirm(

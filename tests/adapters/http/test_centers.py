@@ -24,6 +24,8 @@ def test_a_center_says_how_it_takes_cards(api: Api) -> None:
         "cards_per_guest": "many",
         "redirect_origins": ["https://shop.example", "myspa://"],
         "link_minutes": 43_200,
+        "refuse_funding": [],
+        "authentication": "automatic",
     }
     listed = api.get("/v1/centers").json
     assert listed == {"centers": [center], "page_info": {"total": 1, "page": 1, "size": 10}}
@@ -35,6 +37,7 @@ def test_a_center_says_how_it_takes_cards(api: Api) -> None:
         "cards_per_guest": None,
         "redirect_origins": [],
         "link_minutes": None,
+        "authentication": None,
     }
     api.installation.configure(session_minutes=60)
     assert api.get(f"/v1/centers/{CENTER_ID}").json["link_minutes"] == 60

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.hosted_payments.link import HostedLinks
+from domain.psps.card import Funding
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
@@ -709,3 +710,22 @@ def browse(api: Api, query: str, accepted: str) -> Result:
     """Open a link in a browser that accepts these languages."""
     headers = {"Accept-Language": accepted}
     return api.send("GET", "/hosted-payments", query=query, headers=headers, authenticated=False)
+
+
+def test_a_guest_reads_why_a_card_is_not_accepted(api: Api) -> None:
+    api.installation.configure(refuse_funding=frozenset({Funding.PREPAID}), acquirer_agreed=True)
+    session = api.installation.opened_session()
+    form = api.installation.psp.page(api.installation.page_reference(session))
+    shown = api.client.simulate_get(f"/fake-psp/pages/{form.reference}").text
+    assert "Not accepted here: prepaid cards." in shown
+    api.installation.type_card(session, "5105105105105100")
+
+    returned = api.browse("/hosted-payments/return", f"token_id={session.token_id}")
+    link = returned.headers["location"]
+    page = api.browse(*link.removeprefix("http://127.0.0.1:8000").split("?"))
+
+    assert returned.status_code == 303
+    assert page.status_code == 200
+    assert "Your card was not saved, because it is not accepted here." in page.text
+    assert "Not accepted here: prepaid cards." in page.text
+    assert '<form method="post">' in page.text

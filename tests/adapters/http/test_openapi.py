@@ -80,6 +80,7 @@ TYPES: Final = {
     "payment_account_not_found": (404, "Payment account not found"),
     "payment_configuration_not_done": (400, "Payment configuration not done"),
     "payment_method_already_exists": (400, "Payment method already exists"),
+    "payment_method_not_accepted": (400, "Payment method not accepted"),
     "redirect_uri_invalid": (400, "redirect_uri is invalid"),
     "redirect_uri_required": (400, "redirect_uri is required"),
     "request_body_too_large": (413, "Request body too large"),
@@ -117,7 +118,9 @@ def test_a_refusal_names_the_types_that_it_can_have() -> None:
                     assert {name.partition("-")[0] for name in examples} == set(types)
                     named |= set(types)
     # The others are of sessions that have failed.
-    of_sessions = {"payment_method_already_exists", "card_incomplete"}
+    of_sessions = {
+        *("payment_method_already_exists", "payment_method_not_accepted", "card_incomplete"),
+    }
     assert named == TYPES.keys() - {"method_not_allowed", *of_sessions}
 
 

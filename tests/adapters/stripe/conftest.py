@@ -32,6 +32,7 @@ OTHER_KEYS: Final = StripeKeys(secret_key=OTHER_KEY, webhook_secrets=(OTHER_SECR
 REQUEST: Final = a_page_request(begun_at=START, live_until=START + timedelta(minutes=30))
 
 GOOD: Final = "4242424242424242"
+PREPAID: Final = "5105105105105100"
 DECLINED: Final = "4000000000000002"
 CHALLENGED: Final = "4000002500003155"
 WRONG_ADDRESS: Final = "4000000000000010"

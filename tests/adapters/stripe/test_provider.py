@@ -18,9 +18,10 @@ from adapters.psp_suite.stand_in import Response, change
 from adapters.stripe.webhooks import REFUSED
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference
-from domain.psps.card import CardAtPsp
+from domain.psps.card import CardAtPsp, Funding
 from domain.psps.evidence import Evidence, EvidenceOrigin
 from domain.psps.hosted_page import (
+    Authentication,
     CardCollected,
     CardRefused,
     HostedPage,
@@ -34,7 +35,7 @@ from domain.psps.payment_provider import (
     ProviderRefused,
     ProviderUnavailable,
 )
-from tests.adapters.stripe.conftest import DECLINED, GOOD, KEYS, REQUEST, Shop
+from tests.adapters.stripe.conftest import DECLINED, GOOD, KEYS, PREPAID, REQUEST, Shop
 from tests.fake_stripe.server import Trouble
 from tests.fake_stripe.stripe import TEST_SECRET, card_details
 
@@ -131,6 +132,34 @@ class TestPage:
         line = next(each for each in lines if each["event"] == "stripe_refuses_branding")
         assert line["param"] == param
         assert (line["account"], line["center"]) == (MAIN, REQUEST.center_id)
+
+    def test_its_page_refuses_the_cards_that_the_center_does_not_accept(self, shop: Shop) -> None:
+        page = shop.start(refuse_funding=frozenset({Funding.PREPAID}))
+
+        assert shop.stripe.submit_card(page.reference, PREPAID) == "requires_payment_method"
+        assert shop.outcome(page) == Pending()
+        assert shop.session()["custom_text"]["after_submit"] == {
+            "message": "Not accepted here: prepaid cards."
+        }
+        assert shop.stripe.submit_card(page.reference, GOOD) == "succeeded"
+
+    def test_its_page_asks_for_3d_secure_if_that_is_required(self, shop: Shop) -> None:
+        page = shop.start(authentication=Authentication.REQUIRED)
+
+        assert shop.stripe.submit_card(page.reference, GOOD) == "requires_action"
+        shop.stripe.answer_challenge(page.reference, confirmed=True)
+        outcome = shop.outcome(page)
+        assert isinstance(outcome, CardCollected)
+        assert outcome.authenticated is True
+
+    def test_its_page_is_made_without_card_options_that_stripe_refuses(self, shop: Shop) -> None:
+        shop.stripe.refuses_options = True
+        with capture_logs() as lines:
+            page = shop.start(refuse_funding=frozenset({Funding.PREPAID}))
+
+        assert page.reference == shop.session()["id"]
+        assert "payment_method_options" not in shop.session()
+        assert [each["event"] for each in lines] == ["stripe_refuses_card_options"]
 
     def test_it_has_no_address_form_without_avs(self, shop: Shop) -> None:
         shop.start(avs=False)

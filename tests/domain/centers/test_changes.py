@@ -6,15 +6,18 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from domain.centers.changes import changes
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.identifiers import MerchantAccount
+from domain.psps.card import Funding
 
 
 def test_changes_are_in_words() -> None:
     old = PaymentConfiguration(provider=FAKE, merchant_account=MerchantAccount("default"))
     new = replace(old, avs=True, redirect_origins=("https://a.example", "b://"), link_minutes=60)
+    new = replace(new, refuse_funding=frozenset({Funding.PREPAID, Funding.DEBIT}))
     changed = {
         "avs": "no → yes",
         "redirect_origins": "any → https://a.example,b://",
         "link_minutes": "none → 60",
+        "refuse_funding": "none → debit,prepaid",
     }
     assert changes(PaymentConfiguration, old, new) == changed
     assert changes(PaymentConfiguration, new, new) == {}
@@ -25,4 +28,6 @@ def test_changes_are_in_words() -> None:
         "cards_per_guest": "none → many",
         "redirect_origins": "none → any",
         "session_minutes": "none → 30",
+        "acquirer_agreed": "none → no",
+        "authentication": "none → automatic",
     }

@@ -19,6 +19,7 @@ from domain.consents.choose_consent import ConsentsOf
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.psps.capabilities import ConsentTooLong
+from domain.psps.card import Funding
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, a_center, a_shipped_consent
 from tests.installation import Installation, psps_that
@@ -90,6 +91,63 @@ def test_later_only_what_is_named_changes(
 
     assert (done.before, done.now) == (FULL, replace(FULL, **named))
     assert configured(installation) == done.now
+
+
+PREPAID = {"refuse_funding": ("prepaid",)}
+
+
+def test_cards_are_refused_by_funding_once_the_acquirer_has_agreed(
+    installation: Installation,
+) -> None:
+    use_case = configure_payments(installation)
+    with pytest.raises(InvalidField, match="refuse_funding must be named with --acquirer-agreed"):
+        use_case(CENTER_ID, PREPAID)
+
+    done = use_case(CENTER_ID, {**PREPAID, "acquirer_agreed": True})
+    assert done.now is not None
+    assert (done.now.refuse_funding, done.now.acquirer_agreed) == (
+        frozenset({Funding.PREPAID}),
+        True,
+    )
+    # Other changes need no agreement, but another funding does.
+    use_case(CENTER_ID, {"avs": True})
+    with pytest.raises(InvalidField, match="--acquirer-agreed"):
+        use_case(CENTER_ID, {"refuse_funding": ("prepaid", "debit")})
+    cleared = use_case(CENTER_ID, {"refuse_funding": ()}).now
+    assert cleared is not None
+    assert (cleared.refuse_funding, cleared.acquirer_agreed) == (frozenset(), False)
+
+
+def test_a_center_accepts_some_funding(installation: Installation) -> None:
+    every = {"refuse_funding": tuple(Funding), "acquirer_agreed": True}
+
+    with pytest.raises(InvalidField, match="refuse_funding must be not every funding"):
+        configure_payments(installation)(CENTER_ID, every)
+
+
+@pytest.mark.parametrize(
+    ("named", "complaint"),
+    [
+        (
+            {**PREPAID, "acquirer_agreed": True},
+            "refuse_funding must be empty: silent does not tell a card's funding",
+        ),
+        (
+            {"authentication": "required"},
+            "authentication must be automatic: silent cannot require that the bank authenticates",
+        ),
+    ],
+    ids=["funding", "authentication"],
+)
+def test_a_policy_is_refused_if_the_psp_cannot_apply_it(
+    installation: Installation, named: dict[str, Any], complaint: str
+) -> None:
+    use_case = configure_payments(installation)
+    silent = psps_that(Settings.read({}).psps, tells_funding=False, requires_authentication=False)
+    use_case = replace(use_case, psps=silent)
+
+    with pytest.raises(InvalidField, match=complaint.replace("silent", "fake")):
+        use_case(CENTER_ID, named)
 
 
 def test_a_center_that_takes_no_cards_needs_a_psp(installation: Installation) -> None:

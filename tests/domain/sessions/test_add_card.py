@@ -241,6 +241,7 @@ def test_a_repeated_request_under_its_key_gives_the_same_session(
         "link_minutes": 20,
         "locale": "de-AT",
         "reference": "order-1",
+        "authentication": "required",
         "idempotency_key": "key",
     }
     first = installation.add_card(**asked)
@@ -258,6 +259,7 @@ OTHERWISE: dict[str, list[object]] = {
     "link_minutes": [15],
     "locale": ["de", "auto"],
     "reference": ["order-2"],
+    "authentication": ["required", "automatic"],
 }
 
 

@@ -22,12 +22,12 @@ TELLS_WHAT_HAPPENED: Final = {
     *("locale", "status", "progress", "account_id", "existing_account_id", "failure"),
     *("shows_guest", "cancelled_by"),
     *("created_at", "expires_at", "due_at", "unanswered_since", "ended_at", "cancelled_at"),
-    *("ask_again_at", "opened_at", "returned_at"),
+    *("ask_again_at", "opened_at", "returned_at", "authentication", "not_accepted"),
 }
 NEEDED_OF_A_REQUEST: Final = {
     *("token_id", "attempt", "merchant_account", "guest_id", "guest_reference", "center_id"),
     *("center_name", "avs", "return_uri", "cancel_uri", "redirect_origin", "consent", "begun_at"),
-    *("live_until", "color", "logo_uri"),
+    *("live_until", "color", "logo_uri", "refuse_funding", "authentication"),
 }
 
 

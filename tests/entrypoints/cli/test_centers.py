@@ -12,6 +12,8 @@ from domain.audit.entry import Action
 from domain.centers.center_settings import Logo
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.identifiers import CenterId, MerchantAccount, ProviderName
+from domain.psps.card import Funding
+from domain.psps.hosted_page import Authentication
 from tests.builders import CENTER_ID, a_center, a_configuration
 from tests.databases import change_by_hand
 from tests.entrypoints.conftest import CommandLine
@@ -32,6 +34,7 @@ class TestConfigurePayments:
             *("--redirect-origin", "https://shop.example", "--redirect-origin", "myspa://"),
             *("--redirect-origin", "HTTPS://Shop.Example/", "--session-minutes", "1440"),
             *("--link-minutes", "43200", "--card-testing-limits", "guest=5/5,center=off/900"),
+            *("--refuse-funding", "prepaid", "--acquirer-agreed", "--authentication", "required"),
         )
 
         assert configuration(with_center) == PaymentConfiguration(
@@ -43,6 +46,9 @@ class TestConfigurePayments:
             session_minutes=1440,
             link_minutes=43_200,
             card_testing_limits="guest=5/5,center=off/900",
+            refuse_funding=frozenset({Funding.PREPAID}),
+            acquirer_agreed=True,
+            authentication=Authentication.REQUIRED,
         )
 
     def test_each_setting_that_changes_is_shown_beside_those_that_stay(
@@ -62,6 +68,9 @@ class TestConfigurePayments:
             "  session_minutes: none → 30",
             "  link_minutes: none",
             "  card_testing_limits: none",
+            "  refuse_funding: none",
+            "  acquirer_agreed: none → no",
+            "  authentication: none → automatic",
         ]
         configure("--cards-per-guest", "one", "--card-testing-limits", "center=3000/600")
         configure("--link-minutes", "60")
@@ -78,6 +87,9 @@ class TestConfigurePayments:
             "  session_minutes: 30",
             "  link_minutes: 60 → none",
             "  card_testing_limits: center=3000/600 → none",
+            "  refuse_funding: none",
+            "  acquirer_agreed: no",
+            "  authentication: automatic",
         ]
 
     def test_the_value_none_removes_an_option_however_often(self, with_center: CommandLine) -> None:
@@ -196,6 +208,9 @@ class TestCenter:
             "session_minutes      30\n"
             "link_minutes         none\n"
             "card_testing_limits  none\n"
+            "refuse_funding       none\n"
+            "acquirer_agreed      no\n"
+            "authentication       automatic\n"
         )
 
     def test_as_json_values_have_their_types(self, with_centers: CommandLine) -> None:
@@ -224,6 +239,9 @@ class TestCenter:
             "session_minutes": 30,
             "link_minutes": None,
             "card_testing_limits": None,
+            "refuse_funding": [],
+            "acquirer_agreed": False,
+            "authentication": "automatic",
         }
         assert takes_none == {
             "id": a_uuid(1000),
@@ -255,6 +273,7 @@ class TestCenter:
         options = [
             *("--provider", "fake", "--account", "spain", "--no-avs", "--cards-per-guest", "one"),
             *("--any-redirect", "--session-minutes", "15", "--no-link-minutes"),
+            *("--accept-any-funding", "--authentication", "automatic"),
             "--no-card-testing-limits",
         ]
         command = ("configure-payments", CENTER_ID)
