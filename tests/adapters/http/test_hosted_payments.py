@@ -721,10 +721,10 @@ def test_a_guest_reads_why_a_card_is_not_accepted(api: Api) -> None:
     api.installation.type_card(session, "5105105105105100")
 
     returned = api.browse("/hosted-payments/return", f"token_id={session.token_id}")
-    link = returned.headers["location"]
-    page = api.browse(*link.removeprefix("http://127.0.0.1:8000").split("?"))
+    page = opened(api, session)
 
     assert returned.status_code == 303
+    assert returned.headers["location"] == f"{BASE_URL}/hosted-payments?{link_query(session)}"
     assert page.status_code == 200
     assert "Your card was not saved, because it is not accepted here." in page.text
     assert "Not accepted here: prepaid cards." in page.text
