@@ -113,8 +113,8 @@ class AddCard:
         allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
         if allows_one and unit.accounts.active_at(wanted.guest_id, wanted.center_id):
             raise CenterKeepsOneCard
-        capabilities = self.psps[configuration.provider].capabilities
-        capabilities.require_authentication(wanted.authentication, configuration.provider)
+        if psp := self.psps.get(configuration.provider):
+            psp.capabilities.require_authentication(wanted.authentication, configuration.provider)
         if configuration.avs:
             require_billing_address(wanted.billing_info, self.postal_codes)
         expires_at = now + configuration.link_lifetime(wanted.link_minutes)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
+from adapters.psp_suite.samples import GUEST_ID
 from domain.errors import CardLimitReached, InvalidField, PaymentMethodNotAccepted
 from domain.events.event import EventType
 from domain.hosted_payments.link import ClickNeeded
 from domain.psps.card import Funding
 from domain.psps.hosted_page import Authentication
 from domain.sessions.end import NotAccepted, SessionStatus
+from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
+from tests.builders import CENTER_ID
 from tests.installation import (
     GOOD_CARD,
     OTHER_GOOD_CARD,
     REDIRECT_URI,
     Installation,
+    psps_that,
 )
 
 PREPAID_CARD: Final = "5105105105105100"
@@ -183,6 +188,22 @@ def test_a_client_cannot_weaken_what_the_center_requires(installation: Installat
     session = installation.opened_session(authentication="automatic")
 
     assert session.current_attempt.request.authentication is Authentication.REQUIRED
+
+
+def test_add_card_refuses_authentication_that_the_psp_cannot_require(
+    installation: Installation,
+) -> None:
+    add_card = installation.use_cases.add_card
+    psps = psps_that(installation.settings.psps, requires_authentication=False)
+    request = AddCardRequest(
+        guest_id=GUEST_ID,
+        center_id=CENTER_ID,
+        redirect_uri=REDIRECT_URI,
+        authentication="required",
+    )
+
+    with pytest.raises(InvalidField, match="authentication must be automatic: fake cannot"):
+        replace(add_card, psps=psps)(installation.caller, request)
 
 
 @pytest.mark.parametrize("authentication", ["", "REQUIRED", True, ["required"]])
