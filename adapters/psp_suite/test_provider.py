@@ -70,6 +70,7 @@ from domain.psps.hosted_page import (
     HostedPage,
     HostedPageRequest,
     NoCardCollected,
+    Outcome,
     PageClosed,
     Pending,
 )
@@ -122,6 +123,8 @@ _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
     type(None): ("x", 7),
 }
 """For each type of value, the wrong values that a response may hold instead."""
+_ODD_TEXT: Final[Mapping[type, tuple[Json, ...]]] = {str: ("\x00", "half-done", "x" * 999)}
+"""Texts that are no status of any PSP."""
 
 
 class TestStart:
@@ -390,7 +393,7 @@ def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Se
     return [Evidence(origin=origin, content=content, received_at=now) for content in contents]
 
 
-def reported(facts: Facts) -> Iterable[GuestCard]:
+def reported(facts: Facts) -> Sequence[GuestCard]:
     """Return a card for a PSP whose outcomes are known from evidence alone."""
     return () if Ability.TELLS_OUTCOME in facts.abilities else (GuestCard.GOOD,)
 
@@ -433,6 +436,71 @@ class TestEvidence:
             evidence = session.psp.evidence(session.page)[::-1]
 
             assert session.adapter.outcome(session.request, session.page, evidence) == outcome
+
+    @needs(Ability.SECOND_CARD, Ability.CLOSES_PAGES)
+    @for_each("card", reported)
+    def test_a_page_that_is_over_stays_over_when_an_earlier_webhook_comes_late(
+        self, session: Session, card: GuestCard
+    ) -> None:
+        session.type_card(GuestCard.REFUSED)
+        session.close()
+        session.type_card(card)
+        evidence = session.psp.evidence(session.page)[::-1]
+
+        outcome = session.adapter.outcome(session.request, session.page, evidence)
+
+        assert isinstance(outcome, PageClosed), "webhooks may arrive in any order"
+
+    @needs(Ability.JSON)
+    @for_each("card", reported)
+    def test_a_damaged_webhook_raises_nothing_but_what_the_port_names(
+        self, session: Session, card: GuestCard
+    ) -> None:
+        session.type_card(card)
+
+        for damaged in damages(session.event()):
+            told_by(session, damaged)
+
+    # Where a refused card ends the page, an unknown code may mean a refusal.
+    @needs(Ability.JSON, Ability.SECOND_CARD)
+    @for_each("card", reported)
+    def test_an_unknown_text_in_a_webhook_closes_no_page(
+        self, session: Session, card: GuestCard
+    ) -> None:
+        session.type_card(GuestCard.CHALLENGED)
+        challenged, with_card = session.event(), session.another()
+        with_card.type_card(card)
+
+        for each, sound in ((session, challenged), (with_card, with_card.event())):
+            for damaged in damages(sound, _ODD_TEXT):
+                assert not isinstance(told_by(each, damaged), PageClosed), damaged
+
+    @needs(Ability.JSON)
+    @for_each("field", lambda facts: facts.nullable if reported(facts) else ())
+    def test_a_webhook_with_a_null_field_leads_to_a_card_or_a_token_to_discard(
+        self, session: Session, field: str
+    ) -> None:
+        session.type_card()
+        sound = told_by(session, session.event())
+        # Another kind of event, or what the browser brings back, may tell of the card.
+        if not isinstance(sound, CardCollected):
+            pytest.skip("the first of `telling_events` does not tell of the card")
+
+        outcome = told_by(session, json.dumps(without(field, json.loads(session.event()))).encode())
+
+        assert isinstance(outcome, CardCollected | NoCardCollected), "this will not change"
+        assert outcome.token == sound.token
+        assert is_credible(outcome, session.page)
+
+
+def told_by(session: Session, body: bytes) -> Outcome | None:
+    """Return the outcome that one signed webhook tells; None if it tells none or is rejected."""
+    psp, adapter = session.psp, session.adapter
+    with suppress(WebhookRejected, ProviderUnavailable):
+        contents = [each.content for each in adapter.read_webhook(signed(psp, body))]
+        evidence = evidence_of(psp, EvidenceOrigin.WEBHOOK, *contents)
+        return adapter.outcome(session.request, session.page, evidence)
+    return None
 
 
 @needs(Ability.STAND_IN)
@@ -1585,7 +1653,9 @@ class TestNullField:
     """A complete response with null in a nullable field is no outage, because it will not change."""
 
     # Shows F50.
-    @for_each("field", lambda facts: facts.nullable)
+    @for_each(
+        "field", lambda facts: facts.nullable if facts.calls[Method.OUTCOME_WITH_CARD] else ()
+    )
     def test_leads_to_a_card_or_a_token_to_discard(self, session: Session, field: str) -> None:
         card = session.collect().card
         session.psp.change_bodies(
@@ -1601,10 +1671,10 @@ class TestNullField:
                 assert outcome.card.fingerprint in (card.fingerprint, card.token)
 
 
-def damages(body: bytes) -> Iterator[bytes]:
+def damages(body: bytes, odd_values: Mapping[type, tuple[Json, ...]] = _ODD) -> Iterator[bytes]:
     """Yield the JSON body with one value changed, for each value and each change."""
     for path, value in leaves(json.loads(body)):
-        for odd in _ODD.get(type(value), ()):
+        for odd in odd_values.get(type(value), ()):
             changed = json.loads(body)
             within = changed
             for key in path[:-1]:
