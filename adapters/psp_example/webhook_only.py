@@ -42,9 +42,12 @@ class AcmeByWebhook(AcmeProvider):
         page: pages.HostedPage,
         evidence: Sequence[Evidence],
     ) -> pages.Outcome:
-        # Webhooks may arrive in any order. A page with a card keeps the card; otherwise the last
-        # one counts.
-        told = sorted(self._told(page, evidence), key=lambda each: each.card is not None)
+        # Webhooks may arrive in any order. A page with a card keeps the card, and a closed page
+        # stays closed; otherwise the last one counts.
+        told = sorted(
+            self._told(page, evidence),
+            key=lambda each: (each.card is not None, each.status == "closed"),
+        )
         return self._outcome(told[-1]) if told else pages.Pending()
 
     def _told(self, page: pages.HostedPage, evidence: Sequence[Evidence]) -> Iterator[AcmePage]:

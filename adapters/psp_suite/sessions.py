@@ -131,6 +131,8 @@ class Session:
         self.page: HostedPage = adapter.start(request)
         self._private = private
         private.extend((self.page.reference, self.page.guest_reference, self.page.address))
+        # Short values, such as a language, are no secret.
+        private.extend(value for value in self.page.fields.values() if len(value) >= 16)
 
     # Any: `changes` are fields of the request, of any type.
     def another(self, **changes: Any) -> Session:

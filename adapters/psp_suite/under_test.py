@@ -188,15 +188,16 @@ class Facts:
     - `refusal_codes`: the `refusal_code` after REFUSED, and after the failed challenge of
       CHALLENGED. Leave it out if the PSP reports none.
     - `calls`: how many calls each method makes without faults. START is for a new guest.
-    - `telling_events`: the kinds of webhooks about a session.
+    - `telling_events`: the kinds of webhooks about a session. If only webhooks report the card, the
+      first kind reports it.
     - `silent_events`: the kinds that are not about a session, including an unknown kind.
     - `card_events`: the kinds about a stored card that was changed or lost, or about its guest.
     - `broken_events`: bodies of telling events with a missing or wrong field, by the fault.
     - `misdirected`: other addressees of a correctly signed webhook, such as live mode.
     - `live_settings`: the changes that turn `settings` into those of real cards, as `{"API_KEY":
       "live_…"}`.
-    - `nullable`: the names of fields in responses about a card that the PSP's description allows to
-      be null.
+    - `nullable`: the names of fields about a card that the PSP's description allows to be null. They
+      are in responses, or in webhooks if only these report the card.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `resolution`: the unit of the PSP's times.
     - `page_lifetime`: the longest life of a page, if less than a day.
