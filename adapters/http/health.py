@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class WorkerWatch:
-    """Checks that a worker runs. Logs when the workers are missing, and when a worker is back."""
+    """Checks whether a worker runs. Logs when no worker runs, and when a worker runs again."""
 
     def __init__(
         self, is_missing: Callable[[], bool], now: Callable[[], float] = time.monotonic
@@ -46,7 +46,7 @@ class WorkerWatch:
         return is_missing
 
     def check_if_due(self) -> None:
-        """Check once a minute at most. Never raises."""
+        """Check, at most once a minute. Does nothing while the storage is unavailable."""
         if self._now() >= self._next_check_at:
             self._next_check_at = self._now() + CHECK_EVERY_SECONDS
             with suppress(ServiceUnavailable):

@@ -208,7 +208,7 @@ def _operation(operation: Operation, base_url: str) -> Json:
     if operation.body is not None:
         content = _json(_ref(operation.body), examples=operation.body_examples(base_url))
         described["requestBody"] = {"required": True, "content": content}
-    if operation.has_signed_body:
+    if operation.has_body_of_provider:
         described["requestBody"] = {"content": _json({})}
     return described
 

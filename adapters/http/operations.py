@@ -120,8 +120,8 @@ class Operation:
     body: type[RequestBody] | None = None
     body_examples: Callable[[str], Mapping[str, Example]] = lambda _: {}
     """Returns examples of the body, for a service at this base URL."""
-    has_signed_body: bool = False
-    """Whether the body is in the provider's own format, with a signature."""
+    has_body_of_provider: bool = False
+    """Whether the provider chooses the format of the body."""
     response: type[Struct] | None = None
     """The body of status 200."""
     headers: Mapping[str, Json] = field(default_factory=dict)
