@@ -195,7 +195,7 @@ class Facts:
       be null.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `resolution`: the unit of the PSP's times.
-    - `page_lifetime`: the longest life of a page, if less than a day.
+    - `page_lifetime`: the maximum lifetime of a page, if it is less than a day.
     - `list_lag`: the longest wait until the PSP's lists show the page of a repeated call.
     - `abilities`: the PSP's abilities.
     """
