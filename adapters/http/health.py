@@ -66,7 +66,7 @@ class HealthChecks:
         name="alive",
         tag=Tag.SERVICE,
         summary="Whether the process is alive",
-        description="Nothing else is checked.",
+        description="Checks nothing else.",
         also_head=True,
     )
     def alive(self) -> Health:
@@ -79,13 +79,13 @@ class HealthChecks:
         name="ready",
         tag=Tag.SERVICE,
         summary="Whether the service can read and write its records",
-        description="A missing worker is named, and is no error.",
+        description="The status says so if no worker runs. That is not an error.",
         also_head=True,
     )
     def ready(self) -> Health:
         """Respond with 200 if records can be read and written; 503 while the storage is unavailable.
 
-        A missing worker is named, but not an error.
+        The status says so if no worker runs. That is not an error.
         """
         self.storage.check()
         return Health(status=READY_WITHOUT_WORKER if self.workers.is_missing() else READY)

@@ -39,10 +39,10 @@ class Tag(StrEnum):
 
 TAGS: Final[Mapping[Tag, str]] = {
     Tag.CARDS: "Adding, listing and removing payment cards.",
-    Tag.SESSIONS: "How the addition of a card goes on.",
+    Tag.SESSIONS: "The progress of each addition of a card.",
     Tag.GUESTS: "The guests whose cards are on file.",
-    Tag.CENTERS: "Where cards are added and charged.",
-    Tag.PRODUCTS: "What a center sells.",
+    Tag.CENTERS: "The centers at which cards are added and charged.",
+    Tag.PRODUCTS: "The products that a center sells.",
     Tag.SERVICE: "For guests' browsers, payment service providers and operators.",
 }
 """The description of each group."""
@@ -69,11 +69,18 @@ def parameter(
 
 
 PAGING: Final = (
-    parameter("page", "query", "Which page.", type="integer", minimum=1, default=DEFAULT_PAGE),
+    parameter(
+        "page",
+        "query",
+        "The number of the page.",
+        type="integer",
+        minimum=1,
+        default=DEFAULT_PAGE,
+    ),
     parameter(
         "size",
         "query",
-        "Records per page.",
+        "The number of records per page.",
         type="integer",
         minimum=1,
         maximum=MAX_SIZE,
