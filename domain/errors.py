@@ -40,7 +40,7 @@ class UserNotAuthorized(Refusal):
 
 
 class GuestNotFound(Refusal):
-    """The guest id is a UUID, and no guest has it."""
+    """The guest id is a UUID, but no guest has this id."""
 
     code = 404
     type = "guest_not_found"
@@ -56,7 +56,7 @@ class GuestIdNotUsable(Refusal):
 
 
 class InvalidCenterId(Refusal):
-    """The center id is missing, malformed, or no center has it."""
+    """The center id is missing or malformed, or no center has this id."""
 
     code = 400
     type = "invalid_center_id"
@@ -88,7 +88,7 @@ class InvalidSource(Refusal):
 
 
 class BillingInfoRequired(Refusal):
-    """Address verification is on, and billing_info or a field it needs is not given.
+    """Address verification is on, and billing_info or one of its required fields is missing.
 
     `field` is the field's name within billing_info; None means billing_info as a whole.
     """
@@ -102,7 +102,7 @@ class BillingInfoRequired(Refusal):
 
 
 class BillingInfoInvalid(Refusal):
-    """A field of billing_info is given in a wrong form.
+    """A field of billing_info is malformed.
 
     `field` is the field's name within billing_info; None means billing_info as a whole.
     """
@@ -152,13 +152,13 @@ class PaymentMethodAlreadyExists(Refusal):
 
 
 class CenterKeepsOneCard(PaymentMethodAlreadyExists):
-    """The center keeps one card of a guest, who has another one there."""
+    """The center keeps only one card of each guest, and the guest has another card there."""
 
     type = "center_keeps_one_card"
 
 
 class CardIncomplete(Refusal):
-    """The PSP does not tell what must be known of the card, such as its expiry date."""
+    """The PSP left out a detail of the card that must be stored, such as the expiry date."""
 
     code = 400
     type = "card_incomplete"
@@ -262,7 +262,8 @@ class TooManyRequests(Refusal):
 class CardLimitReached(TooManyRequests):
     """A limit against card testing is reached, and nothing was done.
 
-    `counted` is what the limit counts; `of` is whose it counts.
+    `counted` is what the limit counts: sessions or refused cards. `of` says whether it counts those
+    of a guest, a caller or a center.
     """
 
     type = "card_limit_reached"
@@ -274,7 +275,7 @@ class CardLimitReached(TooManyRequests):
 
 
 class ServiceUnavailable(Refusal):
-    """The storage, or an identity provider's keys, cannot be read or written now.
+    """The storage cannot be read or written now, or an identity provider's keys cannot be read.
 
     Nothing was done, except possibly after a commit in doubt.
     """

@@ -32,7 +32,9 @@ class EventCard(Struct, frozen=True, kw_only=True):
 
     card_logo: Annotated[str, _field("visa")]
     last_four: Annotated[str, _field("4242")]
-    expiry_on: Annotated[str, _field("09/31", "The month and year of its last day, MM/YY.")]
+    expiry_on: Annotated[
+        str, _field("09/31", "The month and year in which the card expires, MM/YY.")
+    ]
     funding: Literal["credit", "debit", "prepaid"] | None
     issuer_country: Annotated[str | None, _field("DE")]
     wallet: Annotated[str | None, _field(None)]
@@ -48,35 +50,36 @@ class EventData(Struct, frozen=True, kw_only=True):
         _Uuid,
         _field(
             "7aeda019-a8a1-4a72-88f9-f0ddfc7c339b",
-            "The session that stored or renewed the card, or ended without; none has it if it was imported.",
+            "The session that stored or renewed the card, or that ended without a card. For an "
+            "imported card, no session has this id.",
         ),
     ]
     account_id: Annotated[_Uuid | None, _field(_ACCOUNT_ID)]
     existing_account_id: Annotated[
-        _Uuid | None, _field(None, "The account that holds the same card, if that is the reason.")
+        _Uuid | None,
+        _field(None, "The account that already holds the card, if this is the reason."),
     ]
     status: Annotated[
-        str, _field("active", "The status after it happened, of the session or of the card.")
+        str, _field("active", "The status of the session or the card after the event.")
     ]
     reason: Annotated[
-        str | None, _field(None, "Why, in one word, where there is more than one reason.")
+        str | None,
+        _field(None, "The reason in one word, if the event can have more than one reason."),
     ]
     card: EventCard | None
     language: str | None
     reference: Annotated[
-        str | None, _field(None, "The reference of the session, if a session caused it.")
+        str | None, _field(None, "The reference of the session, if a session caused the event.")
     ]
-    live: Annotated[
-        bool | None, _field(True, "Whether the PSP takes real cards; null if that is not known.")
-    ]
+    live: Annotated[bool | None, _field(True, "Whether the PSP takes real cards; null if unknown.")]
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
     """The body: the event and its time. Fields and types may be added in the future."""
 
-    type: Annotated[str, _field(EventType.ACCOUNT_STORED.value, "What has happened.")]
+    type: Annotated[str, _field(EventType.ACCOUNT_STORED.value, "The type of the event.")]
     timestamp: Annotated[
-        datetime, _field("2026-11-20T12:00:00Z", "When it happened.", format="date-time")
+        datetime, _field("2026-11-20T12:00:00Z", "The time of the event.", format="date-time")
     ]
     data: EventData
 

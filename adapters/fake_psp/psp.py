@@ -32,19 +32,19 @@ from domain.psps.card import Card, CardAtPsp, CardList, CardReading
 from domain.psps.hosted_page import Authentication, HostedPageRequest
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
-"""The shortest life of a page."""
+"""The minimum lifetime of a page."""
 
 BANK_ACTS_AFTER: Final = timedelta(seconds=10)
-"""How long after its storing a card is reissued or lost."""
+"""How long after a test card is stored its bank reissues it or reports it lost."""
 
 YEARS_MORE: Final = 4
 """How many years later a reissued card expires."""
 
 MAX_LISTED: Final = 100
-"""The most cards that a call lists."""
+"""The maximum number of cards in one list."""
 
 MAX_CARD_ATTEMPTS: Final = 5
-"""The most cards that may be tried on one page. It closes when the last one is refused."""
+"""The maximum number of tries on one page. The page closes when the last card is refused."""
 
 
 class PageState(StrEnum):
@@ -220,7 +220,7 @@ class FakePsp:
             return page
 
     def page(self, reference: str) -> PspPage:
-        """Return a page in its present state. Raises Unknown."""
+        """Return the current state of a page. Raises Unknown."""
         found = self._database.read("SELECT page FROM pages WHERE reference = ?", (reference,))
         page = _only_page(found)
         if not page.is_over and self.clock.now() >= page.ends_at:
@@ -259,7 +259,7 @@ class FakePsp:
         return self._change(reference, tried)
 
     def is_card_of(self, page: PspPage, entry: CardEntry) -> bool:
-        """Return whether a typed card is the page's card."""
+        """Return whether the typed card is the card that the page already has."""
         card = page.card
         return card is not None and (card.fingerprint, card.expiry_month, card.expiry_year) == (
             self._fingerprint(page, entry.number),
@@ -284,7 +284,8 @@ class FakePsp:
     ) -> None:
         """Discard a guest's token at a merchant account. May be called twice.
 
-        Raises Unknown for a token that never existed there.
+        Raises Unknown if the merchant account never had the token, or if the token belongs to
+        another guest.
         """
         with self._database.write() as db:
             are_lost = _lose_cards(
@@ -298,9 +299,10 @@ class FakePsp:
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> CardReading:
-        """Return the present state of the card with a guest's token, or that it is gone.
+        """Return the current state of a guest's card, or a reading without a card if it is gone.
 
-        Raises CallRefused for a token that never existed there.
+        Raises CallRefused if the merchant account never had the token, or if the token belongs to
+        another guest.
         """
         found = self._database.read(
             f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ? AND EXISTS (SELECT 1 FROM cards"  # noqa: S608 - a constant
@@ -333,7 +335,7 @@ class FakePsp:
         """Delete a guest of a merchant account, with the cards. May be called twice.
 
         Pages stay, closed and without the guest's input, so that their idempotency keys create no
-        other pages. Raises Unknown for a guest who never existed there.
+        other pages. Raises Unknown if the merchant account never had the guest.
         """
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:

@@ -48,7 +48,10 @@ log = structlog.get_logger()
 ACCOUNTS: Final = GUEST + "/accounts"
 
 _ACCOUNT_ID: Final = parameter(
-    "account_id", "path", "The payment account, from the list of cards.", known=ACCOUNT_IDS
+    "account_id",
+    "path",
+    "The id of the payment account, from the list of cards.",
+    known=ACCOUNT_IDS,
 )
 
 _SAME_CARD: Final = {**SAME_GUEST, "account_id": "$request.path.account_id"}
@@ -59,12 +62,12 @@ _FIRST_CARD: Final = {**SAME_GUEST, "account_id": "$response.body#/accounts/0/ac
 class StoredCard(Struct, frozen=True, kw_only=True):
     """A card on file."""
 
-    account_id: Annotated[Uuid, uuid_example("The payment account identifier.")]
-    center_id: Annotated[Uuid, uuid_example("The center that may charge it.")]
+    account_id: Annotated[Uuid, uuid_example("The id of the payment account.")]
+    center_id: Annotated[Uuid, uuid_example("The center that may charge the card.")]
     card_logo: Annotated[str, example("visa", "The card scheme.")]
-    last_four: Annotated[str, example("4242", "The last four digits of its number.")]
-    expiry_on: Annotated[str, example("09/31", "Month and year of its expiry.")]
-    expired: Annotated[bool, example(False, "Whether that month is over.")] = False
+    last_four: Annotated[str, example("4242", "The last four digits of the card number.")]
+    expiry_on: Annotated[str, example("09/31", "The month and year in which the card expires.")]
+    expired: Annotated[bool, example(False, "Whether the card has expired.")] = False
     funding: Annotated[
         Literal["credit", "debit", "prepaid"] | None,
         example("credit", "Null, like the next three, if the provider does not tell."),
@@ -82,10 +85,13 @@ class StoredCard(Struct, frozen=True, kw_only=True):
         ),
     ]
     source: Annotated[
-        Literal[1, 5], example(1, "Where it was added: 1 web store, 5 mobile.", type="integer")
+        Literal[1, 5],
+        example(1, "Where the card was added: 1 = web store, 5 = mobile.", type="integer"),
     ]
-    created_at: Annotated[datetime, time_example("When it was added.")]
-    is_default: Annotated[bool, example(True, "Whether it is the guest's default at the center.")]
+    created_at: Annotated[datetime, time_example("When the card was added.")]
+    is_default: Annotated[
+        bool, example(True, "Whether the card is the guest's default at the center.")
+    ]
 
     @classmethod
     def of(cls, account: Account, now: datetime) -> Self:
@@ -98,14 +104,20 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
     """What a payment needs to charge a card on file."""
 
     provider: Annotated[str, example("fake", "The payment service provider.")]
-    merchant_account: Annotated[str, example("default", "The merchant account there.")]
+    merchant_account: Annotated[
+        str, example("default", "The merchant account at the payment service provider.")
+    ]
     guest_reference: Annotated[
         str, example("guest_5f0c", "The provider's identifier of the guest.")
     ]
     token: Annotated[str, example("card_91be", "The provider's identifier of the stored card.")]
     charge_reference: Annotated[
         str | None,
-        example("tr_7UhS", "What a charge must name beside the token, or null for none."),
+        example(
+            "tr_7UhS",
+            "A reference that a charge must send with the token. Null if the provider needs no such "
+            "reference.",
+        ),
     ]
     authenticated: Annotated[
         bool | None, Meta(description="The same as `authenticated` of the card.")
@@ -118,7 +130,8 @@ class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
     success: TrueValue = True
     error: None = None
     payment_reference: Annotated[
-        PaymentReference | UnsetType, Meta(description="Only for callers with `payments:use`.")
+        PaymentReference | UnsetType,
+        Meta(description="Present only if the caller has `payments:use`."),
     ] = UNSET
 
     def with_reference(self, account: Account) -> Self:
@@ -144,12 +157,13 @@ class GuestConsent(Struct, frozen=True, kw_only=True):
     """What a guest agreed to when a card was stored."""
 
     version: Annotated[str, example("2026-11", "The version of the text.")]
-    language: Annotated[str | None, example("en", "Its language (RFC 5646).")]
+    language: Annotated[str | None, example("en", "The language of the text (RFC 5646).")]
     text: Annotated[
         str | None,
         example(
             "By adding this card you allow …",
-            "Null, like language, if its session was deleted before the upgrade to 0.2.",
+            "The text. Text and language are null if the session was deleted before the upgrade to "
+            "0.2.",
         ),
     ]
     agreed_at: Annotated[datetime, time_example("When the guest agreed.")]
@@ -161,7 +175,8 @@ class CardConsent(GuestConsent, frozen=True, kw_only=True):
     success: TrueValue = True
     error: None = None
     earlier: Annotated[
-        list[GuestConsent], Meta(description="Those before each renewal, newest first.")
+        list[GuestConsent],
+        Meta(description="The consents from before each renewal, newest first."),
     ]
 
 
@@ -209,7 +224,7 @@ class CardResource:
         description="Active cards, oldest first.",
         parameters=(
             GUEST_WITH_CARD,
-            parameter("center_id", "query", "Only cards of this center."),
+            parameter("center_id", "query", "List only cards of this center."),
         ),
         calls=ListAccounts,
         ignores_unknown=True,
@@ -233,7 +248,7 @@ class CardResource:
         name="readCard",
         tag=Tag.CARDS,
         summary="Read one card on file",
-        description="A caller with `payments:use` also gets what is needed to charge the card.",
+        description="A caller with `payments:use` also gets the values for charging the card.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
         calls=ReadAccount,
         links={"removeCard": _SAME_CARD},
@@ -267,7 +282,7 @@ class CardResource:
         name="removeCard",
         tag=Tag.CARDS,
         summary="Remove a card on file",
-        description="It is discarded at the payment service provider too.",
+        description="The card is deleted at the payment service provider too.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
         calls=RemoveAccount,
         links={"readCard": _SAME_CARD, "listCards": SAME_GUEST},
@@ -292,7 +307,7 @@ class CardResource:
         name="chooseDefaultCard",
         tag=Tag.CARDS,
         summary="Make a card the guest's default at its center",
-        description="Without a body; one that is sent is ignored.",
+        description="Send no body. A body is ignored.",
         parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
         calls=ChooseDefaultCard,
         refusals=(errors.PaymentAccountNotFound(),),
@@ -308,13 +323,14 @@ class CardResource:
         name="listExpiringCards",
         tag=Tag.CARDS,
         summary="List a center's cards on file that expire before a date",
-        description="Active cards of all guests, soonest first, with those that have expired.",
+        description="Active cards of all guests, including expired cards. The soonest to expire is first.",
         parameters=(
             CENTER_ID,
             parameter(
                 "expires_before",
                 "query",
-                "A card expires on the last day of its month.",
+                "List only cards that expire before this date. A card expires on the last day of "
+                "its month.",
                 required=True,
                 known=DATES,
                 type="string",

@@ -25,27 +25,40 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
 
     id: Annotated[Uuid, uuid_example("The center.")]
     name: Annotated[str, example("Harbor Spa")]
-    takes_cards: Annotated[bool, example(True, "Whether payments are configured.")]
+    takes_cards: Annotated[bool, example(True, "Whether the center is set up to take cards.")]
     live: Annotated[
         bool | None,
         example(
-            True, "Whether it takes real cards; null if it takes none, or if that is not known."
+            True,
+            "Whether the center takes real cards. Null if it takes no cards, or if this is unknown.",
         ),
     ]
     avs: Annotated[
-        bool, example(False, "Whether add-card needs billing_info: address verification is on.")
+        bool,
+        example(
+            False, "Whether address verification is on. If it is, add-card needs billing_info."
+        ),
     ]
     cards_per_guest: Annotated[
         Literal["one", "many"] | None,
-        example("many", "How many cards a guest may have here; null if it takes none."),
+        example(
+            "many",
+            "How many cards a guest may have at the center. Null if the center takes no cards.",
+        ),
     ]
     redirect_origins: Annotated[
         list[str],
-        example(["https://shop.example"], "The origins that redirect_uri may have; if empty, any."),
+        example(
+            ["https://shop.example"],
+            "The origins that redirect_uri may have. An empty list allows any origin.",
+        ),
     ]
     link_minutes: Annotated[
         int | None,
-        example(43_200, "The longest link_minutes of add-card; null if it takes no cards."),
+        example(
+            43_200,
+            "The maximum link_minutes of add-card. Null if the center takes no cards.",
+        ),
     ]
     refuse_funding: Annotated[
         list[str],
@@ -99,8 +112,8 @@ class CenterResource:
         path=CENTERS,
         name="listCenters",
         tag=Tag.CENTERS,
-        summary="List the centers that the token is for",
-        description="By name.",
+        summary="List the centers that the token may use",
+        description="Sorted by name.",
         calls=ListCenters,
     )
     def list(self, caller: Caller, page: PageRequest) -> ListedCenters:

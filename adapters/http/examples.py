@@ -26,11 +26,11 @@ GUEST_WITH_CARD_IDS: Final = {
     "dan": sample("Dan Placeholder, in the demo", "6e000000-0000-4000-8000-000000000004"),
 }
 ACCOUNT_IDS: Final = {
-    "card": sample("His card, in the demo", "ca000000-0000-4000-8000-000000000001"),
+    "card": sample("Dan Placeholder's card, in the demo", "ca000000-0000-4000-8000-000000000001"),
 }
 TOKEN_IDS: Final = {
     "session": sample(
-        "The session that stored it, in the demo", "5e000000-0000-4000-8000-000000000001"
+        "The session that stored the card, in the demo", "5e000000-0000-4000-8000-000000000001"
     ),
 }
 CENTER_IDS: Final = {
@@ -43,4 +43,4 @@ PRODUCT_IDS: Final = {
     ),
 }
 
-DATES: Final = {"next": sample("Cards that have expired or soon will", "2027-02-01")}
+DATES: Final = {"next": sample("Cards that have expired or will expire soon", "2027-02-01")}

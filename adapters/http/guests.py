@@ -47,7 +47,7 @@ class GuestBody(RequestBody, frozen=True, kw_only=True):
     email: Annotated[
         object,
         field(
-            "Null if it is not known.",
+            "The guest's e-mail address; null if unknown.",
             type=["string", "null"],
             maxLength=MAX_LENGTHS["email"],
             examples=["ada@example.com"],
@@ -56,7 +56,8 @@ class GuestBody(RequestBody, frozen=True, kw_only=True):
     language: Annotated[
         object | UnsetType,
         field(
-            "BCP 47; null if it is not known. Left out, it stays as it was.",
+            "The guest's language (BCP 47); null if unknown. If the field is missing, the language "
+            "does not change.",
             type=["string", "null"],
             maxLength=MAX_TAG_LENGTH,
             examples=["de"],
@@ -70,8 +71,13 @@ class ListedGuest(Struct, frozen=True, kw_only=True):
     id: Annotated[Uuid, uuid_example("The guest.")]
     first_name: Annotated[str, example("Ada")]
     last_name: Annotated[str, example("Sample")]
-    email: Annotated[str | None, example("ada@example.com", "Null if it is not known.")]
-    language: Annotated[str | None, example("de", "Of the hosted page; null if it is not known.")]
+    email: Annotated[
+        str | None, example("ada@example.com", "The guest's e-mail address; null if unknown.")
+    ]
+    language: Annotated[
+        str | None,
+        example("de", "The guest's language for the hosted page (BCP 47); null if unknown."),
+    ]
 
     @classmethod
     def of(cls, guest: Guest) -> Self:
@@ -94,7 +100,7 @@ class GuestSearch(RequestBody, frozen=True, kw_only=True):
     email: Annotated[
         object,
         field(
-            "The whole address. A to Z count as a to z.",
+            "The complete e-mail address. The case of A to Z is ignored.",
             type="string",
             maxLength=MAX_LENGTHS["email"],
             examples=["ada@example.com"],
@@ -135,13 +141,13 @@ class GuestResource:
         tag=Tag.GUESTS,
         summary="Create or update a guest under an id that you choose",
         description=(
-            "Creating needs `guests:add`, changing `guests:edit`; repeating a request changes "
-            "nothing."
+            "To create a guest, the caller needs `guests:add`. To change a guest, it needs "
+            "`guests:edit`. A repeated request changes nothing."
         ),
         parameters=(GUEST_ID,),
         body_examples=lambda _: {
             "ada": sample(
-                "Ada Sample, unchanged",
+                "Ada Sample, without changes",
                 {"first_name": "Ada", "last_name": "Sample", "email": "ada@example.com"},
             ),
         },
@@ -169,10 +175,11 @@ class GuestResource:
         path=GUEST,
         name="eraseGuest",
         tag=Tag.GUESTS,
-        summary="Erase a guest, for good",
+        summary="Erase a guest permanently",
         description=(
-            "Ends the guest's open sessions, removes the cards, and deletes names and addresses here "
-            "and at the PSPs. The id cannot be used again."
+            "Ends the guest's open sessions, removes the cards, and deletes names and addresses. "
+            "Afterwards the payment service providers are asked to delete the guest. The id cannot "
+            "be used again."
         ),
         # Without known guests, because "Try it out" on the page would erase a guest irrevocably.
         parameters=(parameter("guest_id", "path", "The guest."),),
@@ -206,8 +213,8 @@ class GuestResource:
         tag=Tag.GUESTS,
         summary="Find guests by their e-mail address",
         description=(
-            "The address is in the body, because addresses reach access logs. Several guests may have "
-            "one address. A search counts as a write."
+            "The body contains the e-mail address, because access logs contain URLs. Several guests "
+            "may have the same address. A search counts as a write."
         ),
         body_examples=lambda _: {"ada": sample("Ada Sample", {"email": "ada@example.com"})},
         calls=SearchGuests,

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class WorkerWatch:
-    """Checks that a worker runs. Logs when the workers are missing, and when a worker is back."""
+    """Checks whether a worker runs. Logs when no worker runs, and when a worker runs again."""
 
     def __init__(
         self, is_missing: Callable[[], bool], now: Callable[[], float] = time.monotonic
@@ -46,7 +46,7 @@ class WorkerWatch:
         return is_missing
 
     def check_if_due(self) -> None:
-        """Check once a minute at most. Never raises."""
+        """Check, at most once a minute. Does nothing while the storage is unavailable."""
         if self._now() >= self._next_check_at:
             self._next_check_at = self._now() + CHECK_EVERY_SECONDS
             with suppress(ServiceUnavailable):
@@ -66,7 +66,7 @@ class HealthChecks:
         name="alive",
         tag=Tag.SERVICE,
         summary="Whether the process is alive",
-        description="Nothing else is checked.",
+        description="Checks nothing else.",
         also_head=True,
     )
     def alive(self) -> Health:
@@ -79,13 +79,13 @@ class HealthChecks:
         name="ready",
         tag=Tag.SERVICE,
         summary="Whether the service can read and write its records",
-        description="A missing worker is named, and is no error.",
+        description="The status says so if no worker runs. That is not an error.",
         also_head=True,
     )
     def ready(self) -> Health:
         """Respond with 200 if records can be read and written; 503 while the storage is unavailable.
 
-        A missing worker is named, but not an error.
+        The status says so if no worker runs. That is not an error.
         """
         self.storage.check()
         return Health(status=READY_WITHOUT_WORKER if self.workers.is_missing() else READY)

@@ -53,15 +53,15 @@ _SESSION: Final = parameter("token_id", "query", "The session.", required=True)
 
 _LINK_PROBLEMS: Final = {
     400: "Malformed request.",
-    404: "The link is not known.",
+    404: "The link is unknown.",
     503: "Try again in a moment.",
     500: "A fault of the service.",
 }
 
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
-"""The form of what tells browsers apart."""
+"""The form of the secret that identifies a browser."""
 
-_WAY_BACK: Final = {303: "Back to redirect_uri.", **_LINK_PROBLEMS}
+_WAY_BACK: Final = {303: "Redirects to redirect_uri.", **_LINK_PROBLEMS}
 
 _LINK: Final = Operation(
     method="get",
@@ -69,35 +69,38 @@ _LINK: Final = Operation(
     name="openHostedPage",
     tag=Tag.SERVICE,
     summary="The link to which the client redirects the guest's browser",
-    description="`hosted_payment_uri` in the response to add-card: open that in a browser.",
+    description="The response to add-card contains this link as `hosted_payment_uri`. Open it in a "
+    "browser.",
     parameters=(
         parameter(
             "key",
             "query",
-            "The secret of the link, which alone opens the page. Links that a release before 0.3 made "
-            "have none.",
+            "The secret of the link. Only this secret opens the page. A link made by a release before "
+            "0.3 has no key.",
             required=True,
             type="string",
         ),
         parameter(
             "token_id",
             "query",
-            "Read only without a key: it opens a link that a release before 0.3 made.",
+            "The token of the session. It opens only a link that was made by a release before 0.3, "
+            "which has no key.",
         ),
         parameter(
             "redirect_uri",
             "query",
-            "Not read: the stored one is used.",
+            "Ignored. The stored redirect_uri is used.",
             type="string",
             format="uri",
         ),
     ),
     pages={
-        200: "A page with a button, which sends the same address as a POST: after 24 hours, where too "
-        "many cards were refused at the center, or where the page of the PSP cannot show what the guest agrees to.",
-        303: "To the hosted page, or back to redirect_uri once the session is settled.",
+        200: "A page with a button that continues. The page is shown if the link is older than 24 "
+        "hours, if too many cards were refused at the center, or if the PSP's page cannot show the "
+        "text to which the guest agrees. It is also shown if only a form opens the PSP's page.",
+        303: "Redirects to the hosted page, or to redirect_uri once the session is settled.",
         410: "The link has expired.",
-        429: "Too many of the guest's cards were refused; Retry-After says how long to wait.",
+        429: "Too many cards were refused. Retry-After says how long to wait.",
         **_LINK_PROBLEMS,
     },
 )
@@ -120,7 +123,7 @@ _CANCEL: Final = Operation(
     name="cancelHostedPage",
     tag=Tag.SERVICE,
     summary="Where the hosted page sends a guest who goes back without a card",
-    description="The link works until the session ends.",
+    description="The link keeps working until the session ends.",
     parameters=(_SESSION,),
     pages=_WAY_BACK,
 )
@@ -183,15 +186,16 @@ class HostedPayments:
         _LINK,
         method="post",
         name="openHostedPageByClick",
-        summary="The button of the page with which a guest agrees, or opens an old link",
-        description="As above, whatever the age of the link. `agreed` in the form, of which only the "
-        "page knows the value, says to which text the guest agrees. A cookie then tells that this "
-        "browser has agreed. Any other browser is asked too.",
+        summary="The button with which a guest agrees to a text, or opens an old link",
+        description="As above, whatever the age of the link. The form field `agreed` identifies the "
+        "text to which the guest agrees; the page fills it in. A cookie then identifies the browser "
+        "in which the guest agreed. In any other browser, the guest must agree again.",
         pages={
             **_LINK.pages,
-            200: "The page again: the text was changed meanwhile.",
+            200: "A page with a button that continues. The page is shown if the guest has not agreed "
+            "to the current text, or if only a form opens the PSP's page.",
             413: "The form is longer than 16 KiB.",
-            403: "Sent by a page of another origin.",
+            403: "A page of another origin sent the form.",
         },
     )
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -263,7 +267,7 @@ class HostedPayments:
         name="openShortLink",
         tag=Tag.SERVICE,
         summary="The short form of the link, for text messages and QR codes",
-        description="The key is not looked up here.",
+        description="Redirects without looking up the key.",
         parameters=(
             parameter(
                 "key",
@@ -273,7 +277,7 @@ class HostedPayments:
                 examples=["mzxw6ytboi2hk4tfonuw45dpmu"],
             ),
         ),
-        pages={303: "To the link itself, whether or not it is known.", 500: _LINK_PROBLEMS[500]},
+        pages={303: "Redirects to the long link, even if it is unknown.", 500: _LINK_PROBLEMS[500]},
     )
     def open_short(self, resp: falcon.Response, key: str) -> None:
         """Redirect to the long link.
@@ -291,8 +295,8 @@ class HostedPayments:
         _RETURN,
         method="post",
         name="returnFromHostedPageByPost",
-        summary="The same for PSPs that send the browser back by a form",
-        description="Fields of the form count as parameters.",
+        summary="The way back for PSPs that send the browser back with a form",
+        description="The fields of the form count as query parameters.",
         pages={**_WAY_BACK, 413: "The form is longer than 16 KiB."},
     )
     def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -316,8 +320,8 @@ class HostedPayments:
         _CANCEL,
         method="post",
         name="cancelHostedPageByPost",
-        summary="The same for PSPs that send the browser back by a form",
-        description="The form is not read.",
+        summary="The way back without a card, for PSPs that send the browser back with a form",
+        description="The form is ignored.",
     )
     def go_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Do the same as for a browser that returns without a form."""

@@ -52,35 +52,35 @@ From a token to a card on file:
 4. Start adding a card, and open `hosted_payment_uri` in the guest's browser. The guest enters the \
 card there and comes back to `redirect_uri`.
 5. Wait for an event, or read the session until its `status` is no longer `open`.
-6. List the guest's cards: the new one is there, with its `account_id`.
+6. List the guest's cards. The list includes the new card, with its `account_id`.
 
-The ids in the examples are those of `make demo`. The header `Error-Type` of a refusal says which \
-one it is. A request may have your own id in the header `X-Request-ID`; the response and the \
-log of the service have it too, or else a new one. Any request may also be refused with 405 Method not allowed, or with 431 Request header \
-fields too large.
+The examples use the ids of `make demo`. The header `Error-Type` of a refusal names its type. A \
+request may send an id of your choice in the header `X-Request-ID`. The response and the service's \
+log then contain this id, and otherwise a new id. Any request may also be refused with 405 Method \
+not allowed, or with 431 Request header fields too large.
 """
 
 _SECURITY_SCHEMES: Final = {
     "accessToken": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token that begins with `cof_`, or one of the company's identity provider.",
+        "description": "A token that begins with `cof_`, or a token of the company's identity provider.",
     },
     "apikey": {
         "type": "apiKey",
         "in": "header",
         "name": "Authorization",
-        "description": "Instead of the above: the word `apikey`, a space, and the token.",
+        "description": "The same token in another form: the word `apikey`, a space, and the token.",
     },
 }
 _REQUEST_ID: Final[Json] = {
-    "description": "The id of the request: the one that was sent, or a new one.",
+    "description": "The id of the request: the id that the client sent, or a new id.",
     "required": True,
     "schema": {"type": "string", "pattern": f"^{REQUEST_ID_PATTERN}$"},
 }
 _EVENT_HEADERS: Final = {
-    "webhook-id": "The event: the same at every attempt.",
-    "webhook-timestamp": "When this attempt was made, in Unix seconds.",
+    "webhook-id": "The id of the event. It is the same at every attempt.",
+    "webhook-timestamp": "The time of this attempt, in Unix seconds.",
     "webhook-signature": "One or more signatures, separated by spaces.",
 }
 _ANY_SCHEME: Final[list[Json]] = [{name: []} for name in _SECURITY_SCHEMES]
@@ -104,7 +104,7 @@ class OpenApi:
         name="openapi",
         tag=Tag.SERVICE,
         summary="This document",
-        description="It describes the service at the address that it was read from.",
+        description="The document describes the service at the address from which it was read.",
         response=OpenApiDocument,
     )
     def show(self, resp: falcon.Response) -> None:
@@ -208,7 +208,7 @@ def _operation(operation: Operation, base_url: str) -> Json:
     if operation.body is not None:
         content = _json(_ref(operation.body), examples=operation.body_examples(base_url))
         described["requestBody"] = {"required": True, "content": content}
-    if operation.has_signed_body:
+    if operation.has_body_of_provider:
         described["requestBody"] = {"content": _json({})}
     return described
 
@@ -220,15 +220,15 @@ def _webhook(event_type: EventType, example: Struct) -> Json:
     return {
         "operationId": event_type.value,
         "summary": MEANINGS[event_type],
-        "description": "Its signature must be verified: docs/events.md says how.",
+        "description": "Verify the signature of the event, as docs/events.md describes.",
         "parameters": [
             parameter(name, "header", about, required=True, type="string")
             for name, about in _EVENT_HEADERS.items()
         ],
         "requestBody": {"required": True, "content": content},
         "responses": {
-            "2XX": {"description": "The event is stored, and is not sent again."},
-            "410": {"description": "Nothing is sent to this endpoint any more."},
+            "2XX": {"description": "The endpoint accepted the event, which is not sent again."},
+            "410": {"description": "The endpoint wants no more events, and none are sent to it."},
         },
         "security": [],
     }
@@ -239,8 +239,8 @@ def _needed(operation: Operation) -> str:
         return ""
     needs = operation.calls.needs
     if not needs.any_of:
-        return "Any token will do."
-    limits = "Tokens that are limited to centers get 403. " if needs.every_center else ""
+        return "Any valid token may be used."
+    limits = "A token that is limited to centers gets 403. " if needs.every_center else ""
     *others, last = [f"`{permission}`" for permission in needs.any_of]
     either = f"{', '.join(others)} or {last}" if others else last
     return f"{limits}Needs {either}."
@@ -289,7 +289,7 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
     }
     headers: Json = {
         ERROR_TYPE: {
-            "description": "Which refusal this is.",
+            "description": "The type of the refusal.",
             "required": True,
             # Without an enum: there may be more values one day, and strict clients would refuse
             # them.
@@ -301,7 +301,7 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
     }
     if isinstance(refusals[0], errors.TooManyRequests):
         headers["Retry-After"] = {
-            "description": "How many seconds to wait before the next try.",
+            "description": "The number of seconds to wait before the next request.",
             "schema": {"type": "integer"},
         }
     return {

@@ -39,10 +39,10 @@ class Tag(StrEnum):
 
 TAGS: Final[Mapping[Tag, str]] = {
     Tag.CARDS: "Adding, listing and removing payment cards.",
-    Tag.SESSIONS: "How the addition of a card goes on.",
+    Tag.SESSIONS: "The progress of each addition of a card.",
     Tag.GUESTS: "The guests whose cards are on file.",
-    Tag.CENTERS: "Where cards are added and charged.",
-    Tag.PRODUCTS: "What a center sells.",
+    Tag.CENTERS: "The centers at which cards are added and charged.",
+    Tag.PRODUCTS: "The products that a center sells.",
     Tag.SERVICE: "For guests' browsers, payment service providers and operators.",
 }
 """The description of each group."""
@@ -69,11 +69,18 @@ def parameter(
 
 
 PAGING: Final = (
-    parameter("page", "query", "Which page.", type="integer", minimum=1, default=DEFAULT_PAGE),
+    parameter(
+        "page",
+        "query",
+        "The number of the page.",
+        type="integer",
+        minimum=1,
+        default=DEFAULT_PAGE,
+    ),
     parameter(
         "size",
         "query",
-        "Records per page.",
+        "The number of records per page.",
         type="integer",
         minimum=1,
         maximum=MAX_SIZE,
@@ -120,8 +127,8 @@ class Operation:
     body: type[RequestBody] | None = None
     body_examples: Callable[[str], Mapping[str, Example]] = lambda _: {}
     """Returns examples of the body, for a service at this base URL."""
-    has_signed_body: bool = False
-    """Whether the body is in the provider's own format, with a signature."""
+    has_body_of_provider: bool = False
+    """Whether the provider chooses the format of the body."""
     response: type[Struct] | None = None
     """The body of status 200."""
     headers: Mapping[str, Json] = field(default_factory=dict)

@@ -41,7 +41,7 @@ class ProductBody(RequestBody, frozen=True, kw_only=True):
     description: Annotated[
         object,
         field(
-            "May be empty, and have line breaks.",
+            "The description may be empty, and may contain line breaks.",
             type="string",
             maxLength=MAX_DESCRIPTION_LENGTH,
             examples=["Almond and lavender"],
@@ -135,11 +135,11 @@ class ProductResource:
         name="putProduct",
         tag=Tag.PRODUCTS,
         summary="Create or update a product under an id that you choose",
-        description="A new product comes last in the list; repeating a request changes nothing.",
+        description="A new product comes last in the list. A repeated request changes nothing.",
         parameters=(_CENTER_OF_PRODUCT, _PRODUCT_ID),
         body_examples=lambda _: {
             "massage": sample(
-                "Swedish massage, unchanged",
+                "Swedish massage, without changes",
                 {
                     "code": "SWEDISH",
                     "name": "Swedish massage",

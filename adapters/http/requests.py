@@ -40,7 +40,7 @@ def field(description: str, **schema: object) -> Meta:
 def text(max_length: int, example: str) -> Meta:
     """Return the same for a line of text."""
     return field(
-        "Not blank, without control characters and line breaks.",
+        "One line of text that is not blank, without control characters.",
         type="string",
         minLength=1,
         maxLength=max_length,

@@ -47,7 +47,7 @@ Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 class ErrorObject(Struct, frozen=True, forbid_unknown_fields=True):
     """Why a request was refused. Strict clients refuse any other field."""
 
-    code: Annotated[int, example(400, "The same number as the HTTP status.")]
+    code: Annotated[int, example(400, "The HTTP status.")]
     message: Annotated[str, example("Invalid center id")]
 
 

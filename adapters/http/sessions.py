@@ -38,7 +38,7 @@ from domain.settling.cancel_session import CancelSession
 from domain.source import DEFAULT_SOURCE, Source
 
 _TOKEN_ID: Final = parameter(
-    "token_id", "path", "The session, from the response to add-card.", known=TOKEN_IDS
+    "token_id", "path", "The token of the session, from the response to add-card.", known=TOKEN_IDS
 )
 
 REPLAYED: Final = "Idempotent-Replayed"
@@ -59,7 +59,7 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     center_id: Annotated[
         object,
         field(
-            "Identifies the center.",
+            "The id of the center.",
             type="string",
             format="uuid",
             examples=["5d0c6e2e-7b1f-4a66-8a43-2f1b0c9d7e10"],
@@ -68,7 +68,7 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     redirect_uri: Annotated[
         object,
         field(
-            "Where the guest's browser is sent after the card is added.",
+            "The address to which the guest's browser is redirected after the card is added.",
             type="string",
             format="uri",
             maxLength=MAX_REDIRECT_URI_LENGTH,
@@ -78,7 +78,7 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     billing_info: Annotated[
         object,
         field(
-            "Required when address verification is on: address, country_code, and zipcode where "
+            "If address verification is on, address and country_code are required, and zipcode if "
             "the country has postal codes.",
             type=["object", "null"],
             properties=_BILLING_FIELDS,
@@ -88,7 +88,7 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     source: Annotated[
         object,
         field(
-            "1 = web store, the default; 5 = mobile.",
+            "Where the card is added: 1 = web store (the default), 5 = mobile.",
             type="integer",
             enum=[source.value for source in Source],
         ),
@@ -96,7 +96,7 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     link_minutes: Annotated[
         object,
         field(
-            "How long the link may wait to be opened: up to the center's link_minutes.",
+            "How many minutes the link can wait to be opened, at most the center's link_minutes.",
             type=["integer", "null"],
             minimum=MIN_LINK_MINUTES,
             maximum=MAX_LINK_MINUTES,
@@ -105,7 +105,7 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     locale: Annotated[
         object,
         field(
-            "The language of the hosted page (BCP 47), or `auto` for that of the browser.",
+            "The language of the hosted page (BCP 47), or `auto` for the language of the browser.",
             type=["string", "null"],
             maxLength=MAX_TAG_LENGTH,
             examples=["de-AT"],
@@ -114,7 +114,7 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     reference: Annotated[
         object,
         field(
-            "Your own, such as the number of an order. In the session, in lists and in events.",
+            "Your own reference, such as an order number. The session, lists and events contain it.",
             type=["string", "null"],
             maxLength=MAX_REFERENCE_LENGTH,
             examples=["order-1001"],
@@ -160,19 +160,21 @@ class SessionFailure(Struct, frozen=True):
 
     code: Annotated[int, example(400)]
     message: Annotated[str, example("Payment method already exists")]
-    type: Annotated[str, example("payment_method_already_exists", "Which refusal this is.")]
+    type: Annotated[str, example("payment_method_already_exists", "The type of the refusal.")]
 
 
 _SessionToken = Annotated[Uuid, uuid_example("The token of the card-addition session.")]
 
 
-_SessionCenter = Annotated[Uuid, uuid_example("The center that the card is added at.")]
+_SessionCenter = Annotated[Uuid, uuid_example("The center at which the card is added.")]
 
 
-_SessionReference = Annotated[str | None, example("order-1001", "Yours, from add-card.")]
+_SessionReference = Annotated[
+    str | None, example("order-1001", "Your own reference, as sent with add-card.")
+]
 
 
-_SessionLocale = Annotated[str | None, example("de-AT", "From add-card.")]
+_SessionLocale = Annotated[str | None, example("de-AT", "The locale, as sent with add-card.")]
 
 
 _SessionStart = Annotated[datetime, time_example("When the session was started.")]
@@ -185,18 +187,20 @@ _SessionStatus = Annotated[
 
 _SessionProgress = Annotated[
     str,
-    example("returned", "What the guest did last: created, opened, returned or cancelled."),
+    example("returned", "The last step of the session: created, opened, returned or cancelled."),
 ]
 
 
 _StoredCardId = Annotated[
-    Uuid | None, uuid_example("The stored card, once the session is completed.")
+    Uuid | None, uuid_example("The id of the stored card, once the session is completed.")
 ]
 
 
 _ExistingCardId = Annotated[
     Uuid | None,
-    uuid_example("The account that holds the same card, if the session failed because of that."),
+    uuid_example(
+        "The payment account that already holds the card, if the session failed for this reason."
+    ),
 ]
 
 
@@ -207,7 +211,10 @@ _SessionFailure = Annotated[
 
 _SessionEnd = Annotated[
     datetime,
-    time_example("When the link expires, or its page if that is later; or when it was cancelled."),
+    time_example(
+        "The end of the link, or of its page if that is later. For a cancelled session, the time of "
+        "the cancellation."
+    ),
 ]
 
 
@@ -229,15 +236,16 @@ class CardSessionState(Done, frozen=True, kw_only=True):
         Uri | None,
         example(
             _LINK_EXAMPLE,
-            "The link, while it works, for the caller that started the session and callers that may "
-            "read the guest, if they may add cards; null for others.",
+            "The link, while it works. Only callers that may add cards see it, and only if they "
+            "started the session or may read the guest. Otherwise null.",
         ),
     ] = None
     short_uri: Annotated[
         Uri | None,
         example(
             "https://cards.example/h/mzxw6ytboi2hk4tfonuw45dpmu",
-            "The short form of the link, for text messages and QR codes; null where that is null.",
+            "The short form of the link, for text messages and QR codes. Null if hosted_payment_uri is "
+            "null, or if a release before 0.3 started the session.",
         ),
     ] = None
 
@@ -327,16 +335,17 @@ class SessionResource:
         summary="Start adding a card to a guest's profile",
         description=(
             "Returns the link to a hosted page that collects the card. Redirect the guest's "
-            "browser to it. The card is stored after the guest has entered it; the browser then "
-            "comes back to redirect_uri. Against card testing, sessions and refused cards are limited "
-            "in 24 hours per guest, caller and center: after a 429, tell the guest to try again later."
+            "browser to the link. The card is stored after the guest has entered it. The browser then "
+            "comes back to redirect_uri. To prevent card testing, the sessions and refused cards of a "
+            "guest, a caller and a center are limited in 24 hours. After a 429, tell the guest to try "
+            "again later."
         ),
         parameters=(
             GUEST_WITH_CARD,
             parameter(
                 "Idempotency-Key",
                 "header",
-                "Within 24 hours, the same key and request return the same session.",
+                "For 24 hours, a repeated request with the same key returns the same session.",
                 type="string",
                 minLength=1,
                 maxLength=255,
@@ -346,7 +355,7 @@ class SessionResource:
         body_examples=_add_card_examples,
         headers={
             REPLAYED: {
-                "description": "`true` if an earlier request under this key has started the session.",
+                "description": "`true` if an earlier request with this key started the session.",
                 "schema": {"type": "string"},
             }
         },
@@ -410,14 +419,14 @@ class SessionResource:
             parameter(
                 "status",
                 "query",
-                "Only sessions with this status.",
+                "List only sessions with this status.",
                 type="string",
                 enum=[status.value for status in SessionStatus],
             ),
             parameter(
                 "reference",
                 "query",
-                "Only sessions with this reference.",
+                "List only sessions with this reference, which you sent with add-card.",
                 type="string",
                 maxLength=MAX_REFERENCE_LENGTH,
             ),
@@ -465,9 +474,9 @@ class SessionResource:
         tag=Tag.SESSIONS,
         summary="Cancel a card-addition session",
         description=(
-            "Its link and its page are closed. A card that was collected before is stored. A "
-            "session that has ended does not change. Another caller's session can be cancelled by "
-            "callers that may read the guest."
+            "Closes the link and the page of the session. A card that was collected before the "
+            "cancellation is stored. A session that has ended does not change. A caller that may "
+            "read the guest can also cancel the sessions of other callers."
         ),
         parameters=(GUEST_WITH_CARD, _TOKEN_ID),
         calls=CancelSession,

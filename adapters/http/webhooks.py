@@ -28,13 +28,14 @@ _WEBHOOK: Final = Operation(
     tag=Tag.SERVICE,
     summary="Where a payment service provider sends its events",
     description=(
-        "Signed by the provider, in its own format, so it cannot be tried out here. Unknown events "
-        "are ignored."
+        "The provider chooses the format, so the operation cannot be tried out here. If the provider "
+        "signs its events, an event without a valid signature is refused. If it does not, an event "
+        "only makes the service ask the provider about the session. Unknown events are ignored."
     ),
     parameters=(
         parameter("provider", "path", "The provider's name.", type="string", examples=["fake"]),
     ),
-    has_signed_body=True,
+    has_body_of_provider=True,
     refusals=(InvalidWebhook(), NotFound(), RequestBodyTooLarge()),
 )
 
@@ -57,7 +58,7 @@ class Webhooks:
 
     @_WEBHOOK
     def receive(self, req: falcon.Request, provider: str) -> Health:
-        """Verify the raw bytes of an event and store it; 200 means that it is stored."""
+        """Verify the raw bytes of an event, and store it. Status 200 means that it was accepted."""
         return self._receive(req, provider, None)
 
     @replace(
@@ -65,7 +66,7 @@ class Webhooks:
         path="/webhooks/{provider}/{account}",
         name="receiveWebhookOfAccount",
         summary="Where a payment service provider sends the events of one merchant account",
-        description="As above, verified with the secrets of that account.",
+        description="As above. A signature is verified with the secrets of this account.",
         parameters=(
             *_WEBHOOK.parameters,
             parameter(

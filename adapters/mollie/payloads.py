@@ -30,7 +30,7 @@ from domain.psps.payment_provider import ProviderUnavailable
 
 CARD: Final = "creditcard"
 PAGE_LIFETIME: Final = timedelta(minutes=30)
-"""How long a payment by card stays open ("Payment status changes", expiry times)."""
+"""The lifetime of a page: how long a card payment stays open ("Payment status changes")."""
 
 WITHOUT_GUEST: Final = "customer-not-present"
 """The scope of a mandate that may be charged without the guest, as for a missed appointment."""

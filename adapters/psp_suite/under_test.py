@@ -200,7 +200,7 @@ class Facts:
       are in responses, or in webhooks if only these report the card.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `resolution`: the unit of the PSP's times.
-    - `page_lifetime`: the longest life of a page, if less than a day.
+    - `page_lifetime`: the maximum lifetime of a page, if it is less than a day.
     - `list_lag`: the longest wait until the PSP's lists show the page of a repeated call.
     - `abilities`: the PSP's abilities.
     """

@@ -37,7 +37,7 @@ class NotPermitted(ProviderUnavailable):
 
 
 class KeySpent(ProviderRefused):
-    """From now on the idempotency key returns this failure, whether or not the call acted."""
+    """The idempotency key always returns this failure now, even if the call took effect."""
 
 
 _TRANSLATIONS: Final[
@@ -52,15 +52,17 @@ _TRANSLATIONS: Final[
     stripe.InvalidRequestError: ProviderRefused,
     stripe.IdempotencyError: KeySpent,
 }
-"""The meaning of the SDK's errors here. Any other error is an outage: the call may have acted."""
+"""The exception of this package for each error of the SDK. Any other error is treated as an outage,
+because the call may have taken effect.
+"""
 
 
 class Call:
-    """A call of the port with the keys of a merchant account.
+    """The requests of one call of the port, sent with the keys of a merchant account.
 
     Use it in a `with` statement, which closes its connection. `date` is the header of the latest
-    response. Pass methods of the SDK's services in `v1` to `ask`. No exception of the SDK leaves
-    `ask`, because they hold what was sent and received.
+    response. Pass methods of the SDK's services in `v1` to `ask`. `ask` raises no exception of the
+    SDK, because those hold what was sent and received.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class Call:
 
     @property
     def time(self) -> datetime | None:
-        """Stripe's time in the last response; None if the response has no time."""
+        """The time in Stripe's last response; None if the response has no time."""
         with suppress(TypeError, ValueError):
             return parsedate_to_datetime(self.date or "").replace(tzinfo=UTC)
         return None

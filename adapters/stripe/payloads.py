@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 SHORTEST_LIFE: Final = timedelta(minutes=30)
 LONGEST_LIFE: Final = timedelta(hours=24)
-"""The longest life of a Checkout Session after its creation ("Create a Session", `expires_at`)."""
+"""The maximum lifetime of a Checkout Session ("Create a Session", `expires_at`)."""
 
 LEEWAY: Final = timedelta(minutes=2)
-"""The margin on both sides for latency, retries and clocks that differ."""
+"""The margin before either limit, for latency, retries and differing clocks."""
 
 CARD: Final = "card"
 """The type of a payment method that is a card."""
@@ -61,7 +61,7 @@ LINK: Final = "link"
 """
 
 DETACH_GRACE: Final = timedelta(minutes=1)
-"""The longest time that Stripe needs to attach a completed page's card to the customer.
+"""The maximum time that Stripe needs to attach the card of a completed page to the customer.
 
 Stripe attaches it at the end of the confirmation, which a challenge may prolong.
 """

@@ -26,16 +26,19 @@ from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
 from domain.source import Source
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
-"""A first reading catches changes that the bank made while the session was being settled."""
+"""The time of the first reading. It finds changes that the bank made while the session was being
+settled.
+"""
 READ_EVERY: Final = timedelta(days=27), timedelta(days=30)
 READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
-"""The range of times before an expiry notice at which a card is read at its PSP, spread evenly."""
+"""The earliest and the latest time before an expiry notice at which the card is read. The readings
+are spread evenly between the two.
+"""
 READ_LEASE: Final = timedelta(hours=1)
 """The lease is long, so that accounts that cannot be decoded do not use up the budget."""
 LOOK_AGAIN_AFTER: Final = timedelta(days=3, hours=12)
 LOOKS: Final = 3
-"""A card counts as gone after this number of refused readings, with at least these times between.
-"""
+"""A card counts as gone after LOOKS refused readings that are at least LOOK_AGAIN_AFTER apart."""
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
     "unanswered_since": None,
@@ -53,7 +56,9 @@ NAMED_AT_PSP: Final[dict[str, Any]] = {
 }
 """The fields that name the guest or the card at the PSP, with their values after an erasure."""
 READINGS_PER_MINUTE: Final = 60
-"""The budget of a merchant account. The PSP allows more calls; the rest is for guests."""
+"""The maximum number of readings at a merchant account. The PSP allows more calls, and the rest is
+for guests.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,13 +18,13 @@ from domain.storage import Storage, WriteUnit
 
 MAX_PER_UNIT: Final = 100
 MAX_UNITS: Final = 10
-"""The most units that one call commits. All cards of a month are due on the same day, and other
-events wait meanwhile.
+"""The maximum number of units that one call commits. All cards of a month are due on the same day,
+and other events wait meanwhile.
 """
 LOOK_AGAIN_AFTER: Final = timedelta(hours=1)
 WAIT_FOR_PSP: Final = timedelta(days=3)
 UNREADABLE_FOR: Final = timedelta(days=1)
-"""When an account that cannot be decoded is tried again, so that it does not stay first in the
+"""How long an account that cannot be decoded is put off. Otherwise it would stay first in the
 queue.
 """
 
@@ -84,7 +84,7 @@ class NoticeExpiry:
         return all(self.storage.transact(note) for _ in range(MAX_UNITS))
 
     def _waits(self, account: Account, days: int, now: datetime) -> bool:
-        """Return whether the card must be read before this event."""
+        """Return whether the expiry event must wait until the card has been read from the PSP again."""
         due_at = account.last_day - timedelta(days=days)
         is_fresh = account.is_true_at >= due_at - READ_BEFORE_NOTICE[0]
         can_read = reads_cards(self.psps, account.psp_account)

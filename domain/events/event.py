@@ -68,13 +68,13 @@ ENDPOINT_TYPES: Final = tuple(each for each in EventType if each is not EventTyp
 
 MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_STORED: "A card was stored.",
-    EventType.ACCOUNT_RENEWED: "A card on file got its new expiry date, and a new payment reference.",
-    EventType.ACCOUNT_UPDATED: "The bank has given a card on file another number or expiry date.",
+    EventType.ACCOUNT_RENEWED: "A card on file has a new expiry date and a new payment reference.",
+    EventType.ACCOUNT_UPDATED: "The bank has given a card on file a new number or expiry date.",
     EventType.ACCOUNT_REMOVED: "A card was removed.",
-    EventType.ACCOUNT_EXPIRING: "A card expires in 30 days, or in 7.",
+    EventType.ACCOUNT_EXPIRING: "A card expires in 30 days or in 7 days.",
     EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",
     EventType.SESSION_EXPIRED: "A session ended without a card.",
-    EventType.TEST: "An operator tests the endpoint. The ids are of nobody.",
+    EventType.TEST: "An operator tests the endpoint. The ids belong to no record.",
 }
 """The meaning of each type, in one sentence."""
 

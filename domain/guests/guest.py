@@ -17,7 +17,7 @@ from domain.pagination import Page, PageRequest
 MAX_NAME_LENGTH: Final = 200
 
 UNCHANGED: Final = object()
-"""Stands for a field that a request leaves out, and that keeps its value."""
+"""Stands for a field that is missing from a request. The field keeps its stored value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,10 @@ class Guests(Protocol):
         ...
 
     def is_on_file(self, guest_id: GuestId) -> bool:
-        """Return whether anything is stored about a guest, who may have been deleted by hand."""
+        """Return whether anything is stored about a guest.
+
+        That may be so even if the guest's own record was deleted by hand.
+        """
         ...
 
     def add(self, guest: Guest) -> None:

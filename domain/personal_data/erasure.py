@@ -12,7 +12,7 @@ from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
-"""After this time, every request that read the guest before the erasure has finished."""
+"""How long after an erasure a request that had read the guest earlier may still be running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +21,10 @@ class Erasure:
 
     It is kept permanently, so that no guest is created under the id again.
 
-    `due_at` is the time of the worker's next look. It is None once the erasure is done, at
+    `due_at` is the time of the worker's next check. It is None once the erasure is done, at
     `done_at`. Until then, `waits_for` are the merchant accounts whose PSPs still have data of the
     guest. Afterwards, `out_of_reach` are the accounts that were closed before their PSP deleted the
-    guest. `unknown_since` is the time since which a PSP has not known the guest.
+    guest. `unknown_since` is when a PSP first answered that it does not know the guest.
     """
 
     guest_id: GuestId
@@ -40,33 +40,35 @@ class Erasure:
         return now >= self.erased_at + REQUESTS_END_WITHIN
 
     def looked_at(self, now: datetime) -> Erasure:
-        """Note a look. The next look comes after a growing wait, unless another time is set."""
+        """Record a check. The next check comes after a growing wait, unless another time is set."""
         # A clock that was ahead may have set this time.
         erased_at = min(self.erased_at, now)
         return replace(self, erased_at=erased_at, due_at=next_retry(erased_at, now))
 
     def due_after(self, *times: datetime, now: datetime) -> Erasure:
-        """Note that no PSP refused.
+        """Record that no PSP refused.
 
-        The erasure is due when all `times` have passed and it may be done.
-
-        It is due in 30 seconds at the earliest, and in an hour at the latest.
+        The next check is due when all `times` have passed and the erasure may be done. That is in
+        30 seconds at the earliest, and in an hour at the latest.
         """
         may_be_done_at = self.erased_at + REQUESTS_END_WITHIN
         due_at = max(now + MIN_BACKOFF, may_be_done_at, *times)
         return replace(self, due_at=min(due_at, now + MAX_BACKOFF))
 
     def unknown(self, now: datetime) -> Erasure:
-        """Note that a PSP does not know the guest. It is asked again when that can be confirmed."""
+        """Record that a PSP does not know the guest, or does not know the guest yet.
+
+        The PSP is asked again when its answer can be confirmed.
+        """
         since = min(self.unknown_since or now, now)
         return replace(self, unknown_since=since, due_at=since + UNKNOWN_FOR)
 
     def waiting_for(self, accounts: Iterable[PspAccount]) -> Erasure:
-        """Note the merchant accounts at which data is left."""
+        """Record the merchant accounts that still have data of the guest."""
         return replace(self, waits_for=tuple(sorted(set(accounts))))
 
     def done(self, now: datetime, *, out_of_reach: Iterable[PspAccount] = ()) -> Erasure:
-        """Note that no data is left, except at `out_of_reach`."""
+        """Record that no data of the guest is left, except at `out_of_reach`."""
         done = replace(self.waiting_for(()), due_at=None, done_at=now)
         # A repeated erasure keeps the accounts that it could not reach before.
         return replace(done, out_of_reach=tuple(sorted({*self.out_of_reach, *out_of_reach})))

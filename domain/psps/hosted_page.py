@@ -38,7 +38,9 @@ class Consent:
 
 
 MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
-"""The longest requested life of a page. A link that lives longer leads to several pages."""
+"""The maximum lifetime that is requested for a page. A link with a longer lifetime leads to several
+pages, one after the other.
+"""
 
 
 class Prefill(StrEnum):
@@ -136,7 +138,7 @@ class HostedPageRequest:
 
     @property
     def guest_key(self) -> str:
-        """The key of the guest at the PSP: the guest at a center, with such details."""
+        """The key for the guest's reference at the PSP: guest, center, and details on the page."""
         if self.center_id is None:
             return self.guest_id
         return f"{self.guest_id}:{self.center_id}:{self.prefill}"
@@ -177,7 +179,7 @@ class PageAttempt:
     first_agreed_at: datetime | None = None
 
     def agreed(self, browser: str, now: datetime) -> PageAttempt:
-        """Note that the guest agreed to the request's consent in the browser with this secret."""
+        """Record that the guest agreed to the request's consent in the browser with this secret."""
         first = self.first_agreed_at or self.agreed_at or now
         hashed = self._hash_of(browser)
         return replace(self, agreed_at=now, agreed_in=hashed, first_agreed_at=first)
@@ -204,7 +206,7 @@ class PageAttempt:
         return sha256(f"{self.request.token_id}\n{browser}".encode()).hexdigest()
 
     def unknown(self, now: datetime) -> PageAttempt:
-        """Note that the PSP does not know the page, or not yet."""
+        """Record that the PSP does not know the page, or does not know it yet."""
         # A clock that was ahead may have set this time.
         return replace(self, unknown_since=min(self.unknown_since or now, now))
 
@@ -302,7 +304,7 @@ class PageClosed(RefusalsOnPage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageUnknown(RefusalsOnPage):
-    """The PSP does not know the page or its card, or not yet.
+    """The PSP does not know the page or its card, or does not know them yet.
 
     Adapters do not return this: it stands for the NotFound that `outcome` or `close` raised.
     """

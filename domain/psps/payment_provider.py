@@ -36,7 +36,7 @@ NO_DETAILS: Final = FailureDetails()
 
 
 class ProviderUnavailable(Exception):
-    """The PSP did not respond, or its response is not usable. It may have acted.
+    """The PSP did not respond, or its response is not usable. The call may have taken effect.
 
     `retry_after` is set if the PSP said how long to wait before the next call (429, Retry-After).
     `details` are logged when an outage begins.
@@ -55,7 +55,7 @@ class ProviderUnavailable(Exception):
 
 
 class ProviderRefused(Exception):
-    """The PSP rejected the call and did not act. The same call would be rejected again.
+    """The PSP rejected the call, which had no effect. The same call would be rejected again.
 
     `details` are logged when an outage of this kind begins. `guest_reference` is the PSP's
     reference for the guest, if `start` created or changed the guest at the PSP before the
@@ -83,7 +83,7 @@ class NotFound(ProviderRefused):
 
 
 UNKNOWN_FOR: Final = timedelta(minutes=10)
-"""How long a PSP must not know an object until the object counts as gone.
+"""How long a PSP must keep answering that it does not know an object before the object counts as gone.
 
 This is longer than any PSP is known to need until all of its machines know a new object.
 """
@@ -124,8 +124,8 @@ class PaymentProvider(Protocol):
     def identity(self, merchant_account: MerchantAccount) -> str | None:  # noqa: ARG002 - an adapter that tells needs it
         """Return the PSP's id of the merchant to whom an account's keys belong; not a secret.
 
-        It is the same for every key of one merchant in one mode (live or test), and differs for any
-        other. None, or ProviderRefused, means that the PSP does not tell.
+        All keys of one merchant in one mode (live or test) have the same id. Any other key has
+        another id. None, or ProviderRefused, means that the PSP does not identify the merchant.
         """
         return None
 
@@ -151,7 +151,7 @@ class PaymentProvider(Protocol):
         ...
 
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        """Close a page so that it takes no more cards. Also accept a page that is over or removed."""
+        """Close a page so that it takes no more cards. Succeeds if the page is over or removed."""
         ...
 
     def discard(
@@ -160,7 +160,7 @@ class PaymentProvider(Protocol):
         guest_reference: GuestReference,
         token: CardToken,
     ) -> None:
-        """Delete a stored token at the PSP. Also accept a token that is gone."""
+        """Delete a stored token at the PSP. Succeeds if the token is already gone."""
         ...
 
     def read_card(
@@ -169,12 +169,14 @@ class PaymentProvider(Protocol):
         guest_reference: GuestReference,  # noqa: ARG002 - as above
         token: CardToken,  # noqa: ARG002 - as above
     ) -> CardReading:
-        """Return a stored card's present state, or that the card is gone. Changes nothing.
+        """Return the current state of a guest's card, or a reading without a card if it is gone.
 
-        The card keeps its token and its guest. It is gone only if the PSP says that it had the
-        card: the token was discarded, or its guest deleted. If the PSP does not know the token, the
-        keys may be another merchant's: raise ProviderRefused. Called only if the PSP's capabilities
-        include `reads_cards`.
+        Changes nothing. A returned card has the same token and guest. A card is gone only if the
+        PSP says that it once had the card: the token was discarded, or the guest was deleted.
+
+        Raises ProviderRefused if the merchant account never had the token, because the keys may
+        belong to another merchant, or if the token belongs to another guest. Called only if the
+        PSP's capabilities include `reads_cards`.
         """
         raise ProviderUnavailable("this PSP does not tell of stored cards")
 
@@ -183,11 +185,11 @@ class PaymentProvider(Protocol):
         merchant_account: MerchantAccount,  # noqa: ARG002 - a PSP that can needs it
         after: str | None = None,  # noqa: ARG002 - as above
     ) -> CardList:
-        """Return some of the cards stored at a merchant account: the first, or those after a place.
+        """Return some of the cards stored at a merchant account: the first cards, or those after a place.
 
-        Changes nothing. A caller continues until the place is None. All the lists together hold
-        each card once that was stored before the first call and is not gone. Called only if the
-        PSP's capabilities include `lists_cards`.
+        Changes nothing. The caller repeats the call with the place in the result, until that place
+        is None. Together, the lists hold every card that was stored before the first call and is
+        not gone, once each. Called only if the PSP's capabilities include `lists_cards`.
         """
         raise ProviderUnavailable("this PSP does not list stored cards")
 
@@ -198,7 +200,7 @@ class PaymentProvider(Protocol):
     ) -> None:
         """Delete a guest at the PSP, with the cards and all personal data.
 
-        Also accept a guest who is gone. A PSP that cannot delete guests does nothing, as its
+        Succeeds if the guest is already gone. Does nothing if the PSP cannot delete guests, as its
         capabilities say.
         """
         return

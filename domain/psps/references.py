@@ -16,7 +16,7 @@ from domain.psps.hosted_page import PspGuest
 
 
 class GuestReferences(Protocol):
-    """The PSPs' own references for guests."""
+    """The references by which PSPs name guests."""
 
     def get(self, guest: PspGuest) -> GuestReference | None:
         """Return the reference, or None if the guest has no reference there."""
@@ -52,7 +52,7 @@ class GuestReferences(Protocol):
 
 
 class MerchantIdentities(Protocol):
-    """The merchant that each merchant account's keys belonged to when the account was first used."""
+    """Which account at the PSP each merchant account's keys belonged to at their first use."""
 
     def of_original(self, provider: ProviderName) -> frozenset[str]:
         """Return the identities at a PSP that were stored before these records became a copy."""

@@ -24,10 +24,13 @@ class WebhookDelivery:
 class WebhookNotice:
     """The subject of a webhook.
 
-    It is a session, named by `token_id` or the page's reference; or cards on file, named by one
-    `card_token` or by the `guest_reference` of all, which are then read again. If the PSP does not
-    sign webhooks, the notice is not `signed`, and anybody may have sent it: it is no evidence, and
-    only a reason to ask the PSP about a session. Cards are then read on schedule only.
+    The subject is a session or cards on file. `token_id` or the page's reference names a session.
+    `card_token` names one card, and `guest_reference` names all cards of a guest; these cards are
+    then read again.
+
+    If the PSP does not sign webhooks, the notice is not `signed`, and anybody may have sent it. It
+    is then no evidence, but only a reason to ask the PSP about a session. Cards are then read on
+    schedule only.
     """
 
     merchant_account: MerchantAccount

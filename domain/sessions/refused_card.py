@@ -12,10 +12,10 @@ from domain.identifiers import CallerName, CenterId, GuestId, TokenId
 from domain.sessions.session import CardSession
 
 WINDOW: Final = timedelta(hours=24)
-"""How long a session or a refused card counts."""
+"""How long a session or a refused card counts toward the limits."""
 COUNTED_FOR: Final = WINDOW + timedelta(hours=1)
-"""WINDOW, plus a margin for clocks that are slightly ahead. Entries further in the future come from
-a wrong clock. They are not counted, so that they do not lock out a guest.
+"""WINDOW, plus a margin for clocks that are slightly ahead. A later entry comes from a wrong clock.
+It is not counted, so that it does not lock out a guest.
 """
 
 
@@ -23,11 +23,13 @@ a wrong clock. They are not counted, so that they do not lock out a guest.
 class RefusedCard:
     """A card that was refused in a session.
 
-    `attempt` is the attempt whose page refused the card. `number` counts the refused cards of the
-    page from 1; it is 0 for the card that the page collected and cardonfile's rules refused. So a
-    refusal that is reported twice is one record. `refused_at` is when the service learned of the
-    refusal. `code` is the PSP's reason; None if the PSP gave no reason, or if the service learned
-    of several cards at once and this was not the last.
+    The guest typed the card on the page of `attempt`. `number` counts the refused cards of the page
+    from 1. It is 0 if the page accepted the card, but cardonfile's rules refused it. Attempt and
+    number identify the refusal within the session, so a repeated report is stored once.
+
+    `refused_at` is when the service learned of the refusal. `code` is the PSP's reason. It is None
+    if the PSP gave no reason. If the service learned of several refusals at once, only the last
+    card has a code.
     """
 
     token_id: TokenId

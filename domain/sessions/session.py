@@ -42,7 +42,7 @@ because each page may prolong the session, and every session must end.
 
 DAY: Final = timedelta(days=1)
 TIME_TO_TYPE: Final = timedelta(hours=1)
-"""The shortest life of a page that has to end before its link does."""
+"""The minimum lifetime of a page with the guest's details, which ends before the link is old."""
 
 TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {"billing_info": None, "reference": None}
 """The fields that an erasure clears at once, with their cleared values. Any: each field has its own

@@ -15,7 +15,7 @@ from domain.sessions.session import CardSession
 from domain.storage import Storage, WriteUnit
 
 MAX_REFUSED_ON_PAGE: Final = 100
-"""The most refused cards of one page that are noted, whatever the PSP reports."""
+"""The maximum number of refused cards that are recorded for one page, whatever the PSP reports."""
 
 
 def note_refused_cards(
@@ -26,11 +26,12 @@ def note_refused_cards(
     *,
     now: datetime,
 ) -> int:
-    """Note the cards that the page of `asked` refused, and the card that a rule refused.
+    """Record the cards that the page of `asked` refused, and the card that a rule refused.
 
     `changed` is the stored session after the outcome was applied. The refusal code belongs to the
-    last of the reported cards. May be called again: each card is noted once. Return the number of
-    new cards that the page refused. The caller commits, and then calls `ask_about_open_pages`.
+    last of the reported cards. May be called again: each card is recorded once. Return how many
+    cards the page has refused since the last call. The caller commits, and then calls
+    `ask_about_open_pages`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     if changed.status is SessionStatus.FAILED or changed.not_accepted is not None:

@@ -45,7 +45,7 @@ _GUESTS: Final = " UNION ALL ".join(
 
 
 class SqlGuestReferences(Repository, GuestReferences):
-    """The PSPs' own references for guests."""
+    """Stores the references by which PSPs name guests."""
 
     @override
     def get(self, guest: PspGuest) -> GuestReference | None:
@@ -114,7 +114,7 @@ class SqlGuestReferences(Repository, GuestReferences):
 
 
 class SqlMerchantIdentities(Repository, MerchantIdentities):
-    """The identity at the PSP behind each merchant account's keys."""
+    """Stores, for each merchant account, which account at the PSP its keys belong to."""
 
     @override
     def of_original(self, provider: ProviderName) -> frozenset[str]:
@@ -155,7 +155,7 @@ class SqlMerchantIdentities(Repository, MerchantIdentities):
 
 
 class SqlMerchantStandings(Repository, MerchantStandings):
-    """Operators' statements about merchant accounts."""
+    """Stores, for each merchant account, whether an operator has closed it or confirmed its keys."""
 
     @override
     def of(self, psp_account: PspAccount) -> MerchantStanding:

@@ -67,7 +67,7 @@ CASES = [
     pytest.param(operation, mode, id=f"{operation.name}-{mode}")
     for operation in OPERATIONS
     for mode in ("positive", "negative")
-    if mode == "positive" or (len(operation.parameters) > 1 and not operation.has_signed_body)
+    if mode == "positive" or (len(operation.parameters) > 1 and not operation.has_body_of_provider)
 ]
 
 

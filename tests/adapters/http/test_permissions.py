@@ -21,7 +21,7 @@ EDIT: Final = Permission.GUESTS_EDIT
 DELETE: Final = Permission.GUESTS_DELETE
 ERASE: Final = Permission.GUESTS_ERASE
 EVERYONE: Final = frozenset[Permission]()
-"""Any token will do."""
+"""Any valid token may be used."""
 
 FORBIDDEN: Final = "user_not_authorized"
 NO_ACCOUNT: Final = "payment_account_not_found"
@@ -98,7 +98,7 @@ def test_an_operation_is_documented_with_the_permissions_that_it_needs(row: Row)
     sentence = operation["description"].rpartition("Needs ")[2]
 
     assert {each for each in Permission if each in sentence} == documented(row.name)
-    assert ("Any token will do." in sentence) is (row.allowed == EVERYONE)
+    assert ("Any valid token may be used." in sentence) is (row.allowed == EVERYONE)
     assert operation["security"] == [{"accessToken": []}, {"apikey": []}]
 
 
