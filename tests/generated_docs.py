@@ -33,12 +33,13 @@ def blocks() -> Mapping[str, str]:
 
 
 def _operations() -> str:
-    """List each operation with its path. `/docs` shows the permissions that it needs."""
+    """List each operation that needs a token. `/docs` has the others, and the permissions."""
     described: Json = document("", examples())
     return "".join(
         f"- `{method.upper()} {path}` ({operation['operationId']}): {operation['summary']}.\n"
         for path, methods in described["paths"].items()
         for method, operation in methods.items()
+        if operation["security"]
     )
 
 
