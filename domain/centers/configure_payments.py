@@ -140,7 +140,9 @@ class ConfigurePayments:
                     expected = (
                         "a center whose configuration this release can read; name every option"
                     )
-                    raise InvalidField("center_id", f"{expected} to replace this one") from None
+                    raise InvalidField(
+                        "center_id", f"{expected} to replace this configuration"
+                    ) from None
             now = None if named is None else changed(before, named)
             if now is None:
                 unit.configurations.remove(center.id)
@@ -148,7 +150,9 @@ class ConfigurePayments:
                 self._require_psp(unit, now.psp_account)
                 capabilities = self.psps[now.provider].capabilities
                 if now.avs and not capabilities.checks_addresses:
-                    raise InvalidField("avs", f"off: {now.provider} checks no billing addresses")
+                    raise InvalidField(
+                        "avs", f"off, because {now.provider} does not check billing addresses"
+                    )
                 for consent in self.consents_of(unit, center):
                     capabilities.require_room(consent, now.provider)
                 unit.configurations.put(center.id, now)

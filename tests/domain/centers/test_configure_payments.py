@@ -172,7 +172,9 @@ def test_addresses_are_not_verified_where_the_psp_cannot(installation: Installat
     psps = psps_that(Settings.read({}).psps, checks_addresses=False)
     use_case = replace(configure_payments(installation), psps=psps)
 
-    with pytest.raises(InvalidField, match=r"^avs must be off: fake checks no billing addresses$"):
+    with pytest.raises(
+        InvalidField, match=r"^avs must be off, because fake does not check billing addresses$"
+    ):
         use_case(CENTER_ID, at("fake") | {"avs": True})
 
     assert configured(installation) == before
