@@ -120,7 +120,8 @@ class SigningKeys:
                 log.error(
                     "identity_provider_away",
                     reason=str(error),
-                    do="see that CARDONFILE_JWT_KEYS can be read from here; tokens issued here work",
+                    do="check that this machine can read CARDONFILE_JWT_KEYS; tokens issued here "
+                    "still work",
                 )
             self._is_away = True
             if self._tried_at - self._fetched_at >= KEPT_SECONDS:

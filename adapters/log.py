@@ -55,7 +55,7 @@ def log_stopped_removal(psp_account: PspAccount) -> None:
             "unknown_cards_kept",
             provider=provider,
             account=account,
-            do=f"see whether the keys are right (cardonfile psp check {provider}), and if they are: "
+            do=f"check the keys (cardonfile psp check {provider}); if they are right, confirm them: "
             f"cardonfile psp confirm-keys {provider} --account {account}",
         )
 
@@ -84,8 +84,8 @@ class LinesOfErasures(ErasureLog):
                 "erasure_not_done",
                 guest_id=guest_id,
                 waits_for=_names(waits_for),
-                do="see whether the PSP responds and is set up (cardonfile doctor); if the merchant "
-                "account is closed for good: cardonfile psp close-account",
+                do="check that the PSP is set up and responds (cardonfile doctor); if the merchant "
+                "account is permanently closed: cardonfile psp close-account",
             )
 
 

@@ -88,7 +88,7 @@ class Deadline:
         """Return the seconds left. Raises TimeoutError if no time is left."""
         left = self._ends_at - time.monotonic()
         if left <= 0:
-            raise TimeoutError("it took too long")
+            raise TimeoutError("the request took too long")
         return left
 
 
@@ -153,7 +153,7 @@ class Connection:
         if response.status < HTTPStatus.OK:
             # http.client skips only 100: the next request would receive this request's final
             # response.
-            raise http.client.HTTPException("an interim response")
+            raise http.client.HTTPException("the server sent an interim response")
         return response
 
     def open(self) -> http.client.HTTPConnection:

@@ -120,7 +120,7 @@ class CsvImport:
         Yield the number of rows of each unit once it is committed. Between units there is a pause,
         so that a running service can write. If an import was interrupted, importing the same file
         again completes it. The first unit also records the import in the audit trail. Raises
-        CsvRefused if another center has got one of the products since the check.
+        CsvRefused if one of the products was created at another center since the check.
         """
         is_first = True
         for rows in _in_units(self.rows()):
@@ -131,7 +131,8 @@ class CsvImport:
             except AlreadyStored as error:
                 # Since the file was checked, somebody has stored one of the products at another center.
                 raise CsvRefused(
-                    "another center has got a product of this line or a later one since the check",
+                    "since the check, a product of this line, or of a later line, was created at "
+                    "another center",
                     rows[0][0],
                 ) from error
             is_first = False
@@ -346,13 +347,13 @@ def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
     if not _is_utf8("".join(header)):
         raise CsvRefused(_NOT_UTF8, line=line)
     if header[:1] and header[0].lower().startswith("sep="):
-        raise CsvRefused("remove this line: only spreadsheets understand it", line=line)
+        raise CsvRefused("remove this line, which only spreadsheets understand", line=line)
     columns = (*kind.columns, *kind.optional)
     # Without a header, the first line is a row: its names, addresses or tokens are not shown.
     is_header = any(word in columns for name in header for word in _WORD.findall(name.lower()))
     faults = [
         *(f"{column} is missing" for column in kind.columns if column not in header),
-        *(f"{_shown(name)} is not known" for name in header if is_header and name not in columns),
+        *(f"{_shown(name)} is unknown" for name in header if is_header and name not in columns),
         *(f"{name} is repeated" for name in columns if header.count(name) > 1),
     ]
     if faults:

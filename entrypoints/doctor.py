@@ -141,7 +141,7 @@ def _file_modes(container: Container) -> Iterator[Finding]:
     paths = (settings.database, *(psp.database for psp in settings.psps.values()))
     files = ", ".join(file for path in paths if path for file in databases.open_to_all(path))
     fault = files and f"every user of this machine may read or write {files}: chmod 600"
-    yield _judged("file modes", fault, "no database is open to every user")
+    yield _judged("file modes", fault, "no database file is open to every user of this machine")
 
 
 def _disk(container: Container) -> Iterator[Finding]:

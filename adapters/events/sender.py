@@ -101,7 +101,7 @@ class HttpEventSender(EventSender):
             ) as connection:
                 return use(connection)
         except InvalidField as error:
-            reason = f"not {error.expected}"
+            reason = f"the URL is not {error.expected}"
         except (OSError, HTTPException) as error:
             reason = reason_of(error)
         # Raised outside the handlers, because their exceptions may quote the response.

@@ -89,7 +89,7 @@ class PspDatabase:
         """
         # Threads queue here, which costs less than polling SQLite's lock.
         if not self._turn.acquire(timeout=_WAIT_SECONDS):
-            raise self._unavailable("others were writing all the time")
+            raise self._unavailable("other threads were writing all the time")
         try:
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
@@ -110,7 +110,7 @@ class PspDatabase:
         except sqlite3.Error as error:
             raise self._unavailable(error) from error
         if is_busy:
-            raise self._unavailable("others were reading all the time")
+            raise self._unavailable("other connections were reading all the time")
 
     def _unavailable(self, why: object) -> PspUnavailable:
         return PspUnavailable(f"{self._path.absolute()}: {why}")

@@ -37,11 +37,11 @@ def read(here: Surroundings) -> FakeSettings | None:
     """Read the settings. Return None where the fake PSP is not allowed. Raises PspSettingsError."""
     allowed = here.environment.get(ALLOW)
     if allowed not in (None, "1"):
-        raise PspSettingsError(f"{ALLOW} must be 1, or not set")
+        raise PspSettingsError(f"{ALLOW} must be 1 or unset")
     default = here.database_file.with_name(f"{here.database_file.stem}-fake-psp.db")
     database = Path(here.environment.get(DATABASE, default))
     if database.resolve() == here.database_file.resolve():
-        raise PspSettingsError(f"{DATABASE} must be another file than the database")
+        raise PspSettingsError(f"{DATABASE} must not be the database file of the service")
     if allowed is None and not is_loopback(here.public_base_url):
         return None
     return FakeSettings(database=database, base_url=here.public_base_url)
@@ -56,7 +56,7 @@ def make(settings: FakeSettings, clock: Clock, ids: Ids) -> FakeProvider:
     try:
         psp = FakePsp(settings.database, base_url=settings.base_url, clock=clock, ids=ids)
     except PspUnavailable as error:
-        raise PspSettingsError(f"the database of the fake PSP cannot be used ({error})") from error
+        raise PspSettingsError(f"the fake PSP cannot use its database ({error})") from error
     return FakeProvider(psp, webhook_secret=psp.webhook_secret, clock=clock)
 
 

@@ -102,7 +102,7 @@ class Webhooks:
             self.refusal_log.warning("webhook_rejected", {**of, "reason": str(rejected)})
             raise InvalidWebhook from rejected
         except ProviderUnavailable as missing:
-            do = "set the account's keys, or its address at the PSP"
+            do = "set the account's keys here, or correct the webhook address at the PSP"
             self.refusal_log.warning("webhook_without_keys", {**of, "do": do})
             raise NotFound from missing
         self.wake_reconciler()

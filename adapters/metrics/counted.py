@@ -72,10 +72,10 @@ class Counts:
             return observe
 
         self.request = seconds(
-            "http_request_duration", "Requests that got a response.", "route", "method", "status"
+            "http_request_duration", "Requests with a response.", "route", "method", "status"
         )
         self.unauthenticated = counter(
-            "authentication_failures_total", "Requests whose caller is not known.", "reason"
+            "authentication_failures_total", "Requests from an unknown caller.", "reason"
         )
         self.ended = counter("sessions_ended_total", "Sessions that ended.", "end", "reason")
         self.declined = counter(
@@ -83,7 +83,7 @@ class Counts:
         )
         self.stored = seconds(
             "card_storing",
-            "From a card collected at the PSP to a card stored.",
+            "From the collection of a card at the PSP to its storage.",
             "psp",
             buckets=STORING_SECONDS,
             begin_at_0=psps,
@@ -98,7 +98,7 @@ class Counts:
             "database_wait", "Waits for a connection to PostgreSQL, or for SQLite's write lock."
         )
         self.lost_line = counter(
-            "log_lines_lost_total", "Lines of the log that could not be written whole."
+            "log_lines_lost_total", "Log lines that could not be written completely."
         )
 
 

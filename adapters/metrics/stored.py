@@ -48,19 +48,19 @@ class StoredGauges(Collector):
 def _gauges(status: Status, now: datetime) -> Iterator[GaugeMetricFamily]:
     workers = [worker for worker in status.workers if worker.state is WorkerState.RUNNING]
     running = sum(not worker.is_missing for worker in workers)
-    yield _gauge("workers", "Workers seen within a minute.", [((), running)])
+    yield _gauge("workers", "Workers seen in the last minute.", [((), running)])
     expiring = len(status.expiring)
-    yield _gauge("tokens_expiring", "Access tokens that expire in 14 days.", [((), expiring)])
+    yield _gauge("tokens_expiring", "Access tokens that expire within 14 days.", [((), expiring)])
     failed = [((endpoint.endpoint_id,), counts.failed) for endpoint, counts in status.endpoints]
-    yield _gauge("failed_events", "Events that were tried ten times in vain.", failed, "endpoint")
+    yield _gauge("failed_events", "Events whose ten delivery attempts failed.", failed, "endpoint")
     pending = {
         (endpoint.endpoint_id,): Waiting(counts.pending, counts.pending_since)
         for endpoint, counts in status.endpoints
     }
     due = {(kind,): waiting for kind, waiting in status.due.items()}
     for name, what, labels, found in (
-        ("pending_events", "Events that are not delivered yet", ["endpoint"], pending),
-        ("due_items", "What a worker should do now", ["kind"], due),
+        ("pending_events", "Events that have not been delivered yet", ["endpoint"], pending),
+        ("due_items", "Work that is due now", ["kind"], due),
         ("unanswered_items", "Work whose PSP does not respond", _ACCOUNT, status.unanswered),
     ):
         items = [(key, each.items) for key, each in found.items()]

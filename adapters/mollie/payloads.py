@@ -244,7 +244,7 @@ def outcome_of(payment: Payment, mandate: Mandate | None, customer: GuestReferen
         case "paid":
             pass
     if mandate is None:
-        raise ProviderUnavailable("a payment that is paid does not tell its card")
+        raise ProviderUnavailable("a paid payment lacks its mandate")
     if mandate.status == "pending":
         return Pending()
     if mandate.status == "invalid":

@@ -123,7 +123,7 @@ class _Call(JsonApi):
         """
         is_replayed = response.headers.get("idempotent-replayed") == "true"
         if is_replayed and response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ProviderRefused("the idempotency key returns a fault")
+            return ProviderRefused("Mollie saved a server error under the idempotency key")
         return super().failure(response)
 
     def one(
@@ -143,7 +143,7 @@ class _Call(JsonApi):
         found = self.ask(decoder, method, path, json=json, headers=headers)
         if found.mode != self._mode:
             raise ProviderUnavailable(
-                "Mollie answered in the other of test and live mode",
+                "Mollie's response is not in the mode of the key (test or live)",
                 details=FailureDetails(error="WrongMode"),
             )
         return found
@@ -225,7 +225,7 @@ class MollieProvider(PaymentProvider):
             log.warning(
                 "mollie_collected_no_card",
                 account=request.merchant_account,
-                do="ask Mollie why the card may not be charged without the guest",
+                do="ask Mollie why this card cannot be charged without the guest",
             )
         return outcome
 
@@ -272,11 +272,13 @@ class MollieProvider(PaymentProvider):
         if mandate.status == "invalid":
             return CardReading(card=None, read_at=asked_at)
         if not mandate.has_card:
-            raise ProviderRefused("the mandate is no card that may be charged without the guest")
+            raise ProviderRefused(
+                "the mandate is not for a card that can be charged without the guest"
+            )
         card = mandate.card(guest_reference)
         if isinstance(card, str):
             details = FailureDetails(error="Incomplete", param=card)
-            raise ProviderUnavailable("the mandate does not tell its card", details=details)
+            raise ProviderUnavailable("the mandate lacks a detail of its card", details=details)
         return CardReading(card=card, read_at=asked_at)
 
     @override
@@ -297,7 +299,7 @@ class MollieProvider(PaymentProvider):
         except ValueError:
             named = []
         if len(named) != 1 or not _OBJECT.fullmatch(named[0]):
-            raise WebhookRejected("it names no object of Mollie's")
+            raise WebhookRejected("the webhook names no object of Mollie")
         if not named[0].startswith(_PAYMENT):
             return ()
         return (
@@ -323,14 +325,16 @@ class MollieProvider(PaymentProvider):
         def cards() -> Finding:
             if mollie.ask(METHODS, "GET", "/methods?sequenceType=first").take_cards:
                 return ok("cards", "guests can store cards")
-            how = "switch cards on in Mollie's dashboard, with recurring payments"
+            how = "in Mollie's dashboard, switch on cards and recurring payments"
             return problem("cards", how)
 
         with self._mollie(account) as mollie:
             found = [_found("keys", keys), _found("cards", cards)]
-        webhooks = ok("webhooks", "each payment names their address: nothing is to be set up")
+        webhooks = ok(
+            "webhooks", "each payment sends the webhook address; there is nothing to set up"
+        )
         if is_loopback(webhooks_url):
-            late = f"Mollie cannot call {webhooks_url}: outcomes come later"
+            late = f"Mollie cannot call {webhooks_url}, so outcomes arrive later"
             webhooks = unknown("webhooks", late)
         return [*found, webhooks, compare_clocks(date, self._clock.now(), of="Mollie")]
 
@@ -341,9 +345,11 @@ def _found(about: str, ask: Callable[[], Finding]) -> Finding:
     except (ProviderUnavailable, ProviderRefused) as error:
         details = error.details
     if details.status == HTTPStatus.UNAUTHORIZED:
-        return problem(about, "Mollie does not accept the API key: set one that is not revoked")
+        return problem(about, "Mollie does not accept the API key: set a key that is not revoked")
     told = ", ".join(f"{part}" for part in (details.error, details.status) if part)
-    return problem(about, f"no usable response ({told}): see the network, and Mollie's status page")
+    return problem(
+        about, f"no usable response ({told}): check the network, and Mollie's status page"
+    )
 
 
 def _customer(
@@ -370,7 +376,7 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
             made = _made_before(mollie, "/customers", request.guest_key, request)
         except ProviderRefused as refused:
             # A customer may exist that the erasure did not find.
-            raise ProviderUnavailable("the guest cannot be looked for") from refused
+            raise ProviderUnavailable("the search for the guest's customer failed") from refused
         if made is not None:
             yield made
     for key in (f"guest:{request.guest_key}", f"{request.idempotency_key}:guest"):

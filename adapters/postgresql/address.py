@@ -24,8 +24,8 @@ class AddressInvalid(DatabaseUnusable):
     def __init__(self) -> None:
         # The client's error may contain part of the password.
         super().__init__(
-            "the address of the PostgreSQL database cannot be read; special characters in a "
-            "password are written as %40 and the like"
+            "the address of the PostgreSQL database cannot be parsed; write special characters in a "
+            "password in percent-encoding, such as %40 for @"
         )
 
 

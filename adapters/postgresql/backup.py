@@ -48,8 +48,8 @@ def _run(*command: str, **environment: str) -> None:
         )
     except FileNotFoundError as error:
         raise DumpFailed(
-            f"{command[0]} is not installed: install the client programs of PostgreSQL, of the "
-            "server's version"
+            f"{command[0]} is not installed: install the client programs of PostgreSQL in the "
+            "version of the server"
         ) from error
     except subprocess.CalledProcessError as error:
         said = str(error.stderr).strip().splitlines() or [f"exit status {error.returncode}"]

@@ -82,7 +82,7 @@ class PostgresqlStorage(Storage):
             raise ServiceUnavailable from error
         if not may_write:
             raise ServiceUnavailable from DatabaseUnavailable(
-                "the server lets this role read only", is_read_only=True
+                "the server allows this role only to read", is_read_only=True
             )
 
     @override

@@ -18,9 +18,9 @@ class Diagnosis(StrEnum):
 
     OK = "ok"
     PROBLEM = "problem"
-    """Something to mend."""
+    """Something that the operator must fix."""
     UNKNOWN = "unknown"
-    """This cannot be checked from here, which is no fault."""
+    """Something that cannot be checked from here. That is not a fault."""
 
 
 class Finding(NamedTuple):
@@ -45,8 +45,8 @@ def compare_clocks(date: str | None, now: datetime, *, of: str) -> Finding:
     try:
         ahead = round((now - parsedate_to_datetime(date or "")).total_seconds())
     except (TypeError, ValueError):
-        return unknown(CLOCK, f"{of} does not tell the time")
+        return unknown(CLOCK, f"the response of {of} has no time")
     if abs(ahead) <= CLOCKS_DIFFER_BY.total_seconds():
-        return ok(CLOCK, f"within a minute of that of {of}")
+        return ok(CLOCK, f"within a minute of the clock of {of}")
     how = f"{abs(ahead)} seconds {'ahead of' if ahead > 0 else 'behind'}"
-    return problem(CLOCK, f"{how} that of {of}: synchronize this machine's clock (NTP)")
+    return problem(CLOCK, f"{how} the clock of {of}: synchronize this machine's clock (NTP)")

@@ -255,7 +255,7 @@ class JsonApi(HttpClient):
             kind, field = type(error).__name__, field_of(error)
         # Raised outside the handler, because the handler's exception would quote the body.
         details = replace(self._details(response, error=kind), param=field)
-        raise ProviderUnavailable("the response cannot be understood", details=details)
+        raise ProviderUnavailable("the response cannot be decoded", details=details)
 
     def call(
         self,

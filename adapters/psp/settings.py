@@ -47,7 +47,7 @@ class AccountSettings:
         names = (*self.required, *self.optional)
         if any(one.endswith(f"_{other}") for one in names for other in names):
             raise ValueError(
-                "one setting's name ends like another's, so accounts would be ambiguous"
+                "the name of one setting ends with the name of another, so accounts would be ambiguous"
             )
 
     @property
@@ -85,7 +85,7 @@ class AccountSettings:
                 name = self.name(what, account)
                 for value in set(values_of(given.get(what, ""))):
                     if value in seen:
-                        raise PspSettingsError(f"{seen[value]} and {name} hold the same")
+                        raise PspSettingsError(f"{seen[value]} and {name} have the same value")
                     seen[value] = name
         return accounts
 
@@ -94,8 +94,8 @@ class AccountSettings:
         if account != account.lower() or not _ACCOUNT.fullmatch(account.upper()):
             named = account.lower().replace("-", "_")
             return (
-                "name the account by lower-case letters, digits and underscores, so that settings "
-                f"can be named after it; such as {named}"
+                "give the account a name of lower-case letters, digits and underscores, such as "
+                f"{named}, because the names of its settings contain it"
             )
         return f"set {' and '.join(self.name(what, account) for what in self.required)}"
 
@@ -110,11 +110,12 @@ class AccountSettings:
             return DEFAULT_MERCHANT_ACCOUNT
         if not _ACCOUNT.fullmatch(account):
             raise PspSettingsError(
-                f"{match[0]!a}: an account is named by capital letters, digits and underscores here"
+                f"{match[0]!a}: in a setting, write the account's name with capital letters, digits "
+                "and underscores"
             )
         if account.lower() == DEFAULT_MERCHANT_ACCOUNT:
             raise PspSettingsError(
-                f"{match[0]}: the default account's is {self.name(match['what'])}"
+                f"{match[0]}: for the default account, set {self.name(match['what'])}"
             )
         return MerchantAccount(account.lower())
 
@@ -131,7 +132,7 @@ class AccountSettings:
                 raise PspSettingsError(f"{self.name(what, account)} is blank")
             if not (value.isascii() and value.isprintable()):
                 raise PspSettingsError(
-                    f"{self.name(what, account)} holds a line break or another character that is "
+                    f"{self.name(what, account)} contains a line break or another character that is "
                     "not printable ASCII"
                 )
             if what in self.addresses:
@@ -140,7 +141,7 @@ class AccountSettings:
             if what not in given:
                 other = self.name(next(iter(given)), account)
                 raise PspSettingsError(
-                    f"{self.name(what, account)} is missing; {other} does not go without it"
+                    f"{self.name(what, account)} is missing; {other} also needs this setting"
                 )
         return given
 

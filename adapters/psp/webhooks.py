@@ -92,4 +92,4 @@ def decode_webhook(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) 
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         # `from None`, because the cause quotes the body.
-        raise WebhookRejected("the body is no event that is known") from None
+        raise WebhookRejected("the body is not a known event") from None

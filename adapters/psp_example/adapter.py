@@ -182,7 +182,7 @@ class AcmeProvider(PaymentProvider):
         signed = time.encode(errors="replace") + b"." + delivery.body
         secrets = keys_of(self._accounts, account).webhook_secrets
         if not is_signed(signed, [signature], secrets) or not is_recent(time, self._clock.now()):
-            raise WebhookRejected("not signed by Acme, or not recently")
+            raise WebhookRejected("not signed by Acme in the last minutes")
         return account
 
 

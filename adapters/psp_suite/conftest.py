@@ -110,7 +110,9 @@ def private(
     for error in raised:
         details = getattr(error, "details", FailureDetails())
         told = (details.error, details.code, details.param, details.request_id)
-        assert all(each is None or _WORD.fullmatch(each) for each in told), "not one word each"
+        assert all(each is None or _WORD.fullmatch(each) for each in told), (
+            "each detail must be one word"
+        )
 
 
 def _told_by(error: BaseException) -> str:

@@ -90,7 +90,7 @@ def load(named: Sequence[str]) -> dict[str, type[PspUnderTest]]:
     """
     if not named:
         raise pytest.UsageError(
-            "the contract suite needs to know what to ask: --psp MODULE:CLASS names a subclass of "
+            "name the PSP to test: --psp MODULE:CLASS, where CLASS is a subclass of "
             "adapters.psp_suite.under_test.PspUnderTest"
         )
     classes = list(dict.fromkeys(map(_load_one, named)))

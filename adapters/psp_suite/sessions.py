@@ -79,7 +79,9 @@ class _WatchedAdapter:
             self._raised.append(error)
             raise
         finally:
-            assert self._kept() == before, "an adapter keeps no state; see PspUnderTest.keeps"
+            assert self._kept() == before, (
+                "an adapter must not keep state between calls; see PspUnderTest.keeps"
+            )
 
     def _kept(self) -> str:
         own = getattr(self._adapter, "__dict__", {})
@@ -194,7 +196,7 @@ class Session:
         cards, place = self.adapter.list_cards(merchant_account)
         places: set[str] = set()
         while place is not None:
-            assert place not in places, "a list goes on where it was before"
+            assert place not in places, "a list must not return a place that it has returned before"
             places.add(place)
             more, place = self.adapter.list_cards(merchant_account, place)
             cards = [*cards, *more]

@@ -199,7 +199,9 @@ class StandInServer:
         self._server.server_close()
         self._thread.join()
         if self._has_given_up:
-            raise AssertionError(f"a response was waited for over {GIVE_UP_SECONDS} seconds")
+            raise AssertionError(
+                f"a caller waited for a response for more than {GIVE_UP_SECONDS} seconds"
+            )
 
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None

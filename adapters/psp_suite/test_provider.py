@@ -143,7 +143,7 @@ class TestStart:
 
         assert session.adapter.start(session.request) == session.page
         assert psp.adapter().start(session.request) == session.page
-        assert not any(slept), "an adapter waits only before it repeats a call that failed"
+        assert not any(slept), "an adapter may wait only before it repeats a failed call"
 
     @needs(Ability.STAND_IN)
     def test_the_same_key_gives_the_same_page_when_it_has_its_card(self, session: Session) -> None:
@@ -1038,7 +1038,9 @@ class TestWebhook:
         for notice in notices:
             assert session.request.guest_email not in notice.content
             assert session.request.guest_name not in notice.content
-            assert len(notice.content) < len(body), "content is the whole body"
+            assert len(notice.content) < len(body), (
+                "the content of a notice must not be the whole body"
+            )
         # The content is the same in each delivery of the webhook, and readable as evidence.
         psp.clock.advance(MINUTE)
         assert list(psp.adapter().read_webhook(signed(psp, body))) == list(notices)
@@ -1349,7 +1351,9 @@ class TestTrouble:
         # An adapter may also repeat the call by itself.
         with suppress(NotFound, ProviderUnavailable):
             told = act()
-            assert session.effect(method) == after(method, before), "a 404 is taken for the end"
+            assert session.effect(method) == after(method, before), (
+                "do not treat a single 404 as the end"
+            )
         psp.recover()
         psp.clock.advance(psp.facts.list_lag)
 
@@ -1371,9 +1375,11 @@ class TestTrouble:
             act()
         psp.recover()
         if method is Method.START and session.effect(method) == before:
-            assert isinstance(raised.value, ProviderRefused), "a refused page is not an outage"
+            assert isinstance(raised.value, ProviderRefused), "a refusal must be ProviderRefused"
             made = psp.guests(MAIN) - guests
-            assert made <= {raised.value.guest_reference}, "the refusal must name the new guest"
+            assert made <= {raised.value.guest_reference}, (
+                "the refusal must contain the guest_reference of the new guest"
+            )
 
         # ProviderUnavailable is allowed if an earlier call of the method may have acted.
         is_refused = isinstance(raised.value, ProviderRefused)
@@ -1403,7 +1409,9 @@ class TestLists:
         request = a_request(psp)
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
         made = tried(lambda: adapter.start(request))
-        assert made is None, "start returned a page though the response of its last call was lost"
+        assert made is None, (
+            "start returned a page, although the response to its last call was lost"
+        )
         psp.recover()
         return request
 
@@ -1421,8 +1429,8 @@ class TestLists:
         repeated = (
             f"start was repeated after {part * lag:.0f} s and after {lag:.0f} s (facts.list_lag)"
         )
-        assert early in (None, later), f"{repeated}, and returned two pages"
-        assert count == 1, f"{repeated}, and the PSP has {count} pages of one attempt"
+        assert early in (None, later), f"{repeated}; it returned two different pages"
+        assert count == 1, f"{repeated}; the PSP has {count} pages of the same attempt"
 
     @for_each(
         "seconds",
@@ -1449,7 +1457,7 @@ class TestLists:
         assert early in (None, later)
         assert count == 1, (
             f"start was repeated after {seconds} s, before the PSP handled the first call; the PSP has "
-            f"{count} pages of one attempt: a method may take 5 seconds, so look in a list later"
+            f"{count} pages of the same attempt: the first call may take 5 seconds, so read the list later"
         )
 
     @for_each(
@@ -1481,8 +1489,8 @@ class TestLists:
 
         count = psp.count_pages()
         assert count == 1, (
-            f"call {call} of a repeated start met {fault.name}; after it the PSP has {count} pages: a "
-            "list that cannot be read is not an empty one"
+            f"call {call} of a repeated start met {fault.name}; then the PSP had {count} pages: do not treat "
+            "a list that cannot be read as an empty list"
         )
 
 
@@ -1508,7 +1516,7 @@ class TestPspInTrouble:
         )
         calls, at_most = psp.count_calls() - before, 1 if is_once else MAX_TRIES
         made = f"{method.name} met {trouble.name}"
-        assert calls <= at_most, f"{made} and made {calls} calls; {at_most} are allowed"
+        assert calls <= at_most, f"{made} and made {calls} calls; at most {at_most} are allowed"
         if trouble is Trouble.TOO_MANY:
             wait = raised.value.retry_after
             assert wait == 17 * SECOND, (
@@ -1718,7 +1726,9 @@ class TestDeadline:
             except ProviderUnavailable:
                 return
             name = method.name if method else "START of a page that exists"
-            pytest.fail(f"{name} returned although the PSP {how}: a method has 5 seconds in all")
+            pytest.fail(
+                f"{name} returned, although the PSP {how}: a method must end within 5 seconds"
+            )
 
         with ExitStack() as opened:
             for number, (method, is_silent) in enumerate(cases):
@@ -1791,7 +1801,9 @@ class TestIdentity:
         assert main is other is None or len({main, other, None}) == 3
         for identity in filter(None, (main, other)):
             if psp.facts.live_settings:
-                assert re.search(r"\btest\b", identity), "an identity tells the mode"
+                assert re.search(r"\btest\b", identity), (
+                    "an identity must contain the mode (test or live)"
+                )
             assert not any(secret in identity for secret in (*psp.keys, SECRET, OTHER_SECRET))
 
     def test_an_account_without_keys_has_no_identity(self, adapter: PaymentProvider) -> None:
@@ -1914,7 +1926,7 @@ class TestSettings:
 
         given, own = settings_of(psp), psp.plugin.account_settings
         secrets = {name: value for name, value in given.items() if accepts(value, given)}
-        assert secrets, "no setting is the secret of `sign`"
+        assert secrets, "no setting contains the secret of `sign`"
         for name, value in secrets.items():
             assert not accepts(value[0], given)
             assert not accepts(value[:-1], given)
@@ -1991,7 +2003,7 @@ def settings_of(
     """Return the environment variables that an account needs."""
     own = psp.plugin.account_settings
     assert own is not None
-    assert psp.settings.keys() == set(own.required), "state `settings` of an account"
+    assert psp.settings.keys() == set(own.required), "give exactly the required settings"
     return {own.name(what, account): value for what, value in {**psp.settings, **changes}.items()}
 
 

@@ -217,8 +217,8 @@ class DatabaseIsNewer(DatabaseUnusable):
     def __init__(self, unknown: Sequence[str]) -> None:
         self.unknown = tuple(unknown)
         super().__init__(
-            "the database was made by a newer release of cardonfile "
-            f"(it has been through {', '.join(unknown)}); run that release, or a later one"
+            "a newer release of cardonfile has migrated the database "
+            f"({', '.join(unknown)}); run that release or a later release"
         )
 
 
@@ -227,8 +227,8 @@ class DatabaseOfNoRelease(DatabaseUnusable):
 
     def __init__(self, unknown: Sequence[str]) -> None:
         super().__init__(
-            "the database was made by a build of cardonfile between releases "
-            f"(it has been through {', '.join(unknown)}), and no release can upgrade it; "
+            "a build of cardonfile between releases has migrated the database "
+            f"({', '.join(unknown)}), and no release can upgrade it; "
             "run that build, or begin with a new database"
         )
 

@@ -18,7 +18,9 @@ class CopyDamaged(DatabaseUnusable):
     """The copy is not what SQLite itself would write; most likely the original is damaged too."""
 
     def __init__(self, path: Path, finding: str) -> None:
-        super().__init__(f"the copy of {path} is damaged, and the file may be too: {finding}")
+        super().__init__(
+            f"the copy of {path} is damaged, and the original may be damaged too: {finding}"
+        )
 
 
 def copy(path: Path, to: Path) -> None:

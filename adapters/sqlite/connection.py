@@ -89,8 +89,8 @@ class SqliteIsTooOld(DatabaseUnusable):
 
     def __init__(self) -> None:
         super().__init__(
-            f"pysqlite3 brings SQLite {sqlite3.sqlite_version}, which may corrupt a database; "
-            "install it from a wheel, or build it with SQLite 3.51.3 or newer"
+            f"pysqlite3 contains SQLite {sqlite3.sqlite_version}, which may corrupt a database; "
+            "install pysqlite3 from a wheel, or build it with SQLite 3.51.3 or newer"
         )
 
 
@@ -123,13 +123,13 @@ def _problem_with(path: Path) -> str | None:
     folder = path.absolute().parent
     # `os.path` returns False where `Path` raises PermissionError.
     if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir() raises where a folder may not be searched
-        return "it is a folder"
+        return "this path is a folder"
     if not os.path.exists(path):  # noqa: PTH110 - as above, for Path.exists()
-        return "there is no such file, or this user may not look"
+        return "the file does not exist, or this user may not search its folder"
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return "the file system is read-only"
     if not os.access(path, os.R_OK | os.W_OK):
-        return "this user may not read and write it"
+        return "this user may not read and write the file"
     if not os.access(folder, os.W_OK | os.X_OK):
         return "this user may not write in its folder"
     return None

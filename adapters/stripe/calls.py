@@ -130,7 +130,7 @@ class Call:
             raise failure
         if isinstance(response, LiveOrTest) and response.livemode is not self._is_live:
             raise ProviderUnavailable(
-                "Stripe answered in the other of test and live mode",
+                "Stripe's response is not in the mode of the key (test or live)",
                 details=FailureDetails(error="WrongMode"),
             )
         return response

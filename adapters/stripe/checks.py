@@ -39,12 +39,12 @@ def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Seque
             return problem("webhooks", f"{urls[0]} is disabled: enable it in the dashboard")
         refused = [each.url for each in listed.data if _host(each.url) == _host(urls[0])]
         if not ours and refused:
-            advice = f"in the dashboard, add {urls[0]}, or change it to that"
+            advice = f"in the dashboard, add {urls[0]}, or change the address to {urls[0]}"
             return problem("webhooks", f"{refused[0]} is not the address of this account: {advice}")
         if missing:
-            state = "does not get" if ours else "is not there; add it in the dashboard, with"
+            state = "does not get" if ours else "is missing; add it in the dashboard, with"
             return problem("webhooks", f"{urls[0]} {state} {', '.join(sorted(missing))}")
-        return ok("webhooks", f"{urls[0]} gets its events; its secret cannot be compared")
+        return ok("webhooks", f"{urls[0]} gets all needed events; its secret cannot be checked")
 
     return [
         _found("keys", "its account", keys),
@@ -67,9 +67,15 @@ def _found(about: str, what: str, ask: Callable[[], Finding]) -> Finding:
     try:
         return ask()
     except NotPermitted:
-        return unknown(about, f"the key may not read {what}: permit it, or look in the dashboard")
+        return unknown(
+            about, f"the key may not read {what}: add the permission, or look in the dashboard"
+        )
     except (ProviderUnavailable, ProviderRefused) as error:
         told = ", ".join(f"{each}" for each in (error.details.error, error.details.status) if each)
     if told.startswith("AuthenticationError"):
-        return problem(about, "Stripe does not accept the secret key: set one that is not revoked")
-    return problem(about, f"no usable response ({told}): see the network, and Stripe's status page")
+        return problem(
+            about, "Stripe does not accept the secret key: set a key that is not revoked"
+        )
+    return problem(
+        about, f"no usable response ({told}): check the network, and Stripe's status page"
+    )

@@ -417,11 +417,11 @@ class CurrentMethod(LiveOrTest):
         if self.customer is not None and self.customer.id != customer:
             raise ProviderRefused("the card belongs to another customer")
         if self.customer is None and self.customer_account is not None:
-            raise ProviderUnavailable("the card is saved to an account of Stripe's")
+            raise ProviderUnavailable("the card belongs to an account of Stripe, not to a customer")
         if self.customer is None or self.customer.deleted:
             return CardReading(card=None, read_at=at)
         if self.type != CARD or self.card is None:
-            raise ProviderRefused("it is no card")
+            raise ProviderRefused("the PaymentMethod is not a card")
         return CardReading(card=_card(self.card, customer, token), read_at=at)
 
 
@@ -441,7 +441,7 @@ class ListedMethods(msgspec.Struct):
     def cards(self) -> CardList:
         """Return the cards that can be charged. Raises ProviderUnavailable if the list breaks off."""
         if self.has_more and not self.data:
-            raise ProviderUnavailable("the list goes on, and nobody knows where")
+            raise ProviderUnavailable("the list continues, but this part is empty")
         cards = [
             CardAtPsp(GuestReference(method.customer.id), CardToken(method.id))
             for method in self.data
@@ -493,7 +493,7 @@ def outcome_of(
         ):
             return PageClosed()
         case SessionStatus.COMPLETE, None:
-            raise NotFound("a complete page has no SetupIntent, or not yet")
+            raise NotFound("a complete page has no SetupIntent, or does not have it yet")
         case (
             SessionStatus.OPEN,
             SetupIntent(status=IntentStatus.REQUIRES_PAYMENT_METHOD, last_setup_error=SetupError()),
@@ -507,7 +507,7 @@ def outcome_of(
 def _method_of(intent: SetupIntent) -> CollectedMethod:
     """Return the PaymentMethod of a SetupIntent that has succeeded."""
     if intent.payment_method is None:
-        raise NotFound("the SetupIntent has no PaymentMethod, or not yet")
+        raise NotFound("the SetupIntent has no PaymentMethod, or does not have it yet")
     if isinstance(intent.payment_method, str):
         raise ProviderUnavailable("the response lacks the PaymentMethod")
     return intent.payment_method

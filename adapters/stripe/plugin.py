@@ -55,8 +55,8 @@ def _keys(account: MerchantAccount, given: Mapping[str, str]) -> StripeKeys:
     secrets = tuple(secret.strip() for secret in given[SECRETS].split(","))
     if not all(map(_SECRET.fullmatch, secrets)):
         raise PspSettingsError(
-            f"{ACCOUNT_SETTINGS.name(SECRETS, account)} must hold whsec_…, or several with commas "
-            "between"
+            f"{ACCOUNT_SETTINGS.name(SECRETS, account)} must be a webhook secret (whsec_…), or "
+            "several secrets separated by commas"
         )
     currency = given.get(CURRENCY)
     if currency is not None and not _CURRENCY.fullmatch(currency):
@@ -73,7 +73,7 @@ def _keys(account: MerchantAccount, given: Mapping[str, str]) -> StripeKeys:
     except ValueError:
         raise PspSettingsError(
             f"{ACCOUNT_SETTINGS.name(KEY, account)} must be a secret key (sk_test_…, sk_live_…) or "
-            "a restricted one (rk_…); a publishable key (pk_…) is none: Stripe's dashboard shows both "
+            "a restricted key (rk_…), not a publishable key (pk_…): Stripe's dashboard shows the keys "
             "under Developers, API keys"
         ) from None
 
@@ -87,7 +87,7 @@ def _api_base(url: str | None) -> str:
         origin = ""
     if not is_https_or_loopback(origin):
         raise PspSettingsError(
-            f"{API_BASE_SETTING} must be an https address without a path, or a loopback one"
+            f"{API_BASE_SETTING} must be an https address, or http on loopback, without a path"
         )
     return origin
 
@@ -107,7 +107,7 @@ def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
         if missing.name != "stripe":
             raise
         raise PspSettingsError(
-            "keys of Stripe are set, and its SDK is not installed: install the extra `stripe`"
+            "keys of Stripe are set, but its SDK is not installed: install the extra `stripe`"
         ) from None
     return StripeProvider(settings.accounts, clock=clock, api_base=settings.api_base)
 

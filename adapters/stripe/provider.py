@@ -92,8 +92,8 @@ class StripeProvider(PaymentProvider):
             log.warning(
                 "stripe_account_unknown",
                 account=merchant_account,
-                do="give the restricted key the permission to read its account; until then, keys "
-                "of another account would go unnoticed",
+                do="give the restricted key the permission to read its account; until then, the "
+                "service cannot notice keys of another account",
             )
             return None
         return f"{account.id} {self._mode(merchant_account)}"
@@ -131,11 +131,11 @@ class StripeProvider(PaymentProvider):
                     log.error(
                         "stripe_takes_no_cards",
                         account=account,
-                        do="switch cards on in Stripe's dashboard: Settings, Payment methods",
+                        do="switch on cards in Stripe's dashboard: Settings, Payment methods",
                     )
                     with suppress(ProviderRefused):  # An earlier try has closed it.
                         call.ask(CheckoutSession, call.v1.checkout.sessions.expire, session.id)
-                    raise ProviderRefused("Stripe made a page that takes no cards")
+                    raise ProviderRefused("Stripe created a page that takes no cards")
         return page_of(session, customer)
 
     @override
@@ -167,7 +167,7 @@ class StripeProvider(PaymentProvider):
             log.warning(
                 "stripe_collected_no_card",
                 account=request.merchant_account,
-                do="switch Link off in Stripe's dashboard: Settings, Payment methods",
+                do="switch off Link in Stripe's dashboard: Settings, Payment methods",
             )
         # The SetupIntent reports only the last card; there is an event for each card.
         told = webhooks.refused_cards(evidence, since=request.begun_at)
@@ -291,7 +291,7 @@ def _created(
         log.error(
             "stripe_refuses_branding",
             **about,
-            do="set another logo or color with `cardonfile center set`, or clear it",
+            do="set another logo or color with `cardonfile center set`, or remove it",
         )
     return call.ask(CheckoutSession, create, plain, {"idempotency_key": f"{key}:plain"})
 
@@ -368,4 +368,4 @@ def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> 
     for session in call.ask(Sessions, call.v1.checkout.sessions.list, parameters).data:
         if session.is_for(request):
             return session
-    raise ProviderRefused("the idempotency key is spent, and no page was made under it")
+    raise ProviderRefused("the idempotency key returns a failure, and no page was created with it")

@@ -81,7 +81,7 @@ def read(
     _require_signature(delivery, keys, now)
     head = decode_webhook(_HEAD, delivery.body)
     if head.livemode is not keys.is_live:
-        raise WebhookRejected("of the other of Stripe's test and live mode")
+        raise WebhookRejected("not in the mode of the key (test or live)")
     if head.account is not None:
         raise WebhookRejected("meant for a connected account of Stripe")
     if head.type not in EVENTS:

@@ -16,7 +16,7 @@ class TokenNotFound(LookupError):
     """No token begins with this text."""
 
     def __init__(self) -> None:
-        super().__init__("no token begins like this")
+        super().__init__("no token begins with this text")
 
 
 class TokenAmbiguous(LookupError):
@@ -24,7 +24,7 @@ class TokenAmbiguous(LookupError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"several tokens begin like this; give their first {PREFIX_LENGTH} characters, or the "
+            f"several tokens begin with this text; give the first {PREFIX_LENGTH} characters, or the "
             "whole token"
         )
 
@@ -45,7 +45,7 @@ class RevokeToken:
 
     def __call__(self, prefix: str) -> AccessToken:
         if MARK.startswith(prefix):
-            raise InvalidField("prefix", f"longer than {MARK}, with which every token begins")
+            raise InvalidField("prefix", f"longer than {MARK}, the beginning of every token")
         now = self.clock.now()
 
         def revoke(unit: WriteUnit) -> AccessToken:

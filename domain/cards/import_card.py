@@ -81,7 +81,7 @@ class BroughtCard:
     ) -> Self:
         """Parse the cells of a row. Raises InvalidField."""
         if bool(consent_text) != bool(consent_language):
-            raise InvalidField("consent_language", "given if consent_text is, and only then")
+            raise InvalidField("consent_language", "given exactly if consent_text is given")
         return cls(
             guest_id=GuestId(parse_uuid("guest_id", guest_id)),
             center_id=CenterId(parse_uuid("center_id", center_id)),
@@ -143,15 +143,15 @@ class Fate(Enum):
     LATER = "later"
     """The budget of readings is spent for now, and nothing was done."""
 
-    NO_GUEST = "the guest is not on file any more"
-    SHARED = "another guest is known by this guest_reference: split them at the PSP"
-    REMOVED = "the card was removed here, or is about to be, and is not brought back"
-    GONE = "the PSP does not have the card any more"
-    UNKNOWN = "the PSP does not know this token of this guest_reference at this merchant account"
-    SAME_CARD = "the guest has the same card on file there, with another token"
+    NO_GUEST = "the guest is no longer on file"
+    SHARED = "another guest has this guest_reference: create a separate guest at the PSP"
+    REMOVED = "the card was removed here, or is being removed, and cannot be imported again"
+    GONE = "the PSP no longer has the card"
+    UNKNOWN = "the PSP does not know this token for this guest_reference at this merchant account"
+    SAME_CARD = "the guest already has this card on file at the center, with another token"
     NO_RESPONSE = "the PSP gave no usable response"
-    UNREADABLE = "a record of it cannot be decoded: use the release that wrote it"
-    ONE_CARD = "the guest has a card on file, and the center keeps one of each guest"
+    UNREADABLE = "a record of the card cannot be decoded: use the release that wrote the record"
+    ONE_CARD = "the guest already has a card on file, and the center keeps one card per guest"
 
 
 READ: Final = (Fate.STORED, Fate.GONE, Fate.UNKNOWN, Fate.SAME_CARD, Fate.ONE_CARD)
@@ -178,17 +178,17 @@ class ImportCard:
         """Check the values that all cards of an import share. Raises InvalidField."""
         missing = what_is_missing(self.psps, card.psp_account)
         if missing is Missing.KEYS:
-            raise InvalidField("merchant_account", "one that has keys here")
+            raise InvalidField("merchant_account", "a merchant account with keys")
         if unit.merchant_standings.of(card.psp_account).is_closed:
-            raise InvalidField("merchant_account", "one that is not closed")
+            raise InvalidField("merchant_account", "a merchant account that is not closed")
         if missing is not None or not reads_cards(self.psps, card.psp_account):
-            raise InvalidField("provider", "a PSP that is set up here, and tells of stored cards")
+            raise InvalidField("provider", "a PSP that is set up here and can read stored cards")
         if unit.centers.get(card.center_id) is None:
             raise InvalidField("center_id", "the id of a center that has been imported")
         if unit.guests.get(card.guest_id) is None and unit.erasures.get(card.guest_id) is None:
             raise InvalidField("guest_id", "the id of a guest that has been imported")
         if card.consented_at > self.clock.now():
-            raise InvalidField("consented_at", "a time that is over")
+            raise InvalidField("consented_at", "a time in the past")
 
     def __call__(self, card: BroughtCard, *, per_minute: int = IMPORTS_PER_MINUTE) -> Fate:
         """Return the fate of the card. `per_minute` is the budget of its merchant account."""

@@ -30,10 +30,10 @@ class TrustKeys:
         def forget(unit: WriteUnit) -> None:
             kept = unit.merchant_identities.get(*psp_account)
             if kept is None or kept in unit.merchant_identities.of_original(psp_account.provider):
-                expected = "an account whose identity this installation has stored itself"
+                expected = "an account whose identity was stored by this installation"
                 raise InvalidField("merchant_account", expected)
             if unit.accounts.active_at_psp(psp_account) or unit.discards.left_at_psp(psp_account):
-                expected = "an account without cards on file, and without tokens to discard"
+                expected = "an account without cards on file and without tokens to discard"
                 raise InvalidField("merchant_account", expected)
             unit.merchant_identities.forget(*psp_account)
             self.note_act(unit, Action.KEYS_TRUSTED, "/".join(psp_account), {"before": kept})

@@ -71,7 +71,7 @@ class ConfirmKeys:
         def confirm(unit: WriteUnit) -> None:
             standing = unit.merchant_standings.of(psp_account)
             if standing.stopped_at is None:
-                expected = "one at which the removal of unknown cards has stopped"
+                expected = "an account at which the removal of unknown cards has stopped"
                 raise InvalidField("merchant_account", expected)
             unit.merchant_standings.put(standing.confirmed(self.clock.now()))
             self.note_act(unit, Action.KEYS_CONFIRMED, "/".join(psp_account))

@@ -80,7 +80,7 @@ def _parse_contact(value: str) -> str:
     if not is_contact or len(value) > _MAX_CONTACT_LENGTH:
         raise InvalidField(
             "contact",
-            "tel:+49301234567 without blanks, mailto:desk@spa.example, or an https address, of at most "
+            "tel:+49301234567 without spaces, mailto:desk@spa.example, or an https address, of at most "
             f"{_MAX_CONTACT_LENGTH} characters",
         )
     return value
@@ -94,8 +94,8 @@ def _parse_color(value: str) -> str:
     if contrast < MIN_CONTRAST:
         raise InvalidField(
             "color",
-            f"dark enough for white text: its contrast to white is {contrast:.2f}, and WCAG 2.2 "
-            f"asks for {MIN_CONTRAST}",
+            f"dark enough for white text: its contrast with white is {contrast:.2f}, and WCAG 2.2 "
+            f"requires {MIN_CONTRAST}",
         )
     return color
 

@@ -142,7 +142,9 @@ class ConfigurePayments:
                     expected = (
                         "a center whose configuration this release can read; name every option"
                     )
-                    raise InvalidField("center_id", f"{expected} to replace this one") from None
+                    raise InvalidField(
+                        "center_id", f"{expected} to replace this configuration"
+                    ) from None
             now = None if named is None else changed(before, named)
             if now is None:
                 unit.configurations.remove(center.id)
@@ -150,9 +152,11 @@ class ConfigurePayments:
                 self._require_psp(unit, now.psp_account)
                 capabilities = self.psps[now.provider].capabilities
                 if now.avs and not capabilities.checks_addresses:
-                    raise InvalidField("avs", f"off: {now.provider} checks no billing addresses")
+                    raise InvalidField(
+                        "avs", f"off, because {now.provider} does not check billing addresses"
+                    )
                 if now.refuse_funding and not capabilities.tells_funding:
-                    expected = f"empty: {now.provider} does not tell a card's funding"
+                    expected = f"empty, because {now.provider} does not tell a card's funding"
                     raise InvalidField("refuse_funding", expected)
                 capabilities.require_authentication(now.authentication, now.provider)
                 for consent in self.consents_of(unit, center):

@@ -23,8 +23,8 @@ class NoTextShipped(LookupError):
     def __init__(self, language: str, shipped: Mapping[str, ConsentText]) -> None:
         languages = ", ".join(sorted(shipped))
         super().__init__(
-            f"no text in {language} is shipped, but in {languages}: name one of these tags, such as de "
-            "for German, or give a text of your own"
+            f"cardonfile ships no text in {language}, only in {languages}: use one of these tags, such "
+            "as de for German, or give a text of your own"
         )
 
 

@@ -26,7 +26,7 @@ class TooManyEndpoints(Exception):
     """There are 50 endpoints."""
 
     def __init__(self) -> None:
-        super().__init__(f"there are {MAX_ENDPOINTS} endpoints, and no more are possible")
+        super().__init__(f"there are already {MAX_ENDPOINTS} endpoints, which is the maximum")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class AddEventEndpoint:
             try:
                 unit.event_endpoints.add(endpoint)
             except AlreadyStored:
-                raise InvalidField("url", "one that has not been added yet") from None
+                raise InvalidField("url", "a URL that has not been added yet") from None
             # The addresses of some services hold a secret in their path.
             host = urlsplit(url).hostname or ""
             self.note_act(

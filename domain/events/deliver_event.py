@@ -16,7 +16,7 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit, tak
 
 ENDPOINT_IS_OFF: Final = "endpoint disabled or removed"
 """The result of a delivery if its endpoint was disabled or removed during the request."""
-ENDPOINT_IS_UNREADABLE: Final = "endpoint of another release"
+ENDPOINT_IS_UNREADABLE: Final = "endpoint stored by another release"
 """The result of a delivery to an endpoint that this release cannot decode."""
 
 

@@ -11,7 +11,7 @@ class EndpointNotFound(LookupError):
     """No endpoint has this id, or the endpoint was removed."""
 
     def __init__(self) -> None:
-        super().__init__("no endpoint has this id, which must be whole")
+        super().__init__("no endpoint has this id; give the complete id")
 
 
 def existing_endpoint(unit: UnitOfWork, endpoint_id: str) -> EventEndpoint:

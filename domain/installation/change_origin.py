@@ -21,9 +21,7 @@ class NotPublic(Exception):
     """This process has a loopback origin."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "set CARDONFILE_PUBLIC_BASE_URL to the address that the installation moved to"
-        )
+        super().__init__("set CARDONFILE_PUBLIC_BASE_URL to the new address of the installation")
 
 
 class NoCopy(Exception):
@@ -31,8 +29,8 @@ class NoCopy(Exception):
 
     def __init__(self, origin: str) -> None:
         super().__init__(
-            f"this database works for {origin}, and so does CARDONFILE_PUBLIC_BASE_URL: set it to the "
-            "address of the copy, or unset it"
+            f"this database belongs to {origin}, and CARDONFILE_PUBLIC_BASE_URL is the same address: "
+            "set CARDONFILE_PUBLIC_BASE_URL to the address of the copy, or unset it"
         )
 
 

@@ -12,8 +12,8 @@ class AnotherOrigin(Exception):
 
     def __init__(self, origin: str) -> None:
         super().__init__(
-            f"this database works for {origin}. If it moved: `cardonfile installation move`. "
-            "If this is a copy: `cardonfile installation copy`"
+            f"this database belongs to {origin}. If the installation moved: `cardonfile installation "
+            "move`. If the database is a copy: `cardonfile installation copy`"
         )
 
 

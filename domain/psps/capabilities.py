@@ -78,7 +78,7 @@ class Capabilities:
         if wanted is Authentication.REQUIRED and not self.requires_authentication:
             raise InvalidField(
                 "authentication",
-                f"automatic: {provider} cannot require that the bank authenticates the guest",
+                f"automatic, because {provider} cannot require that the bank authenticates the guest",
             )
 
     def require_room(self, consent: Consent, provider: ProviderName) -> None:

@@ -178,7 +178,7 @@ class PaymentProvider(Protocol):
         belong to another merchant, or if the token belongs to another guest. Called only if the
         PSP's capabilities include `reads_cards`.
         """
-        raise ProviderUnavailable("this PSP does not tell of stored cards")
+        raise ProviderUnavailable("this PSP cannot read stored cards")
 
     def list_cards(
         self,
@@ -191,7 +191,7 @@ class PaymentProvider(Protocol):
         is None. Together, the lists hold every card that was stored before the first call and is
         not gone, once each. Called only if the PSP's capabilities include `lists_cards`.
         """
-        raise ProviderUnavailable("this PSP does not list stored cards")
+        raise ProviderUnavailable("this PSP cannot list stored cards")
 
     def forget_guest(
         self,

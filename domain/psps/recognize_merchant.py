@@ -18,7 +18,7 @@ class AnotherMerchant(ProviderUnavailable):
     """
 
     def __init__(self, *, kept: str | None, given: str | None) -> None:
-        super().__init__("the keys belong to another merchant than before, or may")
+        super().__init__("the keys belong, or may belong, to another merchant than before")
         self.kept = kept
         self.given = given
 

@@ -86,7 +86,7 @@ class Failure:
             if (refusal.code, refusal.message) == (self.code, self.message):
                 object.__setattr__(self, "type", refusal.type)
                 return
-        raise ValueError(f"no session can have failed with {self.code} {self.message!r}")
+        raise ValueError(f"no session fails with the refusal {self.code} {self.message!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

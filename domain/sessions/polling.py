@@ -55,7 +55,7 @@ class PolledSession(EndingSession):
     def current_attempt(self) -> PageAttempt:
         """The latest attempt. Raises RuntimeError before the first."""
         if self.attempt is None:
-            raise RuntimeError("the session has asked for no page yet")
+            raise RuntimeError("no page has been requested for the session yet")
         return self.attempt
 
     @property

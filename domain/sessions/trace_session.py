@@ -34,8 +34,8 @@ def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
         raise InvalidField("token", expected)
     found = unit.sessions.between(first, last, limit=2)
     if len(found) != 1:
-        count = "several begin" if found else "none begins"
-        raise InvalidField("token", f"the beginning of the token of one session; {count} like this")
+        matches = "several sessions match" if found else "no session matches"
+        raise InvalidField("token", f"the beginning of exactly one session's token; {matches}")
     return found[0]
 
 

@@ -81,7 +81,7 @@ class CancelSessionsOfCaller:
             if not found and caller not in {
                 token.caller.name for token in unit.access_tokens.all()
             }:
-                expected = "one that `cardonfile token list` shows, or that has open sessions"
+                expected = "a caller that `cardonfile token list` shows, or that has open sessions"
                 raise InvalidField("caller", expected)
 
         def cancel(unit: WriteUnit, token_id: TokenId, is_first: bool) -> bool:

@@ -121,7 +121,10 @@ class CloseAccount:
                 ],
             )
             if not any(left) and not _is_known(unit, psp_account):
-                raise InvalidField("merchant_account", f"one of {psp_account.provider} in use here")
+                raise InvalidField(
+                    "merchant_account",
+                    f"a merchant account of {psp_account.provider} that this installation uses",
+                )
         return left
 
     def _end(self, token_id: TokenId) -> None:

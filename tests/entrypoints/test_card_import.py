@@ -86,10 +86,10 @@ def test_a_card_that_is_not_imported_is_named_by_its_line(
         assert (result.exit_code, result.stdout) == (1, "imported 2 cards\n")
         told = [line for line in result.stderr.splitlines(keepends=True) if "event=" not in line]
         assert "".join(told) == (
-            f"{file}, line 2: the PSP does not have the card any more\n"
-            f"{file}, line 4: the PSP does not know this token of this guest_reference at this "
+            f"{file}, line 2: the PSP no longer has the card\n"
+            f"{file}, line 4: the PSP does not know this token for this guest_reference at this "
             "merchant account\n"
-            f"{file}, line 5: the guest has the same card on file there, with another token\n"
+            f"{file}, line 5: the guest already has this card on file at the center, with another token\n"
             "skipped, because the guests were erased: 1\n"
             "Error: not imported, for the reasons above: 3\n"
         )
@@ -113,9 +113,9 @@ def test_a_guest_whose_card_cannot_be_decoded_does_not_keep_others_from_being_im
     [
         ({"guest_id": OTHER_GUEST_ID}, "the id of a guest that has been imported"),
         ({"center_id": a_uuid(99)}, "the id of a center that has been imported"),
-        ({"provider": "acme"}, "a PSP that is set up here, and tells of stored cards"),
+        ({"provider": "acme"}, "a PSP that is set up here and can read stored cards"),
         ({"token": "4242424242424242"}, "text without a card number"),
-        ({"consented_at": "2999-01-01"}, "a time that is over"),
+        ({"consented_at": "2999-01-01"}, "a time in the past"),
         ({"token": "first"}, "a token that no earlier line has"),
     ],
 )

@@ -526,7 +526,7 @@ FAULTS: Final = {
     ),
     "a newer release": Fault(
         at_target="INSERT INTO cardonfile_migrations (name) VALUES ('m999_later')",
-        complaint="the database was made by a newer release",
+        complaint="a newer release of cardonfile has migrated the database",
     ),
     "rows in the target": Fault(
         at_target=f"INSERT INTO idempotency_keys VALUES ('shop', 'key', '{a_uuid(1)}', now())",

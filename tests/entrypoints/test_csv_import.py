@@ -298,20 +298,20 @@ OF_GUESTS: Final = "line 1: expected the columns id,first_name,last_name,email[,
 NO_CARD: Final = "expected text without a card number"
 FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
     "no header": ("centers", "", f"{OF_CENTERS}id is missing, name is missing"),
-    "a column more": ("centers", "id,name,phone\n", f"{OF_CENTERS}'phone' is not known"),
+    "a column more": ("centers", "id,name,phone\n", f"{OF_CENTERS}'phone' is unknown"),
     "a column twice": ("centers", "id,name,id\n", f"{OF_CENTERS}id is repeated"),
     "other spellings": (
         *("centers", "ID, name\n"),
-        f"{OF_CENTERS}id is missing, name is missing, 'ID' is not known, ' name' is not known",
+        f"{OF_CENTERS}id is missing, name is missing, 'ID' is unknown, ' name' is unknown",
     ),
     "mixed separators": (
         *("centers", "id;name,price\n"),
-        f"{OF_CENTERS}id is missing, name is missing, 'id;name' is not known, 'price' is not known",
+        f"{OF_CENTERS}id is missing, name is missing, 'id;name' is unknown, 'price' is unknown",
     ),
-    "a control character": ("centers", "id,name,\x1b[2J\n", f"{OF_CENTERS}'\\x1b[2J' is not known"),
+    "a control character": ("centers", "id,name,\x1b[2J\n", f"{OF_CENTERS}'\\x1b[2J' is unknown"),
     "a long name": (
         *("centers", f"id,name,{'x' * 41}\n"),
-        f"{OF_CENTERS}'{'x' * 40}'\u2026 is not known",
+        f"{OF_CENTERS}'{'x' * 40}'\u2026 is unknown",
     ),
     # It is not shown.
     "a row in place of the header": (
@@ -324,7 +324,7 @@ FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
     ),
     "a line for spreadsheets": (
         *("centers", f"sep=;\nid;name\n{CENTER_ID};Harbor Spa\n"),
-        "line 1: remove this line: only spreadsheets understand it",
+        "line 1: remove this line, which only spreadsheets understand",
     ),
     "two bytes a character": (
         *("centers", f"{CENTERS}{CENTER_ID},Harbor Spa\n".encode("utf-16")),

@@ -235,7 +235,7 @@ class TestComplaints:
         ):
             refuse_read_only(storage)
         assert str(in_a_sentence(refused.value)).startswith(
-            "the database cannot be used (the server lets this role read only)"
+            "the database cannot be used (the server allows this role only to read)"
         )
 
     def test_the_log_names_the_database_without_its_password(self) -> None:

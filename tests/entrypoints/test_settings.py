@@ -443,20 +443,32 @@ class TestStripe:
         [
             ({"SECRET_KEY": "sk_test_x"}, "CARDONFILE_STRIPE_WEBHOOK_SECRETS is missing"),
             ({"X_WEBHOOK_SECRETS": "whsec_x"}, "CARDONFILE_STRIPE_X_SECRET_KEY is missing"),
-            ({"CURRENCY": "eur"}, "missing; CARDONFILE_STRIPE_CURRENCY does not"),
+            ({"CURRENCY": "eur"}, "missing; CARDONFILE_STRIPE_CURRENCY also needs"),
             (
                 {"X_SECRET_KEY": "a", "X_WEBHOOK_SECRETS": "whsec_x", "X_CURRENCY": "euro"},
                 "CARDONFILE_STRIPE_X_CURRENCY must be",
             ),
             (
                 {"SECRET_KEY": "pk_test_x", "WEBHOOK_SECRETS": "whsec_x"},
-                "_SECRET_KEY must be .* a publishable key",
+                "_SECRET_KEY must be .* not a publishable key",
             ),
-            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "sk_test_y"}, "SECRETS must hold"),
-            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_x,"}, "SECRETS must hold"),
+            (
+                {"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "sk_test_y"},
+                "SECRETS must be a webhook secret",
+            ),
+            (
+                {"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_x,"},
+                "SECRETS must be a webhook secret",
+            ),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": " "}, "SECRETS is blank"),
-            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_"}, "SECRETS must hold"),
-            ({"DEFAULT_SECRET_KEY": "sk_test_x"}, "the default account's is CARDONFILE_STRIPE_"),
+            (
+                {"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_"},
+                "SECRETS must be a webhook secret",
+            ),
+            (
+                {"DEFAULT_SECRET_KEY": "sk_test_x"},
+                "for the default account, set CARDONFILE_STRIPE_",
+            ),
             ({"harbor_SECRET_KEY": "sk_test_x"}, "capital letters"),
             ({"HARBOR-SPA_SECRET_KEY": "sk_test_x"}, "capital letters"),
             ({"A" * 65 + "_SECRET_KEY": "sk_test_x"}, "capital letters"),
@@ -467,7 +479,7 @@ class TestStripe:
                     "B_SECRET_KEY": "sk_test_x",
                     "B_WEBHOOK_SECRETS": "whsec_b",
                 },
-                "CARDONFILE_STRIPE_A_SECRET_KEY and CARDONFILE_STRIPE_B_SECRET_KEY hold the same",
+                "CARDONFILE_STRIPE_A_SECRET_KEY and CARDONFILE_STRIPE_B_SECRET_KEY have the same value",
             ),
             (
                 {
@@ -476,7 +488,7 @@ class TestStripe:
                     "B_SECRET_KEY": "sk_test_b",
                     "B_WEBHOOK_SECRETS": "whsec_x",
                 },
-                "hold the same",
+                "have the same value",
             ),
         ],
     )

@@ -35,7 +35,7 @@ def test_a_folder_in_its_place(unmigrated: CommandLine) -> None:
     for arguments in COMMANDS:
         assert unmigrated.refuses(*arguments) == (
             f"the database cannot be used ({unmigrated.database}: unable to open database file; "
-            "it is a folder): check that it can be reached, has free space and is not locked"
+            "this path is a folder): check that it can be reached, has free space and is not locked"
         )
 
 
@@ -45,7 +45,7 @@ def test_a_folder_in_place_of_the_database_of_the_fake_psp(cardonfile: CommandLi
 
     complaint = cardonfile.refuses("reconcile")
 
-    assert complaint.startswith(f"the database of the fake PSP cannot be used ({file}: ")
+    assert complaint.startswith(f"the fake PSP cannot use its database ({file}: ")
 
 
 def test_one_that_this_user_may_not_use_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_one_that_this_user_may_not_use_is_named_with_the_reason(tmp_path: Path)
     fixed.parent.chmod(0o700)
     assert ended.stdout.split() == ["1", "1", "1", "3"]
     reasons = (
-        "attempt to write a readonly database; this user may not read and write it",
+        "attempt to write a readonly database; this user may not read and write the file",
         "; this user may not write in its folder",
-        *["; there is no such file, or this user may not look"] * 2,
+        *["; the file does not exist, or this user may not search its folder"] * 2,
     )
     for line, (_, database), reason in zip(
         ended.stderr.splitlines(), commands, reasons, strict=True

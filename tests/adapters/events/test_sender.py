@@ -219,7 +219,9 @@ class TestAddresses:
     def test_http_is_refused_unless_it_is_allowed(
         self, receiver: ListeningServer, attempts: list[str]
     ) -> None:
-        assert not_sent(receiver.url, may_be_http=False).startswith("not an https address")
+        assert not_sent(receiver.url, may_be_http=False).startswith(
+            "the URL is not an https address"
+        )
         assert attempts == []
 
 

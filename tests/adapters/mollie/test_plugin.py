@@ -121,4 +121,4 @@ def test_the_check_reports_a_missing_response_as_a_problem(shop: Shop) -> None:
 def test_the_clock_is_compared_with_mollies(shop: Shop) -> None:
     shop.mollie.clock = SettableClock(shop.clock.now() + timedelta(minutes=3))
 
-    assert "180 seconds behind that of Mollie" in found_by(shop, "clock")[1]
+    assert "180 seconds behind the clock of Mollie" in found_by(shop, "clock")[1]

@@ -22,7 +22,7 @@ def test_a_secret_that_a_header_cannot_hold_is_refused_when_it_is_read(value: st
     with pytest.raises(PspSettingsError) as refused:
         read(API_KEY=value)
 
-    assert str(refused.value).startswith("CARDONFILE_ACME_SPAIN_API_KEY holds a line break or")
+    assert str(refused.value).startswith("CARDONFILE_ACME_SPAIN_API_KEY contains a line break or")
     assert value not in str(refused.value)
 
 

@@ -32,7 +32,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
-        ([], "the contract suite needs to know what to ask: --psp MODULE:CLASS"),
+        ([], "name the PSP to test: --psp MODULE:CLASS"),
         (["broken"], "--psp broken: expected MODULE:CLASS"),
         (["nowhere:Psp"], "--psp nowhere:Psp: nowhere cannot be imported (ModuleNotFoundError"),
         (["broken:Psp"], "--psp broken:Psp: broken cannot be imported (ZeroDivisionError"),

@@ -76,8 +76,8 @@ def test_a_webhook_endpoint_of_the_default_account_may_name_it(shop: Shop, url: 
 @pytest.mark.parametrize(
     ("endpoints", "said"),
     [
-        ([], "is not there"),
-        ([endpoint(url="https://other.example")], "is not there"),
+        ([], "is missing"),
+        ([endpoint(url="https://other.example")], "is missing"),
         ([endpoint(status="disabled")], "is disabled: enable it"),
         ([endpoint(enabled_events=EVENTS[:-1])], f"does not get {EVENTS[-1]}"),
         ([endpoint(enabled_events=[*EVENTS[:2], EVENTS[-1]])], f"does not get {EVENTS[2]}, "),
@@ -104,7 +104,7 @@ def test_a_webhook_endpoint_at_an_address_that_the_service_refuses_is_a_problem(
         Diagnosis.PROBLEM,
         (
             f"{url} is not the address of this account: in the dashboard, add {URL}, "
-            "or change it to that"
+            f"or change the address to {URL}"
         ),
     )
 
@@ -149,8 +149,8 @@ def test_the_check_distinguishes_what_stripe_refuses(
     ("ahead", "diagnosis", "said"),
     [
         (timedelta(minutes=1), Diagnosis.OK, ""),
-        (timedelta(seconds=61), Diagnosis.PROBLEM, "61 seconds ahead of that of Stripe"),
-        (timedelta(minutes=-3), Diagnosis.PROBLEM, "180 seconds behind that of Stripe"),
+        (timedelta(seconds=61), Diagnosis.PROBLEM, "61 seconds ahead of the clock of Stripe"),
+        (timedelta(minutes=-3), Diagnosis.PROBLEM, "180 seconds behind the clock of Stripe"),
     ],
 )
 def test_the_clock_is_compared_with_stripes(

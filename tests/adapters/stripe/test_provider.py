@@ -217,7 +217,7 @@ class TestPage:
         merchant, session = shop.stripe.open_session(page.reference)
         session["livemode"] = not merchant.is_live
 
-        with pytest.raises(ProviderUnavailable, match="test and live mode"):
+        with pytest.raises(ProviderUnavailable, match="mode of the key"):
             shop.outcome(page)
 
 

@@ -148,7 +148,7 @@ class TestRevoke:
     ) -> None:
         issue(installation)
 
-        with pytest.raises(InvalidField, match=r"^prefix must be longer than cof_, with which"):
+        with pytest.raises(InvalidField, match=r"^prefix must be longer than cof_, the beginning"):
             installation.container.revoke_token()(prefix)
 
         assert installation.access_tokens()[0].revoked_at is None

@@ -65,7 +65,7 @@ def test_an_account_that_needs_its_first_keys_is_refused(
 
 
 def test_an_account_whose_identity_is_not_stored_is_refused(installation: Installation) -> None:
-    with pytest.raises(InvalidField, match="has stored itself"):
+    with pytest.raises(InvalidField, match="was stored by this installation"):
         installation.container.trust_keys()(
             ACCOUNT._replace(merchant_account=MerchantAccount("another"))
         )
@@ -76,6 +76,6 @@ def test_a_copy_does_not_trust_the_keys_of_its_original(installation: Installati
         unit.installations.let_go_of_original(installation.clock.now())
         unit.commit()
 
-    with pytest.raises(InvalidField, match="has stored itself"):
+    with pytest.raises(InvalidField, match="was stored by this installation"):
         installation.container.trust_keys()(ACCOUNT)
     assert kept(installation) == "the wrong one"

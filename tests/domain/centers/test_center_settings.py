@@ -49,7 +49,7 @@ def test_a_color_on_which_white_text_is_readable_is_taken(color: str) -> None:
     [("#ffffff", "1.00"), ("#777777", "4.47"), ("#ff0000", "3.99"), ("#ffd700", "1.40")],
 )
 def test_a_color_with_too_little_contrast_is_refused(color: str, contrast: str) -> None:
-    with pytest.raises(InvalidField, match=f"its contrast to white is {contrast}, and WCAG 2.2"):
+    with pytest.raises(InvalidField, match=f"its contrast with white is {contrast}, and WCAG 2.2"):
         read(color=color)
 
 

@@ -130,11 +130,11 @@ def test_a_center_accepts_some_funding(installation: Installation) -> None:
     [
         (
             {**PREPAID, "acquirer_agreed": True},
-            "refuse_funding must be empty: silent does not tell a card's funding",
+            "refuse_funding must be empty, because silent does not tell a card's funding",
         ),
         (
             {"authentication": "required"},
-            "authentication must be automatic: silent cannot require that the bank authenticates",
+            "authentication must be automatic, because silent cannot require that the bank authenticates",
         ),
     ],
     ids=["funding", "authentication"],
@@ -230,7 +230,9 @@ def test_addresses_are_not_verified_where_the_psp_cannot(installation: Installat
     psps = psps_that(Settings.read({}).psps, checks_addresses=False)
     use_case = replace(configure_payments(installation), psps=psps)
 
-    with pytest.raises(InvalidField, match=r"^avs must be off: fake checks no billing addresses$"):
+    with pytest.raises(
+        InvalidField, match=r"^avs must be off, because fake does not check billing addresses$"
+    ):
         use_case(CENTER_ID, at("fake") | {"avs": True})
 
     assert configured(installation) == before

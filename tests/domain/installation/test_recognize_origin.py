@@ -23,8 +23,8 @@ def test_records_that_work_for_an_origin_work_at_no_other(
         with pytest.raises(AnotherOrigin) as refused:
             at(installation, other)(claims=claims)
         assert str(refused.value) == (
-            f"this database works for {A}. If it moved: `cardonfile installation move`. "
-            "If this is a copy: `cardonfile installation copy`"
+            f"this database belongs to {A}. If the installation moved: `cardonfile installation move`. "
+            "If the database is a copy: `cardonfile installation copy`"
         )
     at(installation, A)()
 

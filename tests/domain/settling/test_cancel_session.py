@@ -294,6 +294,8 @@ class TestOfACaller:
 
     def test_a_caller_without_a_token_is_refused(self, installation: Installation) -> None:
         session = installation.add_card()
-        with pytest.raises(InvalidField, match=r"^caller must be one that `cardonfile token list`"):
+        with pytest.raises(
+            InvalidField, match=r"^caller must be a caller that `cardonfile token list`"
+        ):
             installation.container.cancel_sessions_of_caller()("web-shop ")
         assert installation.session(session.token_id) == session

@@ -202,7 +202,7 @@ def test_add_card_refuses_authentication_that_the_psp_cannot_require(
         authentication="required",
     )
 
-    with pytest.raises(InvalidField, match="authentication must be automatic: fake cannot"):
+    with pytest.raises(InvalidField, match="authentication must be automatic, because fake cannot"):
         replace(add_card, psps=psps)(installation.caller, request)
 
 

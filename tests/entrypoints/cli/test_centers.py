@@ -281,7 +281,7 @@ class TestCenter:
         assert (refused.exit_code, refused.stdout) == (1, "")
         assert refused.stderr.splitlines()[-1] == (
             "Error: CENTER_ID must be a center whose configuration this release can read; name every "
-            "option to replace this one"
+            "option to replace this configuration"
         )
         configured = with_centers.run(*command, *options)
         assert (configured.exit_code, configuration(with_centers)) == (

@@ -161,7 +161,7 @@ def test_an_endpoint_that_cannot_be_added_is_refused_in_a_sentence(cardonfile: C
         return cardonfile.refuses("events", "add", url, "--type", "session.failed")
 
     cardonfile.run("events", "add", "https://shop.example", "--type", "session.failed")
-    assert refused("https://shop.example") == "URL must be one that has not been added yet"
+    assert refused("https://shop.example") == "URL must be a URL that has not been added yet"
     assert "secret" not in refused("https://user:secret@shop.example")
     cardonfile.environment["CARDONFILE_PUBLIC_BASE_URL"] = "https://cards.example"
     expected = "https address in ASCII, without user name, password and fragment"

@@ -139,7 +139,7 @@ def test_arguments_of_another_form_are_answered_with_the_usage(
 UUID: Final = "must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
 NOBODY: Final = a_uuid(404)
 NO_CENTER: Final = f"there is no center {NOBODY}"
-NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
+NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         (f"{ISSUE} --caller 'web\nstore'", "--caller must be 1 to 100 characters, not blank, "),
         (f"{ISSUE} --center harbor", f"--center {UUID}"),
         (f"{ISSUE} --center {NOBODY}", NO_CENTER),
-        ("token revoke cof_", "PREFIX must be longer than cof_, with which every token begins"),
-        ("token revoke cof_none", "no token begins like this"),
+        ("token revoke cof_", "PREFIX must be longer than cof_, the beginning of every token"),
+        ("token revoke cof_none", "no token begins with this text"),
         *(
             case
             for group in ("session", "card")
@@ -194,7 +194,7 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         (f"center set {CENTER_ID} --color '#ffd700'", "--color must be dark enough for white text"),
         (f"center set {CENTER_ID} --logo /dev/null", "--logo must be a PNG or WebP picture of at"),
         ("consent set --center x --language de", f"--center {UUID}"),
-        (f"{CONSENT} ja", "no text in ja is shipped, but in ar, de, en, es, fr, it, nl, pt"),
+        (f"{CONSENT} ja", "cardonfile ships no text in ja, only in ar, de, en, es, fr, it, nl, pt"),
         (f"{CONSENT} de_DE", "--language must be a language tag such as de or pt-BR"),
         (f"consent set --center {NOBODY} --language de", NO_CENTER),
         ("consent show x", "Payment account not found"),
@@ -227,7 +227,7 @@ NO_ENDPOINT: Final = "no endpoint has this id, which must be whole"
         ),
         (
             "session cancel --caller web-stroe",
-            "--caller must be one that `cardonfile token list` shows, or that has open sessions",
+            "--caller must be a caller that `cardonfile token list` shows, or that has open sessions",
         ),
     ],
 )

@@ -16,8 +16,8 @@ B = {"CARDONFILE_PUBLIC_BASE_URL": "https://b.example"}
 LOOPBACK = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
 AN_ID = "6e000000-0000-4000-8000-000000000001"
 COMPLAINT = (
-    "this database works for https://a.example. If it moved: `cardonfile installation move`. "
-    "If this is a copy: `cardonfile installation copy`"
+    "this database belongs to https://a.example. If the installation moved: `cardonfile installation move`. "
+    "If the database is a copy: `cardonfile installation copy`"
 )
 
 
@@ -71,7 +71,7 @@ def test_a_copy_lets_go_of_the_original(at_a: CommandLine, elsewhere: dict[str, 
         unit.event_endpoints.add(an_event_endpoint())
         unit.commit()
     assert at_a.refuses("installation", "copy", **A).startswith(
-        "this database works for https://a.example, and so does CARDONFILE_PUBLIC_BASE_URL"
+        "this database belongs to https://a.example, and CARDONFILE_PUBLIC_BASE_URL is the same address"
     )
 
     printed = at_a.succeeds("installation", "copy", **elsewhere)

@@ -63,7 +63,7 @@ class TestCheck:
             ({"CARDONFILE_PSPS": "acme"}, "not set up: set CARDONFILE_ACME_API_KEY"),
             (
                 {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_spain_API_KEY": "key"},
-                "an account is named by capital letters",
+                "write the account's name with capital letters",
             ),
         ],
         ids=["not named", "not set up", "wrong setting"],
@@ -169,12 +169,15 @@ class TestCloseAccount:
 
     def test_an_account_with_nothing_is_refused(self, cardonfile: CommandLine) -> None:
         said = cardonfile.refuses("psp", "close-account", PROVIDER, "--account", "harbour")
-        assert said == f"--account must be one of {PROVIDER} in use here"
+        assert (
+            said
+            == f"--account must be a merchant account of {PROVIDER} that this installation uses"
+        )
 
 
 def test_keys_are_confirmed_where_the_removal_of_cards_has_stopped(cardonfile: CommandLine) -> None:
     confirm = ("psp", "confirm-keys", PROVIDER, "--account", MERCHANT_ACCOUNT)
-    assert cardonfile.refuses(*confirm).startswith("--account must be one at which")
+    assert cardonfile.refuses(*confirm).startswith("--account must be an account at which")
     with cardonfile.storage.write() as unit:
         unit.merchant_standings.put(a_standing(stopped_at=NOW))
         unit.commit()

@@ -32,7 +32,7 @@ from tests.entrypoints.conftest import CommandLine
 from tests.installation import DECLINED_CARD, GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 MINUTE: Final = timedelta(minutes=1)
-NOBODY: Final = "TOKEN must be the beginning of the token of one session; none begins like this"
+NOBODY: Final = "TOKEN must be the beginning of exactly one session's token; no session matches"
 
 
 @pytest.fixture
@@ -286,7 +286,7 @@ def test_only_one_session_is_shown(cardonfile: CommandLine) -> None:
     assert cardonfile.refuses("session", "show", "00000009") == NOBODY
     assert cardonfile.refuses("session", "show", a_uuid(1)) == NOBODY
     assert cardonfile.refuses("session", "show", "00000001") == (
-        "TOKEN must be the beginning of the token of one session; several begin like this"
+        "TOKEN must be the beginning of exactly one session's token; several sessions match"
     )
     assert cardonfile.succeeds("session", "show", twin).startswith("prefix")
     for odd in ("0000000", "0000000g", f"{twin}0", "00000001\udcff", ""):
