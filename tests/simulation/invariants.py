@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from collections import Counter, defaultdict
@@ -456,6 +457,16 @@ class Invariants:
                 require(is_first, "I5", f"{name} is a second card where one is allowed")
         for session in self._just_ended(snapshot, "completed"):
             needed = {session.guest_id, session.center_id, configuration_of(session.center_id)}
+            for page in snapshot.pages_with_card(session.token_id):
+                is_stored = page.request.attempt == session.attempt
+                is_accepted = not page.card or page.card.funding not in (
+                    json.loads(session.refuse_funding or "[]")
+                )
+                require(
+                    is_accepted or not is_stored,
+                    "I5",
+                    f"session {session.token_id} stored a card that the center does not accept",
+                )
             gone = sorted(needed - self._known.there)
             require(not gone, "I5", f"session {session.token_id} stored a card, but {gone} is gone")
 
@@ -491,6 +502,8 @@ class Invariants:
                         (each.guest_id, each.center_id) == (session.guest_id, session.center_id)
                         for each in snapshot.accounts.values()
                     )
+                case "Payment method not accepted":
+                    is_true = session.refuse_funding is not None
                 case "Guest not found":
                     is_true = session.guest_id in missing
                 case "Invalid center id":
@@ -715,7 +728,10 @@ def _each_refused_card_is_counted_once(snapshot: Snapshot) -> None:
         for each in snapshot.sessions.values()
         if each.status == "failed"
     }
-    require(counted == failed, "S23", "the failed sessions are not those that count as refused")
+    require(failed <= counted, "S23", "a session failed, and its card does not count as refused")
+    for token_id, _ in counted - failed:
+        refuses = snapshot.sessions[token_id].refuse_funding
+        require(refuses, "S23", f"a card of session {token_id} counts that the center accepts")
 
 
 def _places(snapshot: Snapshot) -> set[str]:

@@ -40,6 +40,7 @@ from domain.hosted_payments.link import (
 from domain.identifiers import CallerName, CenterId, GuestId, TokenId
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
+from domain.psps.card import Funding
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
 from domain.psps.webhook import WebhookDelivery
 from domain.sessions.request import AddCardRequest
@@ -98,6 +99,8 @@ CONFIGURATIONS: Final[Mapping[CenterId, PaymentConfiguration]] = {
         merchant_account=LASTING_TOKENS,
         cards_per_guest=CardsPerGuest.ONE,
         session_minutes=15,
+        refuse_funding=frozenset({Funding.PREPAID}),
+        acquirer_agreed=True,
     ),
 }
 
@@ -1017,9 +1020,12 @@ class Simulation:
                     token_id=token_id, parameters={"status": "success"}
                 )
             ),
-            lambda _: "the shop",
+            lambda address: "the shop" if address == visit.redirect_uri else "the link",
         )
-        is_right = isinstance(result, Exception) or result == visit.redirect_uri
+        not_accepted = self._observer.read().sessions[token_id].not_accepted
+        is_link = f"{result}".startswith(f"{BASE_URL}/hosted-payments?token_id={token_id}")
+        is_right = result == visit.redirect_uri or (is_link and not_accepted is not None)
+        is_right |= isinstance(result, Exception)
         require(is_right, "S6", "a guest was not sent back to the shop")
         if not cancels and not self._faults.steps[-1].had_fault:
             self._require_evidence(token_id, "return")

@@ -45,6 +45,8 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     merchant_account: str
     avs: bool
     cards_per_guest: str
+    refuse_funding: str | None
+    not_accepted: str | None
     attempt: int
 
     @property
@@ -222,10 +224,11 @@ def _token(page: PspPage) -> Token | None:
 
 _SESSIONS: Final = """
     SELECT token_id, guest_id, center_id, caller, redirect_uri, status, progress, created_at,
-        expires_at, due_at, ended_at, cancelled_at, account_id, json_extract(failure, '$.message') AS failure,
+        expires_at, due_at, ended_at, cancelled_at, account_id, not_accepted, json_extract(failure, '$.message') AS failure,
         json_extract(configuration, '$.merchant_account') AS merchant_account,
         json_extract(configuration, '$.avs') AS avs,
         json_extract(configuration, '$.cards_per_guest') AS cards_per_guest,
+        nullif(json_extract(configuration, '$.refuse_funding'), '[]') AS refuse_funding,
         coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt
     FROM card_sessions ORDER BY rowid
 """
