@@ -8,7 +8,7 @@ from domain.centers.payment_configuration import PaymentConfiguration
 from domain.identifiers import MerchantAccount
 
 
-def test_changes_are_in_words() -> None:
+def test_changes_of_a_configuration_are_described_in_words() -> None:
     old = PaymentConfiguration(provider=FAKE, merchant_account=MerchantAccount("default"))
     new = replace(old, avs=True, redirect_origins=("https://a.example", "b://"), link_minutes=60)
     changed = {
