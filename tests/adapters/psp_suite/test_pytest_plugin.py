@@ -71,7 +71,7 @@ def test_tests_that_the_psp_does_not_support_are_not_collected(tmp_path: Path) -
     ended = run(tmp_path, *SUITE, f"--psp={UNDER_TEST}", "--collect-only")
 
     assert ended.returncode == pytest.ExitCode.OK
-    assert "TestBatch::test_every_event_of_it_is_read[fake]" in ended.stdout
+    assert "TestBatch::test_every_event_of_a_batch_is_read[fake]" in ended.stdout
     assert "TestDeadline" not in ended.stdout
 
 
