@@ -128,13 +128,13 @@ _ODD_TEXT: Final[Mapping[type, tuple[Json, ...]]] = {str: ("\x00", "half-done", 
 
 
 class TestStart:
-    def test_every_part_of_a_page_has_a_value(self, session: Session) -> None:
+    def test_a_created_page_has_all_its_values(self, session: Session) -> None:
         assert session.page.reference
         assert session.page.address.startswith(("https://", "http://"))
         assert session.page.guest_reference
 
     # Shows F2.
-    def test_the_same_key_gives_the_same_page_again(
+    def test_starting_again_under_the_same_key_returns_the_same_page(
         self, psp: PspUnderTest, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         psp.clock.advance(11 * MINUTE)
@@ -146,7 +146,9 @@ class TestStart:
         assert not any(slept), "an adapter may wait only before it repeats a failed call"
 
     @needs(Ability.STAND_IN)
-    def test_the_same_key_gives_the_same_page_when_it_has_its_card(self, session: Session) -> None:
+    def test_the_same_key_returns_the_same_page_even_after_its_card_was_typed(
+        self, session: Session
+    ) -> None:
         session.type_card()
         session.psp.clock.advance(session.psp.facts.list_lag)
 
@@ -170,7 +172,7 @@ class TestStart:
         assert adapter.start(request).ends_at >= min(request.live_until, latest)
 
     @pytest.mark.parametrize("guest_name", ["Zoë Null", ""])
-    def test_neither_a_billing_address_nor_an_email_address_nor_a_name_is_needed(
+    def test_a_page_can_be_created_without_details_of_the_guest(
         self, psp: PspUnderTest, adapter: PaymentProvider, guest_name: str
     ) -> None:
         assert adapter.start(
@@ -178,7 +180,7 @@ class TestStart:
         ).reference
 
     @needs(Ability.STAND_IN, Ability.IDEMPOTENCY_KEYS)
-    def test_concurrent_starts_with_one_key_make_one_page(
+    def test_concurrent_starts_with_one_key_create_one_page(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         request = a_request(psp)
@@ -203,7 +205,7 @@ def shows_as_stated(psp: PspUnderTest, page: HostedPage, consent: Consent) -> bo
 
 @needs(Ability.STAND_IN)
 class TestPage:
-    def test_the_guest_reads_the_longest_consent_that_it_shows(self, session: Session) -> None:
+    def test_a_page_shows_the_longest_consent_allowed(self, session: Session) -> None:
         assert shows_as_stated(session.psp, session.page, session.request.consent)
         longest = session.psp.plugin.capabilities.max_consent_length or MAX_TEXT_LENGTH
         consent = Consent(version="long", text="a" * (longest - 1) + "z")
@@ -211,7 +213,7 @@ class TestPage:
         assert shows_as_stated(session.psp, session.another(consent=consent).page, consent)
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_the_guest_reads_markup_in_the_consent_as_text(
+    def test_a_page_shows_markup_in_the_consent_as_text(
         self, psp: PspUnderTest, session: Session, name: str
     ) -> None:
         consent = Consent(version="marked up", text=f"You allow {name} to charge the card.")
@@ -220,7 +222,7 @@ class TestPage:
 
         assert shows_as_stated(psp, page, consent)
 
-    def test_it_leads_back_to_the_two_addresses_of_the_request(self, session: Session) -> None:
+    def test_a_page_leads_back_to_the_two_addresses_of_the_request(self, session: Session) -> None:
         ways_out = session.psp.ways_out(session.page)
 
         # A PSP may add to the query. A second "?" would be read as part of the last value.
@@ -232,13 +234,13 @@ class TestPage:
             query = parse_qs(urlsplit(way_out).query, strict_parsing=True)
             assert query.items() >= parse_qs(urlsplit(requested).query).items()
 
-    def test_it_takes_a_card_up_to_its_end(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_page_takes_a_card_until_its_end(self, psp: PspUnderTest, session: Session) -> None:
         psp.clock.advance(session.page.ends_at - psp.clock.now() - SECOND)
         assert session.outcome() == Pending()
 
         session.collect()
 
-    def test_it_takes_no_card_from_its_end_on(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_page_takes_no_card_after_its_end(self, psp: PspUnderTest, session: Session) -> None:
         psp.clock.advance(session.page.ends_at - psp.clock.now())
 
         session.type_card()
@@ -248,14 +250,14 @@ class TestPage:
         assert psp.tokens(MAIN) == frozenset()
 
     @pytest.mark.parametrize("name", ["Zoë Null", ""])
-    def test_it_gets_what_is_known_of_the_guest(self, session: Session, name: str) -> None:
+    def test_a_page_gets_the_known_details_of_the_guest(self, session: Session, name: str) -> None:
         named = session.another(guest_name=name)
         expected = GuestDetails(name=name or None, email=named.request.guest_email, language="en")
 
         assert session.psp.guest_details(named.page) in (None, expected)
 
     # Shows S28.
-    def test_it_has_no_email_address_that_the_request_lacks(self, session: Session) -> None:
+    def test_a_page_gets_no_email_address_if_the_request_has_none(self, session: Session) -> None:
         unnamed = session.another(guest_name="", guest_email=None)
 
         details = session.psp.guest_details(unnamed.page)
@@ -263,7 +265,7 @@ class TestPage:
         assert details is None or details.email is None
 
     # Shows S28.
-    def test_it_has_no_billing_address_of_an_earlier_page(
+    def test_a_page_does_not_reuse_the_billing_address_of_an_earlier_page(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         guest = session.page.guest_reference
@@ -271,7 +273,7 @@ class TestPage:
 
         assert psp.billing_info(later.page) == BillingInfo()
 
-    def test_it_is_in_the_language_of_its_consent(
+    def test_a_page_is_in_the_language_of_its_consent(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         for locale in sorted(psp.plugin.capabilities.locales):
@@ -286,7 +288,7 @@ class TestPage:
 
     @pytest.mark.parametrize("avs", [True, False])
     @pytest.mark.parametrize("name", [field.name for field in fields(BillingInfo)])
-    def test_each_field_of_the_billing_address_may_stand_alone(
+    def test_each_field_of_the_billing_address_can_be_sent_alone(
         self, psp: PspUnderTest, session: Session, name: str, avs: bool
     ) -> None:
         billing_info = BillingInfo(**{name: getattr(BILLING, name)})
@@ -296,7 +298,9 @@ class TestPage:
         if name in psp.facts.address_fields:
             assert sent[name] == getattr(billing_info, name)
 
-    def test_an_address_may_be_anywhere(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_billing_address_may_be_in_any_country(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         for country in sorted(COUNTRY_CODES) if psp.facts.address_fields else ():
             page = session.another(billing_info=replace(BILLING, country_code=country)).page
             sent = asdict(psp.billing_info(page))
@@ -316,14 +320,14 @@ def page_in_the_end(session: Session, **changes: Any) -> HostedPage:
 
 
 class TestGuestReference:
-    def test_a_guest_who_is_known_keeps_the_reference(self, session: Session) -> None:
+    def test_a_known_guest_keeps_the_guest_reference(self, session: Session) -> None:
         reference = session.page.guest_reference
 
         assert session.another(guest_reference=reference).page.guest_reference == reference
 
     @needs(Ability.NAMES_GUESTS)
     @pytest.mark.parametrize("was_known", [True, False])
-    def test_a_guest_whom_the_psp_does_not_know_gets_a_new_one(
+    def test_a_guest_unknown_to_the_psp_gets_a_new_guest_reference(
         self, psp: PspUnderTest, session: Session, was_known: bool
     ) -> None:
         reference = session.page.guest_reference if was_known else GuestReference("guest_of_nobody")
@@ -343,14 +347,14 @@ class TestGuestReference:
             {"guest_name": "", "guest_email": None},
         ],
     )
-    def test_another_guest_center_or_lack_of_a_name_has_another_one(
+    def test_another_guest_or_center_or_missing_name_gets_another_guest_reference(
         self, session: Session, changes: Mapping[str, Any]
     ) -> None:
         assert session.another(**changes).page.guest_reference != session.page.guest_reference
 
     @needs(Ability.NAMES_GUESTS)
     @pytest.mark.parametrize("is_known", [True, False])
-    def test_a_guest_is_somebody_else_at_another_merchant_account(
+    def test_a_guest_has_another_guest_reference_at_another_merchant_account(
         self, session: Session, is_known: bool
     ) -> None:
         reference = session.page.guest_reference if is_known else None
@@ -361,11 +365,11 @@ class TestGuestReference:
 
 
 class TestOutcome:
-    def test_nothing_typed_is_pending(self, session: Session) -> None:
+    def test_a_page_without_a_typed_card_is_pending(self, session: Session) -> None:
         assert session.outcome() == Pending()
 
     @pytest.mark.parametrize("suffix", UNKNOWN)
-    def test_a_page_that_the_psp_does_not_know_is_not_closed(
+    def test_a_page_unknown_to_the_psp_does_not_count_as_closed(
         self, session: Session, suffix: str
     ) -> None:
         unknown = replace(session.page, reference=session.page.reference + suffix)
@@ -403,7 +407,7 @@ class TestEvidence:
     """Evidence from a PSP that cannot be asked for the outcome."""
 
     @for_each("card", reported)
-    def test_a_webhook_that_a_browser_brings_back_has_no_effect(
+    def test_a_webhook_replayed_by_a_browser_has_no_effect(
         self, session: Session, card: GuestCard
     ) -> None:
         session.type_card(card)
@@ -417,7 +421,7 @@ class TestEvidence:
         assert session.adapter.outcome(session.request, session.page, forged) == Pending()
 
     @for_each("card", reported)
-    def test_evidence_about_an_earlier_page_has_no_effect_on_the_next(
+    def test_evidence_about_an_earlier_page_does_not_affect_the_next_page(
         self, session: Session, card: GuestCard
     ) -> None:
         session.type_card(card)
@@ -429,7 +433,7 @@ class TestEvidence:
         assert told == Pending()
 
     @for_each("card", reported)
-    def test_evidence_counts_in_any_order(self, session: Session, card: GuestCard) -> None:
+    def test_the_order_of_evidence_does_not_matter(self, session: Session, card: GuestCard) -> None:
         session.type_card(GuestCard.REFUSED)
         outcome = session.after_a_refused_card().collect(card)
         if Ability.SECOND_CARD in session.psp.facts.abilities:
@@ -506,7 +510,7 @@ def told_by(session: Session, body: bytes) -> Outcome | None:
 @needs(Ability.STAND_IN)
 class TestCard:
     @pytest.mark.parametrize("typed", [GuestCard.GOOD, GuestCard.ANOTHER_GOOD])
-    def test_a_card_has_every_field(self, session: Session, typed: GuestCard) -> None:
+    def test_a_collected_card_has_every_field(self, session: Session, typed: GuestCard) -> None:
         outcome = session.collect(typed, expiry=(9, 2031))
 
         printed, card = session.psp.facts.cards[typed], outcome.card
@@ -528,7 +532,9 @@ class TestCard:
         assert outcome.authenticated in (False, None)
         assert printed.number not in repr(outcome)
 
-    def test_the_outcome_is_always_the_same(self, psp: PspUnderTest, session: Session) -> None:
+    def test_the_outcome_of_a_page_stays_the_same(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         psp.clock.advance(5 * MINUTE)
         typed_at = psp.clock.now()
         session.type_card()
@@ -566,7 +572,9 @@ class TestCard:
 
         assert checked.collect(typed).avs is result
 
-    def test_a_card_may_follow_a_refused_one(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_good_card_can_follow_a_refused_card(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         session.type_card(GuestCard.REFUSED)
         assert session.outcome() == session.after_refusal(GuestCard.REFUSED)
         assert psp.tokens(MAIN) == frozenset()
@@ -587,7 +595,7 @@ class TestCard:
         # None if the PSP does not tell.
         assert outcome.authenticated in (True, None)
 
-    def test_another_card_may_follow_a_failed_challenge(self, session: Session) -> None:
+    def test_another_card_can_follow_a_failed_challenge(self, session: Session) -> None:
         session.type_card(GuestCard.CHALLENGED)
         session.psp.answer_challenge(session.page, confirmed=False)
         assert session.outcome() == session.after_refusal(GuestCard.CHALLENGED)
@@ -596,7 +604,7 @@ class TestCard:
         session.after_a_refused_card().collect()
 
     @needs(Ability.SECOND_CARD, Ability.CLOSES_PAGES)
-    def test_a_refused_card_does_not_hide_what_comes_later(self, session: Session) -> None:
+    def test_a_refused_card_does_not_hide_a_later_card(self, session: Session) -> None:
         session.type_card(GuestCard.REFUSED)
         session.type_card(GuestCard.CHALLENGED)
         assert isinstance(session.outcome(), Pending)
@@ -612,7 +620,9 @@ class TestCard:
         assert session.outcome() == Pending()
 
     # Shows I5.
-    def test_it_is_stored_where_it_was_asked_for(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_card_is_stored_at_the_merchant_account_of_its_page(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         there = session.another(merchant_account=OTHER)
         card = there.collect().card
 
@@ -621,7 +631,9 @@ class TestCard:
         there.discard(card)
         assert psp.tokens(OTHER) == frozenset()
 
-    def test_forged_evidence_hides_no_card(self, psp: PspUnderTest, session: Session) -> None:
+    def test_forged_evidence_does_not_hide_a_card(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         session.type_card()
         junk = [each for origin in EvidenceOrigin for each in evidence_of(psp, origin, *JUNK)]
         evidence = [*junk, *psp.evidence(session.page), *junk]
@@ -630,7 +642,7 @@ class TestCard:
 
         assert outcome == session.outcome()
 
-    def test_its_fingerprint_depends_on_the_number_alone(self, session: Session) -> None:
+    def test_the_fingerprint_depends_only_on_the_card_number(self, session: Session) -> None:
         first = session.collect(expiry=(9, 2031)).card
         second = session.another(guest_id=OTHER_GUEST_ID).collect(expiry=(1, 2033)).card
         another = session.another(guest_id=GUEST_ID).collect(GuestCard.ANOTHER_GOOD).card
@@ -641,13 +653,15 @@ class TestCard:
         assert re.sub(r"\W|_", "", first.fingerprint) not in shown
 
     @pytest.mark.parametrize("expiry", [(1, 2027), (10, 2030), (12, 2099)])
-    def test_cards_may_expire_in_any_month(self, session: Session, expiry: tuple[int, int]) -> None:
+    def test_a_card_may_expire_in_any_month(
+        self, session: Session, expiry: tuple[int, int]
+    ) -> None:
         card = session.collect(expiry=expiry).card
 
         assert (card.expiry_month, card.expiry_year) == expiry
 
     @for_each("card", lambda facts: facts.cards.keys() & {GuestCard.UNCHECKED_ADDRESS})
-    def test_an_address_that_the_bank_cannot_check_does_not_match_nor_mismatch(
+    def test_an_address_that_the_bank_cannot_check_counts_as_unchecked(
         self, session: Session, card: GuestCard
     ) -> None:
         checked = session.another(avs=True, billing_info=ADDRESS)
@@ -709,7 +723,9 @@ class TestClose:
         assert session.outcome() == PageClosed()
 
     @pytest.mark.parametrize("suffix", [*UNKNOWN, *(f"/{each}?" for each in CLOSES)])
-    def test_a_page_that_is_unknown_closes_no_other(self, session: Session, suffix: str) -> None:
+    def test_closing_an_unknown_page_closes_no_other_page(
+        self, session: Session, suffix: str
+    ) -> None:
         unknown = replace(session.page, reference=session.page.reference + suffix)
 
         with suppress(NotFound):
@@ -717,7 +733,7 @@ class TestClose:
 
         assert session.outcome() == Pending()
 
-    def test_a_page_is_closed_where_it_was_made(self, session: Session) -> None:
+    def test_a_page_is_closed_at_its_own_merchant_account(self, session: Session) -> None:
         there = session.another(merchant_account=OTHER)
         assert there.outcome() == Pending()
 
@@ -725,7 +741,7 @@ class TestClose:
 
         assert there.outcome() == PageClosed()
 
-    def test_the_next_attempt_is_not_closed_with_it(self, session: Session) -> None:
+    def test_closing_a_page_leaves_the_next_attempt_open(self, session: Session) -> None:
         following = session.next_attempt()
 
         session.close()
@@ -735,7 +751,7 @@ class TestClose:
 
 @needs(Ability.STAND_IN, Ability.CLOSES_PAGES)
 class TestClosedPage:
-    def test_it_takes_no_card(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_closed_page_takes_no_card(self, psp: PspUnderTest, session: Session) -> None:
         session.close()
 
         session.type_card()
@@ -743,7 +759,9 @@ class TestClosedPage:
         assert session.outcome() == PageClosed()
         assert psp.tokens(MAIN) == frozenset()
 
-    def test_its_challenge_is_over_too(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_challenge_cannot_be_passed_on_a_closed_page(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         session.type_card(GuestCard.CHALLENGED)
         session.close()
 
@@ -752,7 +770,9 @@ class TestClosedPage:
         assert session.outcome() == PageClosed()
         assert psp.tokens(MAIN) == frozenset()
 
-    def test_it_keeps_the_card_that_it_had(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_closed_page_keeps_its_collected_card(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         outcome = session.collect()
 
         session.close()
@@ -762,9 +782,7 @@ class TestClosedPage:
 
 
 class TestDiscard:
-    def test_a_token_that_the_psp_does_not_know_may_not_be_known_yet(
-        self, session: Session
-    ) -> None:
+    def test_discarding_a_token_unknown_to_the_psp_raises_not_found(self, session: Session) -> None:
         unknown = CardToken("token_of_nothing")
 
         for guest in (session.page.guest_reference, GuestReference("guest_of_nobody")):
@@ -774,16 +792,14 @@ class TestDiscard:
 
 @needs(Ability.FORGETS_GUESTS)
 class TestForgetGuest:
-    def test_a_guest_whom_the_psp_does_not_know_may_not_be_known_yet(
-        self, session: Session
-    ) -> None:
+    def test_forgetting_a_guest_unknown_to_the_psp_raises_not_found(self, session: Session) -> None:
         with pytest.raises(NotFound):
             session.adapter.forget_guest(MAIN, GuestReference("guest_of_nobody"))
 
 
 @needs(Ability.STAND_IN, Ability.FORGETS_GUESTS)
 class TestForgottenGuest:
-    def test_a_forgotten_guest_is_gone_with_every_card(
+    def test_forgetting_a_guest_deletes_every_card_of_the_guest(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         kept = session.another(guest_id=OTHER_GUEST_ID).collect(GuestCard.ANOTHER_GOOD).card
@@ -798,7 +814,7 @@ class TestForgottenGuest:
         assert psp.guests(MAIN) == {kept.guest_reference}
         assert psp.tokens(MAIN) == {kept.token}
 
-    def test_stays_when_another_merchant_account_forgets_it_or_another_guest_is_forgotten(
+    def test_forgetting_another_guest_or_at_another_account_leaves_a_guest_alone(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card = session.collect().card
@@ -811,7 +827,7 @@ class TestForgottenGuest:
         assert psp.tokens(MAIN) == {card.token}
 
     @needs(Ability.TELLS_OUTCOME)
-    def test_a_card_of_a_forgotten_guest_stays_away(self, session: Session) -> None:
+    def test_a_card_of_a_forgotten_guest_does_not_return(self, session: Session) -> None:
         session.type_card()
         session.forget_guest()
 
@@ -827,7 +843,7 @@ class TestForgottenGuest:
 
 @needs(Ability.STAND_IN)
 class TestDiscardedToken:
-    def test_it_alone_is_gone_however_often_discarded(self, session: Session) -> None:
+    def test_discarding_a_token_repeatedly_deletes_only_that_token(self, session: Session) -> None:
         kept = session.another().collect(GuestCard.ANOTHER_GOOD).card
         card = session.collect().card
 
@@ -837,7 +853,7 @@ class TestDiscardedToken:
 
         assert session.psp.tokens(MAIN) == {kept.token}
 
-    def test_it_stays_when_another_merchant_account_discards_it_or_another_token_is_discarded(
+    def test_discarding_another_token_or_at_another_account_leaves_a_token_alone(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card = session.collect().card
@@ -851,7 +867,9 @@ class TestDiscardedToken:
 
     # Shows F11.
     @needs(Ability.TELLS_OUTCOME)
-    def test_its_page_does_not_bring_it_back(self, psp: PspUnderTest, session: Session) -> None:
+    def test_the_page_of_a_discarded_token_does_not_restore_it(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         session.discard(session.collect().card)
 
         assert session.outcome() in (Pending(), PageClosed())
@@ -859,7 +877,7 @@ class TestDiscardedToken:
         psp.clock.advance(session.page.ends_at - psp.clock.now() + 5 * MINUTE)
         assert session.outcome() == PageClosed()
 
-    def test_the_same_card_may_be_added_again(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_discarded_card_may_be_added_again(self, psp: PspUnderTest, session: Session) -> None:
         card = session.collect().card
         session.discard(card)
         psp.clock.advance(MINUTE)
@@ -873,7 +891,7 @@ class TestDiscardedToken:
 
 @needs(Ability.STAND_IN, Ability.READS_CARDS)
 class TestReadCard:
-    def test_a_stored_card_reads_as_it_was_collected(
+    def test_reading_a_stored_card_returns_its_collected_details(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card = session.collect().card
@@ -886,7 +904,9 @@ class TestReadCard:
         assert abs(psp.clock.now() - reading.read_at) <= SECOND
 
     @needs(Ability.REMOTE)
-    def test_a_reading_is_as_old_as_the_response(self, psp: PspUnderTest, session: Session) -> None:
+    def test_the_time_of_a_reading_is_not_later_than_the_response(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         card, asked_at = session.collect().card, psp.clock.now()
 
         def arrive_late(call: int, body: bytes) -> bytes:
@@ -899,7 +919,7 @@ class TestReadCard:
         # A webhook that came meanwhile may tell of a later change.
         assert session.read(card).read_at <= asked_at
 
-    def test_a_card_reads_as_its_bank_has_changed_it(
+    def test_reading_a_card_returns_the_changes_of_its_bank(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         untouched = session.another(guest_id=OTHER_GUEST_ID).collect().card
@@ -915,7 +935,9 @@ class TestReadCard:
         assert same is not None
         assert same.with_facts_of(untouched) == untouched
 
-    def test_one_that_was_discarded_is_gone_alone(self, session: Session) -> None:
+    def test_reading_a_discarded_card_reports_only_that_card_as_deleted(
+        self, session: Session
+    ) -> None:
         guest = session.page.guest_reference
         kept = session.another(guest_reference=guest).collect(GuestCard.ANOTHER_GOOD).card
         card = session.collect().card
@@ -927,13 +949,17 @@ class TestReadCard:
         assert still.with_facts_of(kept) == kept
 
     @needs(Ability.FORGETS_GUESTS)
-    def test_one_whose_guest_was_deleted_is_gone(self, session: Session) -> None:
+    def test_reading_a_card_of_a_deleted_guest_reports_it_as_deleted(
+        self, session: Session
+    ) -> None:
         card = session.collect().card
         session.forget_guest()
 
         assert session.read(card).card is None
 
-    def test_one_that_the_psp_does_not_know_is_not_gone(self, session: Session) -> None:
+    def test_reading_a_card_unknown_to_the_psp_does_not_report_it_as_deleted(
+        self, session: Session
+    ) -> None:
         card = session.collect().card
         unknown = [replace(card, token=CardToken(card.token + suffix)) for suffix in UNKNOWN]
         nobodys = replace(card, guest_reference=GuestReference("guest_of_nobody"))
@@ -961,7 +987,7 @@ class TestListCards:
         stored = [CardAtPsp(each.guest_reference, each.token) for each in (card, again, other)]
         assert sorted(session.listed()) == sorted(stored)
 
-    def test_a_list_goes_on_until_each_card_is_listed(
+    def test_the_parts_of_a_card_list_contain_every_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         # One more than PSPs usually list at once.
@@ -982,13 +1008,13 @@ class TestListCards:
         assert session.listed() == []
 
     @needs(Ability.FORGETS_GUESTS)
-    def test_a_card_whose_guest_was_deleted_is_not_listed(self, session: Session) -> None:
+    def test_a_card_of_a_deleted_guest_is_not_listed(self, session: Session) -> None:
         session.type_card()
         session.forget_guest()
 
         assert session.listed() == []
 
-    def test_listing_changes_nothing(self, session: Session) -> None:
+    def test_listing_cards_changes_nothing(self, session: Session) -> None:
         session.listed()
 
         assert session.outcome() == Pending()
@@ -1023,7 +1049,7 @@ def assert_rejected(adapter: PaymentProvider, deliveries: Iterable[WebhookDelive
 
 class TestWebhook:
     @for_each("kind", lambda facts: facts.telling_events)
-    def test_one_about_a_session_names_it_without_its_guest(
+    def test_a_webhook_about_a_session_names_the_session_without_its_guest(
         self, psp: PspUnderTest, session: Session, kind: str
     ) -> None:
         body = session.event(kind)
@@ -1048,7 +1074,7 @@ class TestWebhook:
         evidence = evidence_of(psp, EvidenceOrigin.WEBHOOK, *contents, *contents)
         session.adapter.outcome(session.request, session.page, evidence)
 
-    def test_one_that_anybody_could_have_sent_is_not_signed(
+    def test_a_forged_webhook_is_not_reported_as_signed(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         other, delivery = session.another(), signed(psp, session.event())
@@ -1060,7 +1086,7 @@ class TestWebhook:
             assert body == delivery.body or not any(notice.signed for notice in forged)
 
     @for_each("kind", lambda facts: facts.card_events)
-    def test_one_about_a_stored_card_names_it_or_its_guest(
+    def test_a_webhook_about_a_stored_card_names_the_card_or_its_guest(
         self, psp: PspUnderTest, session: Session, kind: str
     ) -> None:
         card = session.collect().card
@@ -1075,18 +1101,20 @@ class TestWebhook:
         assert notice.merchant_account == MAIN
 
     @for_each("kind", lambda facts: facts.silent_events)
-    def test_one_about_something_else_names_no_session(self, session: Session, kind: str) -> None:
+    def test_a_webhook_about_another_subject_names_no_session(
+        self, session: Session, kind: str
+    ) -> None:
         assert list(session.adapter.read_webhook(signed(session.psp, session.event(kind)))) == []
 
     @for_each("fault", lambda facts: facts.broken_events)
-    def test_a_broken_one_is_rejected_even_if_it_is_signed(
+    def test_a_malformed_webhook_is_rejected_even_if_it_is_signed(
         self, psp: PspUnderTest, adapter: PaymentProvider, fault: str
     ) -> None:
         assert_rejected(adapter, [signed(psp, psp.facts.broken_events[fault])])
 
     # Shows F33.
     @for_each("whom", lambda facts: facts.misdirected)
-    def test_one_that_is_meant_for_somebody_else_is_rejected(
+    def test_a_webhook_meant_for_another_recipient_is_rejected(
         self, psp: PspUnderTest, session: Session, whom: str
     ) -> None:
         assert_rejected(session.adapter, [psp.misdirect(whom, session.request, session.page)])
@@ -1094,7 +1122,7 @@ class TestWebhook:
 
 @needs(Ability.BATCHES)
 class TestBatch:
-    def test_every_event_of_it_is_read(self, psp: PspUnderTest, session: Session) -> None:
+    def test_every_event_of_a_batch_is_read(self, psp: PspUnderTest, session: Session) -> None:
         other = session.another()
         silent = session.event(psp.facts.silent_events[0])
         body = psp.batch([silent, session.event(), other.event()])
@@ -1123,7 +1151,7 @@ class TestSignature:
         assert_rejected(adapter, forged)
 
     # Shows S13.
-    def test_over_another_body_it_is_rejected(
+    def test_a_signature_over_another_body_is_rejected(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         body = delivery.body
@@ -1131,7 +1159,7 @@ class TestSignature:
 
         assert_rejected(adapter, (replace(delivery, body=body) for body in altered))
 
-    def test_one_that_is_missing_or_malformed_is_rejected(
+    def test_a_missing_or_malformed_signature_is_rejected(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         malformed: list[Mapping[str, str]] = [{}]
@@ -1141,7 +1169,7 @@ class TestSignature:
         assert_rejected(adapter, (replace(delivery, headers=headers) for headers in malformed))
 
     # Shows S13.
-    def test_one_that_is_damaged_anywhere_is_rejected_or_means_the_same(
+    def test_damaging_a_signature_never_changes_what_is_read(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         sound = adapter.read_webhook(delivery)
@@ -1156,7 +1184,7 @@ class TestSignature:
                         assert adapter.read_webhook(replace(delivery, headers=headers)) == sound
 
     # Shows S4.
-    def test_it_is_compared_in_constant_time(
+    def test_a_signature_is_compared_in_constant_time(
         self,
         psp: PspUnderTest,
         adapter: PaymentProvider,
@@ -1191,7 +1219,7 @@ class TestSignature:
         with pytest.raises(ValueError, match="secret"):
             psp.adapter(secrets)
 
-    def test_over_a_body_that_is_no_event_it_is_rejected(
+    def test_a_signed_body_that_is_not_an_event_is_rejected(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         assert_rejected(adapter, (signed(psp, body) for body in BROKEN_JSON))
@@ -1200,7 +1228,7 @@ class TestSignature:
             assert list(adapter.read_webhook(signed(psp, b"[]"))) == []
 
     # Shows F34.
-    def test_either_secret_is_accepted_while_they_change(
+    def test_both_secrets_are_accepted_while_a_secret_is_rolled(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
         adapter = psp.adapter(["a new secret", SECRET])
@@ -1209,12 +1237,14 @@ class TestSignature:
         assert adapter.read_webhook(delivery)
 
     # Shows F34.
-    def test_after_secrets_have_changed_the_old_is_rejected(
+    def test_the_old_secret_is_rejected_after_the_roll(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
         assert_rejected(psp.adapter(["a new secret"]), [delivery])
 
-    def test_nothing_that_is_left_out_of_it_makes_it_valid(self, session: Session) -> None:
+    def test_removing_parts_of_a_forged_signature_does_not_make_it_valid(
+        self, session: Session
+    ) -> None:
         forged = signed(session.psp, session.event(), secret="a guess")
 
         for name, value in forged.headers.items():
@@ -1223,7 +1253,7 @@ class TestSignature:
                 with pytest.raises(WebhookRejected):
                     session.adapter.read_webhook(replace(forged, headers=headers))
 
-    def test_its_rejection_does_not_tell_the_right_one(
+    def test_the_rejection_of_a_signature_does_not_reveal_the_correct_signature(
         self, psp: PspUnderTest, session: Session, private: list[str]
     ) -> None:
         sound, forged = signed(psp, session.event()), signed(psp, session.event(), secret="a guess")
@@ -1239,20 +1269,24 @@ class TestSignature:
 @needs(Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES)
 class TestSignedTime:
     @pytest.mark.parametrize("seconds", [-300, 300])
-    def test_it_may_be_300_seconds_off(self, session: Session, seconds: int) -> None:
+    def test_a_signed_time_may_be_300_seconds_off(self, session: Session, seconds: int) -> None:
         delivery = session.psp.sign(session.event(), at=session.psp.clock.now() + seconds * SECOND)
 
         assert session.adapter.read_webhook(delivery)
 
     # Shows S13.
     @pytest.mark.parametrize("seconds", [-(10**9), -301, 301, 10**9])
-    def test_too_old_or_too_far_ahead_it_is_rejected(self, session: Session, seconds: int) -> None:
+    def test_a_signed_time_too_far_in_the_past_or_future_is_rejected(
+        self, session: Session, seconds: int
+    ) -> None:
         delivery = session.psp.sign(session.event(), at=session.psp.clock.now() + seconds * SECOND)
 
         assert_rejected(session.adapter, [delivery])
 
     @pytest.mark.parametrize("odd", ["²", "٣", "9" * 5_000, "-1", "nan", "1e9"])
-    def test_one_that_is_no_number_is_rejected(self, session: Session, odd: str) -> None:
+    def test_a_signed_time_that_is_not_a_number_is_rejected(
+        self, session: Session, odd: str
+    ) -> None:
         delivery = signed(session.psp, session.event())
         headers = {name: _TIME.sub(odd, value) for name, value in delivery.headers.items()}
 
@@ -1260,7 +1294,9 @@ class TestSignedTime:
             assert_rejected(session.adapter, [replace(delivery, headers=headers)])
 
     @pytest.mark.parametrize("text", [r"\g<0>,\g<1>{now}", r"\g<1>{now},\g<0>"])
-    def test_an_old_one_beside_a_recent_one_is_rejected(self, session: Session, text: str) -> None:
+    def test_an_old_signed_time_beside_a_recent_time_is_rejected(
+        self, session: Session, text: str
+    ) -> None:
         now = session.psp.clock.now()
         replayed = session.psp.sign(session.event(), at=now - timedelta(hours=1))
         # With the name before the time, as in "t=1790000000".
@@ -1319,7 +1355,7 @@ def repeated(act: Callable[[], object]) -> object:
 class TestTrouble:
     # Shows F19, F20, F22, F23, S7.
     @for_each("method call trouble calls", each_outage)
-    def test_that_passes_lets_a_method_do_its_work_once(
+    def test_a_method_takes_effect_once_after_temporary_trouble(
         self, session: Session, method: Method, call: int, trouble: Trouble, calls: int | None
     ) -> None:
         psp, act = session.psp, session.prepare(method)
@@ -1342,7 +1378,7 @@ class TestTrouble:
 
     # Shows F47.
     @for_each("method call", each_call)
-    def test_that_is_one_404_is_not_believed(
+    def test_a_single_404_is_not_believed(
         self, psp: PspUnderTest, session: Session, method: Method, call: int
     ) -> None:
         act, told = session.prepare(method), None
@@ -1365,7 +1401,7 @@ class TestTrouble:
             assert len(psp.guests(MAIN)) == 2
 
     @for_each("method call", each_call)
-    def test_that_is_a_refusal_means_that_nothing_was_done(
+    def test_a_refused_call_has_no_effect(
         self, psp: PspUnderTest, session: Session, method: Method, call: int
     ) -> None:
         act = session.prepare(method)
@@ -1416,7 +1452,7 @@ class TestLists:
         return request
 
     @for_each("part", lambda facts: (0, 0.3, 0.6, 0.9, 0.99) if facts.list_lag else ())
-    def test_before_they_show_a_page_no_second_one_is_made(
+    def test_no_second_page_is_created_before_a_list_shows_the_first(
         self, psp: PspUnderTest, adapter: PaymentProvider, request_: HostedPageRequest, part: float
     ) -> None:
         # Within a second after `begun_at`, an adapter may create the page without reading the list.
@@ -1440,7 +1476,7 @@ class TestLists:
             else ()
         ),
     )
-    def test_a_call_that_the_psp_handles_late_makes_no_second_page(
+    def test_a_call_handled_late_by_the_psp_creates_no_second_page(
         self, psp: PspUnderTest, adapter: PaymentProvider, seconds: float
     ) -> None:
         request = a_request(psp)
@@ -1469,7 +1505,7 @@ class TestLists:
             if facts.list_lag
         ),
     )
-    def test_one_that_fails_is_not_taken_for_an_empty_one(
+    def test_a_failed_list_is_not_taken_for_an_empty_list(
         self,
         psp: PspUnderTest,
         adapter: PaymentProvider,
@@ -1500,7 +1536,7 @@ class TestPspInTrouble:
     @pytest.mark.parametrize(
         "trouble", [Trouble.RESPONSE_LOST, Trouble.OUT_OF_ORDER, Trouble.TOO_MANY]
     )
-    def test_a_psp_in_trouble_is_called_a_few_times_at_most(
+    def test_a_psp_in_trouble_is_called_only_a_few_times(
         self, psp: PspUnderTest, session: Session, trouble: Trouble, method: Method
     ) -> None:
         act, before = session.prepare(method), psp.count_calls()
@@ -1568,7 +1604,7 @@ class TestResponseAboutAnother:
 
     @needs(Ability.TELLS_OUTCOME)
     @pytest.mark.parametrize("has_card", [False, True])
-    def test_page_tells_no_outcome(
+    def test_a_response_about_another_page_gives_no_outcome(
         self, psp: PspUnderTest, session: Session, other: Session, has_card: bool
     ) -> None:
         if has_card:
@@ -1587,7 +1623,7 @@ class TestResponseAboutAnother:
     @needs(Ability.NAMES_SESSIONS)
     @for_each("call", lambda facts: range(1, facts.calls[Method.START] + 1))
     @pytest.mark.parametrize("guest_id", [GUEST_ID, OTHER_GUEST_ID])
-    def test_session_or_guest_makes_no_page(
+    def test_a_response_about_another_session_or_guest_gives_no_page(
         self, psp: PspUnderTest, session: Session, other: Session, call: int, guest_id: GuestId
     ) -> None:
         bodies = bodies_of(psp, lambda: session.another(guest_id=guest_id))
@@ -1599,7 +1635,7 @@ class TestResponseAboutAnother:
         assert page is None or call < psp.facts.calls[Method.START]
 
     @for_each("call", lambda facts: {facts.calls[Method.START]} - {1})
-    def test_guest_alone_makes_no_page_for_that_guest(
+    def test_a_response_that_names_another_guest_gives_no_page_for_that_guest(
         self, psp: PspUnderTest, session: Session, other: Session, call: int
     ) -> None:
         own, others = (each.page.guest_reference.encode() for each in (session, other))
@@ -1612,7 +1648,9 @@ class TestResponseAboutAnother:
 
     @needs(Ability.READS_CARDS)
     @pytest.mark.parametrize("guest_id", [GUEST_ID, OTHER_GUEST_ID])
-    def test_card_tells_nothing_of_this_one(self, session: Session, guest_id: GuestId) -> None:
+    def test_a_response_about_another_card_gives_no_reading(
+        self, session: Session, guest_id: GuestId
+    ) -> None:
         guest = session.page.guest_reference if guest_id == GUEST_ID else None
         other = session.another(guest_id=guest_id, guest_reference=guest)
         card, others = session.collect().card, other.collect(GuestCard.ANOTHER_GOOD).card
@@ -1622,7 +1660,9 @@ class TestResponseAboutAnother:
         with pytest.raises(ProviderUnavailable):
             session.read(card)
 
-    def test_guest_alone_tells_no_outcome(self, session: Session, other: Session) -> None:
+    def test_a_response_that_names_another_guest_gives_no_outcome(
+        self, session: Session, other: Session
+    ) -> None:
         own, others = (each.page.guest_reference.encode() for each in (session, other))
         session.type_card()
         bodies = bodies_of(session.psp, session.outcome)
@@ -1644,7 +1684,9 @@ class TestDamagedResponse:
             each for each in methods_of(facts) if each not in (Method.DISCARD, Method.FORGET_GUEST)
         ],
     )
-    def test_raises_nothing_but_what_the_port_names(self, session: Session, method: Method) -> None:
+    def test_a_damaged_response_raises_only_exceptions_of_the_port(
+        self, session: Session, method: Method
+    ) -> None:
         act = session.prepare(method)
         act()
         session.psp.clock.advance(session.psp.facts.list_lag)
@@ -1673,7 +1715,9 @@ class TestNullField:
     @for_each(
         "field", lambda facts: facts.nullable if facts.calls[Method.OUTCOME_WITH_CARD] else ()
     )
-    def test_leads_to_a_card_or_a_token_to_discard(self, session: Session, field: str) -> None:
+    def test_a_null_field_leads_to_a_card_or_a_token_to_discard(
+        self, session: Session, field: str
+    ) -> None:
         card = session.collect().card
         session.psp.change_bodies(
             lambda _, body: json.dumps(without(field, json.loads(body))).encode()
@@ -1714,7 +1758,9 @@ class TestDeadline:
     """Every method ends within 5 seconds, whatever the PSP sends."""
 
     # Shows F21.
-    def test_a_slow_or_silent_psp_ends_each_method(self, psp: PspUnderTest, tmp_path: Path) -> None:
+    def test_each_method_ends_in_time_if_the_psp_is_slow_or_silent(
+        self, psp: PspUnderTest, tmp_path: Path
+    ) -> None:
         cases = list(product([*methods_of(psp.facts), None], (True, False)))
         acts: list[Callable[[], object]] = []
 
@@ -1755,7 +1801,7 @@ class TestDeadline:
 class TestMerchantAccountWithoutKeys:
     """The account's sessions and discards wait, because it may get keys again."""
 
-    def test_a_call_without_keys_is_no_refusal(self, session: Session) -> None:
+    def test_a_call_without_keys_does_not_count_as_a_refusal(self, session: Session) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
         page, adapter = session.page, session.adapter
 
@@ -1792,7 +1838,9 @@ class TestMerchantAccountWithoutKeys:
 class TestIdentity:
     """An identity is optional: not every PSP identifies the merchant of a key."""
 
-    def test_it_stands_for_one_merchant(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+    def test_an_identity_stands_for_one_merchant(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
         main, other = (adapter.identity(account) for account in (MAIN, OTHER))
         psp.clock.advance(MINUTE)
 
@@ -1810,7 +1858,9 @@ class TestIdentity:
         with suppress(ProviderUnavailable):
             assert adapter.identity(NOBODYS) is None
 
-    def test_an_outage_does_not_alter_it(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+    def test_an_outage_does_not_change_the_identity(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
         sound = adapter.identity(MAIN)
         for trouble in (each for each in Trouble if each is not Trouble.UNKNOWN_STATUS):
             psp.have(trouble)
@@ -1830,7 +1880,7 @@ def checked(psp: PspUnderTest, adapter: PaymentProvider) -> Sequence[Finding]:
 class TestCheck:
     """A plugin need not have a check."""
 
-    def test_whatever_happens_its_findings_are_lines_without_a_secret(
+    def test_the_findings_of_a_check_are_single_lines_without_a_secret(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         for trouble in (None, *Trouble):
@@ -1845,14 +1895,16 @@ class TestCheck:
                 assert f"{about}{text}".isprintable()
                 assert not any(secret in text for secret in (*psp.keys, SECRET, OTHER_SECRET))
 
-    def test_it_changes_nothing(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+    def test_a_check_changes_nothing_at_the_psp(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
         checked(psp, adapter)
 
         assert psp.count_pages() == 0
         assert not psp.guests(MAIN)
 
     @pytest.mark.parametrize("is_silent", [True, False])
-    def test_a_silent_or_slow_psp_is_a_problem_within_5_seconds(
+    def test_a_check_reports_a_silent_or_slow_psp_within_5_seconds(
         self, psp: PspUnderTest, adapter: PaymentProvider, is_silent: bool
     ) -> None:
         if is_silent:
@@ -1867,37 +1919,39 @@ class TestCheck:
 
 
 class TestPlugin:
-    def test_its_name_is_a_word_in_lower_case(self, psp: PspUnderTest) -> None:
+    def test_the_name_of_a_plugin_is_a_word_in_lower_case(self, psp: PspUnderTest) -> None:
         assert re.fullmatch("[a-z][a-z0-9_]*", psp.plugin.name)
 
-    def test_its_page_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
+    def test_the_page_of_a_plugin_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
         assert psp.plugin.capabilities.shows(CONSENT)
 
-    def test_the_tests_know_what_the_plugin_says_of_pages(self, psp: PspUnderTest) -> None:
+    def test_the_stated_facts_match_the_page_capabilities_of_the_plugin(
+        self, psp: PspUnderTest
+    ) -> None:
         abilities, capabilities = psp.facts.abilities, psp.plugin.capabilities
         assert capabilities.checks_addresses == (Ability.CHECKS_ADDRESSES in abilities)
         # A stand-in may always close pages, even if the PSP can close them only at times.
         assert Ability.CLOSES_PAGES in abilities or not capabilities.closes_pages
 
-    def test_it_says_whether_the_psp_forgets_guests(self, psp: PspUnderTest) -> None:
+    def test_a_plugin_states_whether_the_psp_forgets_guests(self, psp: PspUnderTest) -> None:
         is_tested = Ability.FORGETS_GUESTS in psp.facts.abilities
         assert psp.plugin.capabilities.forgets_guests == is_tested
 
-    def test_it_says_whether_the_psp_reads_cards(self, psp: PspUnderTest) -> None:
+    def test_a_plugin_states_whether_the_psp_reads_cards(self, psp: PspUnderTest) -> None:
         is_tested = Ability.READS_CARDS in psp.facts.abilities
         assert psp.plugin.capabilities.reads_cards == is_tested
 
-    def test_it_says_whether_the_psp_lists_cards(self, psp: PspUnderTest) -> None:
+    def test_a_plugin_states_whether_the_psp_lists_cards(self, psp: PspUnderTest) -> None:
         is_tested = Ability.LISTS_CARDS in psp.facts.abilities
         assert psp.plugin.capabilities.lists_cards == is_tested
 
 
 @needs(Ability.REMOTE)
 class TestSettings:
-    def test_without_any_the_psp_is_not_set_up(self, psp: PspUnderTest) -> None:
+    def test_a_psp_without_settings_is_not_set_up(self, psp: PspUnderTest) -> None:
         assert read(psp, {}) is None
 
-    def test_an_account_is_read(self, psp: PspUnderTest) -> None:
+    def test_the_settings_of_a_merchant_account_are_read(self, psp: PspUnderTest) -> None:
         settings = read(psp, settings_of(psp))
 
         assert settings is not None
@@ -1912,7 +1966,7 @@ class TestSettings:
             assert is_address(value) or value not in f"{settings!r} {settings}"
 
     @needs(Ability.SIGNED_WEBHOOKS)
-    def test_an_adapter_made_from_them_accepts_whole_secrets_only(
+    def test_an_adapter_accepts_only_complete_webhook_secrets(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         def accepts(secret: str, given: Mapping[str, str]) -> bool:
@@ -1936,11 +1990,11 @@ class TestSettings:
             is_of_one = own is not None and bool(own.optional) and not any(accepted)
             assert all(accepted) or is_of_one, "operators must be able to set two secrets"
 
-    def test_two_accounts_with_the_same_are_refused(self, psp: PspUnderTest) -> None:
+    def test_two_accounts_with_the_same_keys_are_refused(self, psp: PspUnderTest) -> None:
         with pytest.raises(PspSettingsError):
             read(psp, settings_of(psp) | settings_of(psp, MAIN))
 
-    def test_a_missing_one_is_named(self, psp: PspUnderTest) -> None:
+    def test_the_refusal_of_settings_names_a_missing_setting(self, psp: PspUnderTest) -> None:
         given = settings_of(psp)
 
         for missing in given if len(given) > 1 else ():
@@ -1948,7 +2002,7 @@ class TestSettings:
             with pytest.raises(PspSettingsError, match=missing):
                 read(psp, rest)
 
-    def test_the_value_of_a_wrong_one_is_not_shown(self, psp: PspUnderTest) -> None:
+    def test_the_value_of_an_invalid_setting_is_not_shown(self, psp: PspUnderTest) -> None:
         for name, value in settings_of(psp).items():
             if is_address(value):
                 continue
@@ -1959,7 +2013,9 @@ class TestSettings:
                 shown = str(error)
             assert "hidden-in-here" not in shown
 
-    def test_an_address_that_is_not_https_is_refused_by_its_name(self, psp: PspUnderTest) -> None:
+    def test_the_refusal_of_an_address_without_https_names_its_setting(
+        self, psp: PspUnderTest
+    ) -> None:
         given = settings_of(psp)
         for name in (name for name, value in given.items() if is_address(value)):
             with pytest.raises(PspSettingsError, match=name):
@@ -1967,7 +2023,7 @@ class TestSettings:
 
     @pytest.mark.parametrize("account", [DEFAULT_MERCHANT_ACCOUNT, OTHER])
     @for_each("what", lambda facts: facts.live_settings)
-    def test_a_key_for_real_cards_is_known_as_one(
+    def test_a_key_for_real_cards_is_recognized(
         self, psp: PspUnderTest, what: str, account: MerchantAccount
     ) -> None:
         given = settings_of(psp, account)
@@ -2028,7 +2084,7 @@ class TestCalls:
         assert session.adapter.read_webhook(delivery)
 
     @for_each("method", methods_of)
-    def test_each_other_method_makes_as_many_as_stated(
+    def test_each_other_method_makes_the_stated_number_of_calls(
         self, psp: PspUnderTest, session: Session, method: Method
     ) -> None:
         act = session.prepare(method)
@@ -2036,14 +2092,14 @@ class TestCalls:
 
         act()
 
-    def test_a_lost_call_does_nothing(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+    def test_a_lost_call_has_no_effect(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
         psp.have(Trouble.CALL_LOST)
         with pytest.raises(ProviderUnavailable):
             adapter.start(a_request(psp))
 
         assert psp.count_pages() == 0
 
-    def test_a_call_whose_response_is_lost_does_all(
+    def test_a_call_with_a_lost_response_has_its_full_effect(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])

@@ -60,7 +60,7 @@ def placeholders(text: str) -> set[str | None]:
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
-def test_there_is_a_file_for_each_language() -> None:
+def test_each_language_has_a_catalog_file() -> None:
     names = (each.name for each in files(catalogs).iterdir())
     assert {name.removesuffix(".toml") for name in names if name.endswith(".toml")} == LANGUAGES
 
@@ -75,7 +75,7 @@ def test_a_catalog_has_every_text_with_its_placeholders(language: str) -> None:
         assert not re.search("3-D|D Secure", text), "a line may break there"
 
 
-def test_every_text_is_used() -> None:
+def test_every_text_of_a_catalog_is_used() -> None:
     # Some keys are put together: `form.fault.` and a field, `.title` after a problem.
     sources = "".join(
         path.read_text()
@@ -91,19 +91,19 @@ def test_every_text_is_used() -> None:
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES - {"en"}))
-def test_a_translation_is_no_copy(language: str) -> None:
+def test_every_text_of_a_translation_differs_from_english(language: str) -> None:
     english = words_of("en")
     same = {key for key, text in words_of(language).items() if text == english[key]}
     assert same <= {"direction", "form.cvc_short", "form.expiry_form"}
 
 
-def test_a_text_that_guests_agree_to_is_never_changed() -> None:
+def test_shipped_consent_texts_never_change() -> None:
     shipped = files(catalogs).joinpath("consent").iterdir()
     assert {each.name: sha256(each.read_bytes()).hexdigest() for each in shipped} == CONSENTS
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_the_newest_text_fits_on_every_page(language: str) -> None:
+def test_the_newest_consent_text_fits_on_every_page(language: str) -> None:
     newest = max(name for name in CONSENTS if name.split(".")[1] == language)
     text = shipped_consents()[language]
     assert newest == f"{text.version}.{language}.txt"
@@ -113,7 +113,7 @@ def test_the_newest_text_fits_on_every_page(language: str) -> None:
     assert STRIPE.capabilities.shows(consent) == is_page_of_stripe
 
 
-def test_every_file_that_pages_need_is_installed() -> None:
+def test_every_file_that_pages_need_is_packaged() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["*"]
     for package in ("domain", "adapters", "entrypoints"):
@@ -138,13 +138,13 @@ def test_every_file_that_pages_need_is_installed() -> None:
         (",".join(["x"] * MAX_ACCEPTED + ["de"]), []),
     ],
 )
-def test_the_languages_of_a_browser_are_read_by_their_weight(
+def test_the_languages_of_a_browser_are_ordered_by_weight(
     header: str | None, accepted: list[str]
 ) -> None:
     assert accepted_languages(header) == accepted
 
 
-def test_a_name_in_a_text_is_escaped_within_its_own_direction() -> None:
+def test_a_name_in_a_text_is_escaped_with_its_own_text_direction() -> None:
     t = Catalog("en", {"direction": "ltr", "back": {"to": "Back to <{center}>"}})
     assert t("back.to", center="<b>") == "Back to &lt;<bdi>&lt;b&gt;</bdi>&gt;"
     assert t.text("back.to", center="<b>") == "Back to <<b>>"
@@ -155,5 +155,5 @@ def test_a_name_in_a_text_is_escaped_within_its_own_direction() -> None:
     ("tag", "language"),
     [("de-AT", "de"), ("pt-BR", "pt"), ("ar-EG", "ar"), ("deu", "en"), ("tlh", "en")],
 )
-def test_a_catalog_is_found_by_the_beginning_of_a_tag(tag: str, language: str) -> None:
+def test_a_catalog_is_found_by_the_primary_language_of_a_tag(tag: str, language: str) -> None:
     assert catalog(tag).language == language

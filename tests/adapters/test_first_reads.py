@@ -33,7 +33,7 @@ for _ in range(rounds):
 """
 
 
-def test_threads_that_are_the_first_to_read_a_type_do_not_end_the_process() -> None:
+def test_concurrent_first_reads_of_a_type_do_not_crash_the_process() -> None:
     module, name = "adapters.stripe.payloads", "CheckoutSession"
     document = '{"id": "cs_1", "livemode": false, "status": "open", "expires_at": 1}'
     ended = subprocess.run(

@@ -19,7 +19,9 @@ def identity(installation: Installation) -> Identity:
     return installation.container.identity()
 
 
-def test_a_token_dies_with_its_time(installation: Installation, identity: Identity) -> None:
+def test_a_token_is_refused_after_its_lifetime(
+    installation: Installation, identity: Identity
+) -> None:
     token = installation.token_for(installation.caller, ttl=DAY)
     installation.clock.advance(DAY - timedelta(microseconds=1))
     assert identity.authenticate(token) == installation.caller
@@ -48,7 +50,7 @@ def test_the_use_of_a_token_is_noted_once_an_hour(
     assert installation.token_uses.run() == 0
 
 
-def test_a_use_that_another_process_has_noted_is_not_written_again(
+def test_a_use_noted_by_another_process_is_not_written_again(
     installation: Installation,
 ) -> None:
     token = installation.token_for(installation.caller)
@@ -62,7 +64,7 @@ def test_a_use_that_another_process_has_noted_is_not_written_again(
     assert used_at(installation) == installation.clock.now()
 
 
-def test_a_request_does_not_wait_for_the_note_of_its_use(installation: Installation) -> None:
+def test_a_request_does_not_wait_until_its_token_use_is_noted(installation: Installation) -> None:
     token, other = installation.token_for(installation.caller), SqliteStorage(installation.database)
     with ThreadPoolExecutor() as writer, closing(other):
         identity = OpaqueTokens(
@@ -77,7 +79,9 @@ def test_a_request_does_not_wait_for_the_note_of_its_use(installation: Installat
     assert identity.authenticate(token) == installation.caller
 
 
-def test_a_note_that_fails_is_tried_again_in_the_next_hour(installation: Installation) -> None:
+def test_noting_a_use_is_retried_in_the_next_hour_after_a_failure(
+    installation: Installation,
+) -> None:
     token, other = installation.token_for(installation.caller), SqliteStorage(installation.database)
     impatient = SqliteStorage(installation.database, busy_timeout_seconds=0)
     with closing(other), closing(impatient):

@@ -207,9 +207,7 @@ class TestRefused:
         assert realm.enter({"typ": claim}, token_type=token_type) == "wrong type"
 
     # RFC 9068, 4.
-    def test_a_token_of_another_type_than_the_operator_demands_is_refused(
-        self, realm: Realm
-    ) -> None:
+    def test_a_token_without_the_demanded_type_is_refused(self, realm: Realm) -> None:
         for token_type in (None, "JWT", "at+JWT", "application/at+jwt"):
             realm.caller({"typ": "Bearer"}, token_type=token_type)
         realm.trust(token_type="at+jwt")
@@ -240,7 +238,7 @@ class TestCaller:
             ),
         ],
     )
-    def test_a_caller_has_the_permissions_of_the_claim(
+    def test_a_caller_has_the_permissions_in_the_configured_claim(
         self, realm: Realm, claim: str, claims: dict[str, object]
     ) -> None:
         realm.trust(permissions_claim=claim)
@@ -250,30 +248,30 @@ class TestCaller:
         assert caller.centers is None
 
     @pytest.mark.parametrize("value", [None, 7, {"guests:add": True}, [["guests:add"]], "guests"])
-    def test_a_caller_without_the_claim_has_no_permission(
+    def test_a_caller_without_the_permissions_claim_has_no_permission(
         self, realm: Realm, value: object
     ) -> None:
         assert realm.caller({"permissions": value}).permissions == frozenset()
 
-    def test_acts_for_no_center_without_a_claim_that_names_one(self, realm: Realm) -> None:
+    def test_a_caller_acts_only_for_centers_named_in_the_claim(self, realm: Realm) -> None:
         realm.trust(centers_claim="centers")
         for value in (None, [], "", ["not-a-uuid"], 7, {"*": True}):
             assert realm.caller({"centers": value}).centers == frozenset()
         assert realm.caller({"centers": [CENTER_ID.upper(), 7]}).centers == frozenset({CENTER_ID})
 
-    def test_a_caller_is_distinct_from_the_caller_of_that_name_with_an_issued_token(
+    def test_a_caller_is_distinct_from_a_caller_of_the_same_name_with_an_issued_token(
         self, realm: Realm
     ) -> None:
         assert realm.caller().name == "jwt:web-shop"
 
-    def test_a_caller_may_have_a_token_signed_on_an_elliptic_curve(self, realm: Realm) -> None:
+    def test_a_token_signed_on_an_elliptic_curve_is_accepted(self, realm: Realm) -> None:
         realm.provider.publish({"kty": "unknown"}, public("curve", ec_key()))
 
         realm.caller(key=ec_key(), key_id="curve", algorithm="ES256")
 
 
 class TestKeys:
-    def test_keys_are_fetched_once_while_they_are_fresh(self, realm: Realm) -> None:
+    def test_fresh_keys_are_fetched_only_once(self, realm: Realm) -> None:
         token = realm.provider.token()
         with ThreadPoolExecutor(8) as threads:
             callers = list(threads.map(realm.identity.authenticate, [token] * 64))
@@ -283,7 +281,7 @@ class TestKeys:
         realm.identity.authenticate(token)
         assert len(realm.server.requests) == 2
 
-    def test_that_are_new_are_used_at_once(self, realm: Realm) -> None:
+    def test_new_keys_are_used_at_once(self, realm: Realm) -> None:
         realm.enter()
         realm.now += PAUSE_SECONDS
         realm.provider.publish(public("first", rsa_key()), public("second", rsa_key(1)))
@@ -291,14 +289,14 @@ class TestKeys:
         realm.caller(**second())
         realm.caller()
 
-    def test_that_are_withdrawn_let_nobody_in_when_they_are_stale(self, realm: Realm) -> None:
+    def test_withdrawn_keys_are_refused_once_the_cache_is_stale(self, realm: Realm) -> None:
         realm.enter()
         realm.provider.publish(public("second", rsa_key(1)))
         realm.now += FRESH_SECONDS
 
         assert realm.enter() == "unknown key"
 
-    def test_that_are_invented_cause_few_fetches(self, realm: Realm) -> None:
+    def test_unknown_key_ids_cause_few_fetches(self, realm: Realm) -> None:
         for number in range(50):
             assert realm.enter(key=rsa_key(1), key_id=f"invented-{number}") == "unknown key"
         assert len(realm.server.requests) == 1
@@ -318,7 +316,7 @@ class TestKeys:
             responding(200, b" " * (MAX_KEYS_BYTES + 100_000)),
         ],
     )
-    def test_that_cannot_be_fetched_are_kept_for_a_day(
+    def test_cached_keys_are_used_for_a_day_if_they_cannot_be_fetched(
         self, realm: Realm, act: Act, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         realm.enter()
@@ -377,7 +375,7 @@ class TestKeys:
         answers.set()
         assert lines[0]["reason"] == "no response in time"
 
-    def test_that_are_known_are_used_while_another_request_fetches(self, realm: Realm) -> None:
+    def test_known_keys_are_used_while_another_request_fetches_keys(self, realm: Realm) -> None:
         realm.enter()
         answers = threading.Event()
         waited: list[bool] = []
@@ -408,7 +406,9 @@ class TestService:
         headers = {"Authorization": f"Bearer {token}"}
         return client.simulate_get(ACCOUNTS, headers=headers).status_code
 
-    def test_accepts_tokens_of_both_kinds(self, installation: Installation, realm: Realm) -> None:
+    def test_the_service_accepts_issued_tokens_beside_json_web_tokens(
+        self, installation: Installation, realm: Realm
+    ) -> None:
         client = installation.client()
         claims = {"permissions": ["guests:view"]}
 
@@ -416,7 +416,7 @@ class TestService:
         assert self.status(client, installation.token_for(installation.caller)) == 200
         assert self.status(client, realm.provider.token()) == 403
 
-    def test_logs_why_a_token_was_refused_without_the_token(
+    def test_the_service_logs_why_a_token_was_refused_without_the_token(
         self, installation: Installation, realm: Realm
     ) -> None:
         client = installation.client()
@@ -428,7 +428,7 @@ class TestService:
         assert [line["reason"] for line in refused] == ["wrong audience", "wrong algorithm"]
         assert not any(part in repr(lines) for part in token.split("."))
 
-    def test_the_service_refuses_only_these_tokens_while_keys_cannot_be_fetched(
+    def test_only_json_web_tokens_are_refused_while_keys_cannot_be_fetched(
         self, installation: Installation, realm: Realm
     ) -> None:
         realm.server.acts[:] = [break_off]

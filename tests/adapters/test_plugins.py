@@ -46,7 +46,7 @@ def read(plugin: AnyPspPlugin, environment: Mapping[str, str]) -> Any:
 
 
 @of_each_psp
-def test_a_call_of_the_port_has_a_deadline_below_the_five_seconds_of_the_port(
+def test_every_call_of_the_port_has_a_deadline_below_five_seconds(
     plugin: AnyPspPlugin, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deadlines = []
@@ -66,7 +66,7 @@ def test_a_call_of_the_port_has_a_deadline_below_the_five_seconds_of_the_port(
 
 
 @of_each_psp
-def test_a_test_key_that_has_live_in_it_is_for_test_mode(
+def test_a_test_key_that_contains_the_word_live_is_for_test_mode(
     plugin: AnyPspPlugin, environment: Mapping[str, str]
 ) -> None:
     settings = read(plugin, environment)

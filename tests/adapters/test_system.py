@@ -19,7 +19,7 @@ def test_the_clock_tells_the_time_in_utc() -> None:
     assert now.tzinfo is UTC
 
 
-def test_the_clock_is_steady_after_a_while_without_a_jump() -> None:
+def test_the_clock_counts_as_steady_after_a_period_without_a_jump() -> None:
     elapsed = [0.0]
     clock = SystemClock(lambda: elapsed[0], steady_after=timedelta(seconds=0.2))
     wait_until(clock.is_steady)
@@ -47,7 +47,7 @@ def test_secrets_have_256_random_bits() -> None:
     assert all(len(urlsafe_b64decode(secret + "=")) == 32 for secret in secrets)
 
 
-def test_the_user_is_the_one_of_the_process_whatever_the_environment_says(
+def test_the_user_is_the_owner_of_the_process_even_if_the_environment_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("LOGNAME", "USER"):

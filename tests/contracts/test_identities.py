@@ -76,7 +76,7 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
         installation.close()
 
 
-def test_a_caller_has_no_permission_but_its_own(way: Way) -> None:
+def test_a_caller_has_only_its_own_permissions(way: Way) -> None:
     for permissions in ((Permission.GUESTS_ADD,), EVERY_PERMISSION):
         caller = way.identity.authenticate(way.token(permissions=permissions))
         assert isinstance(caller, Caller)
@@ -97,11 +97,11 @@ def test_a_caller_has_one_name_under_all_its_tokens(way: Way) -> None:
     assert len(names) == 1
 
 
-def test_an_expired_token_lets_nobody_in(way: Way) -> None:
+def test_an_expired_token_is_refused(way: Way) -> None:
     assert way.identity.authenticate(way.expired_token()) == "expired"
 
 
-def test_a_token_of_which_one_character_differs_lets_nobody_in(way: Way) -> None:
+def test_a_token_with_one_changed_character_is_refused(way: Way) -> None:
     token = way.token()
     for at in (0, len(token) // 2, -6):
         other = "A" if token[at] != "A" else "B"

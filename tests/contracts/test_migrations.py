@@ -94,7 +94,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Migrated]:
         )
 
 
-def test_an_empty_database_takes_every_migration_in_order(empty: Migrated) -> None:
+def test_every_migration_is_applied_to_an_empty_database_in_order(empty: Migrated) -> None:
     assert empty.pending() == empty.every
     assert empty.execute(empty.columns) == []
     assert empty.migrate() == empty.every
@@ -104,12 +104,12 @@ def test_an_empty_database_takes_every_migration_in_order(empty: Migrated) -> No
     assert empty.execute(empty.columns) == migrated
 
 
-def test_one_of_many_at_once_applies_every_migration(empty: Migrated) -> None:
+def test_only_one_of_many_concurrent_processes_applies_the_migrations(empty: Migrated) -> None:
     assert sorted(at_once(6, lambda _: empty.migrate())) == [*[[]] * 5, empty.every]
     assert empty.pending() == []
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(empty: Migrated) -> None:
+def test_a_failing_migration_leaves_the_database_unchanged(empty: Migrated) -> None:
     empty.execute("CREATE TABLE workers (id integer)")
     before = empty.execute(empty.columns)
     with pytest.raises(Exception, match="workers"):
@@ -118,7 +118,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(empty: Migrated) -
 
 
 # Shows F10.
-def test_the_database_of_a_newer_release_is_not_touched(empty: Migrated) -> None:
+def test_the_database_of_a_newer_release_is_left_alone(empty: Migrated) -> None:
     empty.migrate()
     empty.execute(f"INSERT INTO {empty.applied}")
     before = empty.execute(empty.columns)
@@ -129,7 +129,7 @@ def test_the_database_of_a_newer_release_is_not_touched(empty: Migrated) -> None
     assert empty.execute(empty.columns) == before
 
 
-def test_the_database_of_a_build_between_releases_is_not_touched(empty: Migrated) -> None:
+def test_the_database_of_a_development_build_is_left_alone(empty: Migrated) -> None:
     empty.migrate()
     empty.execute(f"INSERT INTO {empty.applied}")
     empty.execute(f"DELETE FROM {empty.applied.split()[0]} WHERE name = '{empty.every[-1]}'")
@@ -172,7 +172,7 @@ def at(minute: int) -> str:
 
 
 # Shows I11.
-def test_accounts_keep_the_consents_of_the_sessions_that_are_still_there(empty: Migrated) -> None:
+def test_migrated_accounts_keep_the_consents_of_existing_sessions(empty: Migrated) -> None:
     empty.migrate_to_0_2()
     for statement in (
         an_account_with(11, 1, agreed=30),
@@ -203,7 +203,7 @@ def test_accounts_keep_the_consents_of_the_sessions_that_are_still_there(empty: 
     ]
 
 
-def test_accounts_are_read_again_within_30_days(empty: Migrated) -> None:
+def test_migrated_accounts_are_read_again_within_30_days(empty: Migrated) -> None:
     empty.migrate_to_0_2()
     for number in range(11, 51):
         empty.execute(an_account_with(number, number, agreed=30))

@@ -195,7 +195,9 @@ def fill(unit: WriteUnit) -> None:
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_sqlite_searches_an_index(tmp_path: Path, use: Callable[[WriteUnit], object]) -> None:
+def test_every_query_uses_an_index_on_sqlite(
+    tmp_path: Path, use: Callable[[WriteUnit], object]
+) -> None:
     make_database(tmp_path / "cards.db")
     statements: list[str] = []
     with closing(SqliteStorage(tmp_path / "cards.db")) as storage, storage.write() as unit:
@@ -233,7 +235,7 @@ def database(postgresql_server: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_postgresql_searches_an_index(
+def test_every_query_uses_an_index_on_postgresql(
     database: str, use: Callable[[WriteUnit], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements: list[tuple[str, Values | None]] = []

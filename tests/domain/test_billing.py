@@ -56,14 +56,14 @@ def pairs(table: dict[str, list[object]]) -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(RIGHT))
-def test_a_billing_field_of_right_form_is_kept(name: str, value: object) -> None:
+def test_a_valid_billing_field_is_kept(name: str, value: object) -> None:
     billing_info = parse_billing_info({name: value})
 
     assert getattr(billing_info, name) == value
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(WRONG))
-def test_a_billing_field_of_wrong_form_is_named(name: str, value: object) -> None:
+def test_the_refusal_of_billing_info_names_the_invalid_field(name: str, value: object) -> None:
     with pytest.raises(BillingInfoInvalid) as refused:
         parse_billing_info({name: value})
     assert refused.value.message == f"billing_info.{name} is invalid"
@@ -88,11 +88,11 @@ def test_a_card_number_split_over_several_fields_is_refused(
 
 
 @pytest.mark.parametrize("value", [None, {}, {"email": ""}, {"city": "  "}, {"colour": "red"}])
-def test_empty_billing_info_is_dropped(value: object) -> None:
+def test_empty_billing_info_counts_as_absent(value: object) -> None:
     assert parse_billing_info(value) is None
 
 
-def test_a_country_may_be_written_in_small_letters() -> None:
+def test_a_country_code_may_be_in_lower_case() -> None:
     assert parse_billing_info({"country_code": "us"}) == BillingInfo(country_code="US")
 
 
@@ -106,7 +106,7 @@ TEXTS = st.lists(WORDS | st.text(max_size=5), max_size=6).map("".join)
 
 
 @given(st.dictionaries(st.sampled_from(list(MAX_LENGTHS)), TEXTS | anything, max_size=4))
-def test_nothing_unsafe_is_kept_of_billing_info(value: dict[str, object]) -> None:
+def test_kept_billing_info_is_safe_text(value: dict[str, object]) -> None:
     with suppress(Refusal):
         read = parse_billing_info(value)
         kept = {} if read is None else {k: v for k, v in asdict(read).items() if v is not None}
@@ -119,5 +119,5 @@ def test_nothing_unsafe_is_kept_of_billing_info(value: dict[str, object]) -> Non
         assert parse_billing_info(kept) == read
 
 
-def test_every_country_is_known() -> None:
+def test_every_country_code_is_accepted() -> None:
     assert len(COUNTRY_CODES) == 250

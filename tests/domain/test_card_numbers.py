@@ -32,7 +32,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("number", [pytest.param(NUMBERS[name], id=name) for name in NUMBERS])
-def test_a_number_of_each_scheme_is_a_card_number(number: str) -> None:
+def test_a_card_number_of_each_scheme_is_found(number: str) -> None:
     assert passes_luhn(number)
     for text in (number, f"card {number}, 12/30", f"no{number}", f"{number} 123"):
         assert holds_card_number(text), text
@@ -78,7 +78,7 @@ def test_a_card_number_is_found_however_people_write_it(text: str) -> None:
         "4242424242424242424242424242424a",
     ],
 )
-def test_other_digits_are_no_card_number(text: str) -> None:
+def test_other_digits_are_not_taken_for_a_card_number(text: str) -> None:
     assert not holds_card_number(text)
 
 

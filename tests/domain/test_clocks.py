@@ -34,7 +34,7 @@ DAYS = 3
 @given(st.lists(st.integers(-90, 90).map(MINUTE.__mul__), min_size=6, max_size=6))
 @example([timedelta(0)] * 6)
 @example([-MINUTE * 90, MINUTE * 90] * 3)
-def test_a_session_leaves_no_token_behind_whatever_the_clocks_say(
+def test_a_session_leaves_no_token_behind_even_if_clocks_jump(
     tmp_path_factory: pytest.TempPathFactory, jumps: list[timedelta]
 ) -> None:
     installation = Installation(tmp_path_factory.mktemp("clocks"))
@@ -81,7 +81,7 @@ def ahead(installation: Installation, jump: timedelta) -> Iterator[None]:
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
+def test_a_clock_that_was_ahead_delays_work_by_at_most_its_longest_wait(
     installation: Installation, jump: timedelta
 ) -> None:
     # Nothing is sent there, because it is not public.
@@ -113,7 +113,7 @@ def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_psp_that_is_silent_since_a_time_to_come_is_asked_again_with_growing_waits(
+def test_a_psp_silent_since_a_future_time_is_asked_again_at_growing_intervals(
     installation: Installation, jump: timedelta
 ) -> None:
     session = installation.opened_session()
@@ -151,7 +151,7 @@ def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_clock_that_is_ahead_has_no_event_told_or_forgotten(
+def test_a_clock_that_is_ahead_does_not_send_or_forget_events_early(
     installation: Installation, jump: timedelta
 ) -> None:
     installation.has_endpoint("https://127.0.0.1")
@@ -173,7 +173,7 @@ def test_a_clock_that_is_ahead_has_no_event_told_or_forgotten(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_sessions_from_a_time_to_come_do_not_lock_a_guest_out(
+def test_sessions_with_a_future_start_do_not_lock_a_guest_out(
     tmp_path: Path, jump: timedelta
 ) -> None:
     installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="guest=1/off")
@@ -191,7 +191,7 @@ def test_sessions_from_a_time_to_come_do_not_lock_a_guest_out(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", [2 * MINUTE, timedelta(days=365)])
-def test_a_worker_whose_last_heartbeat_is_from_a_time_to_come_is_missing(
+def test_a_worker_with_a_heartbeat_in_the_future_counts_as_missing(
     installation: Installation, jump: timedelta
 ) -> None:
     installation.clock.advance(jump)

@@ -53,7 +53,7 @@ def parse(record: Any, **changes: object) -> Any:
     return record.parse(**VALID[record] | changes)
 
 
-def test_fields_of_the_right_form_are_kept() -> None:
+def test_valid_fields_are_kept() -> None:
     assert parse(Center) == a_center()
     assert parse(Guest) == a_guest()
     assert parse(Product) == a_product()
@@ -73,18 +73,18 @@ def test_fields_of_the_right_form_are_kept() -> None:
 @pytest.mark.parametrize(
     ("record", "field"), [(Center, "id"), (Guest, "id"), (Product, "id"), (Product, "center_id")]
 )
-def test_ids_are_kept_in_lower_case(record: Any, field: str) -> None:
+def test_ids_are_stored_in_lower_case(record: Any, field: str) -> None:
     some_id = "ABCDEFAB-CDEF-4ABC-8DEF-ABCDEFABCDEF"
 
     assert getattr(parse(record, **{field: some_id}), field) == some_id.lower()
 
 
 @pytest.mark.parametrize("email", ["", None])
-def test_an_empty_email_address_becomes_null(email: object) -> None:
+def test_an_empty_email_address_counts_as_absent(email: object) -> None:
     assert parse(Guest, email=email).email is None
 
 
-def test_an_origin_in_two_spellings_is_kept_once() -> None:
+def test_an_origin_given_in_two_spellings_is_stored_once() -> None:
     origins = ["https://shop.example", "myspa://", "HTTPS://Shop.Example/"]
 
     configuration = parse(PaymentConfiguration, redirect_origins=origins)
@@ -113,12 +113,12 @@ def test_an_origin_in_two_spellings_is_kept_once() -> None:
         (PaymentConfiguration, "card_testing_limits", "center=off/1, guest=999999/off"),
     ],
 )
-def test_the_bounds_belong_to_what_is_taken(record: Any, field: str, value: object) -> None:
+def test_values_at_the_limits_are_accepted(record: Any, field: str, value: object) -> None:
     assert getattr(parse(record, **{field: value}), field) == value
 
 
 @pytest.mark.parametrize("amount", ["0", "0.0001", "999999999999", "99999999.9999", "007.5"])
-def test_amounts(amount: str) -> None:
+def test_a_valid_amount_is_kept(amount: str) -> None:
     assert parse(Product, amount=amount).amount == Decimal(amount)
 
 
@@ -170,7 +170,7 @@ REFUSED: Final[list[tuple[Any, str, str, list[object]]]] = [
     ("record", "field", "expected", "value"),
     [(*case, value) for *case, values in REFUSED for value in values],
 )
-def test_a_field_of_another_form_is_named_with_what_is_expected(
+def test_the_refusal_of_an_invalid_field_names_the_expected_form(
     record: Any, field: str, expected: str, value: object
 ) -> None:
     with pytest.raises(InvalidField) as refused:

@@ -18,7 +18,7 @@ CALLER = Caller(name=CallerName("spa"), permissions=frozenset(Permission) - {LAC
 @pytest.mark.parametrize(
     "use_case", [operation.calls for operation in OPERATIONS if operation.calls is not None]
 )
-def test_a_use_case_refuses_a_caller_without_what_it_needs_before_it_looks_at_anything(
+def test_every_use_case_checks_the_permissions_of_the_caller_first(
     use_case: Any,  # as many types as there are use cases
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

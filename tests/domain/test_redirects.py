@@ -72,7 +72,7 @@ def test_a_redirect_uri_is_kept_byte_for_byte_or_refused(value: object) -> None:
 
 
 @given(uris, uris)
-def test_a_redirect_uri_is_allowed_by_its_own_origin_alone(uri: str, other: str) -> None:
+def test_a_redirect_uri_is_allowed_only_by_its_own_origin(uri: str, other: str) -> None:
     origin, other_origin = redirect_origin(uri), redirect_origin(other)
     if origin is None:
         return
@@ -85,7 +85,7 @@ def test_a_redirect_uri_is_allowed_by_its_own_origin_alone(uri: str, other: str)
 
 
 @given(st.text() | uris)
-def test_an_allowed_origin_is_the_origin_of_what_it_allows(text: str) -> None:
+def test_every_uri_that_an_allowed_origin_permits_has_this_origin(text: str) -> None:
     with suppress(ValueError):
         origin = parse_allowed_origin(text)
         assert redirect_origin(origin + ("x" if origin.endswith("://") else "/x")) == origin
@@ -121,7 +121,7 @@ def test_an_allowed_origin_is_the_origin_of_what_it_allows(text: str) -> None:
         ),
     ],
 )
-def test_an_address_has_an_origin(uri: str, origin: str | None) -> None:
+def test_the_origin_of_a_uri_is_normalized(uri: str, origin: str | None) -> None:
     assert redirect_origin(uri) == origin
 
 
@@ -137,7 +137,7 @@ def test_an_address_has_an_origin(uri: str, origin: str | None) -> None:
         ("com.example.app:/", "com.example.app://"),
     ],
 )
-def test_an_allowed_origin_is_kept_in_one_spelling(given_origin: str, kept: str) -> None:
+def test_an_allowed_origin_is_stored_in_one_spelling(given_origin: str, kept: str) -> None:
     assert parse_allowed_origin(given_origin) == kept
 
 

@@ -42,7 +42,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
 
 
 @pytest.mark.parametrize("type_", EventType)
-def test_every_type_has_all_fields(type_: EventType) -> None:
+def test_every_event_type_has_all_fields(type_: EventType) -> None:
     body = msgspec.json.decode(encode(an_event(type=type_, account_id=None, card=None)))
 
     assert body["type"] == type_
@@ -52,14 +52,14 @@ def test_every_type_has_all_fields(type_: EventType) -> None:
     }
 
 
-def test_a_time_with_fractions_is_not_rounded() -> None:
+def test_a_time_with_fractions_of_a_second_is_truncated() -> None:
     event = an_event()
     later = an_event(occurred_at=event.occurred_at + timedelta(microseconds=1))
 
     assert msgspec.json.decode(encode(later))["timestamp"] == "2026-11-20T12:00:00.000001Z"
 
 
-def test_a_card_has_the_field_names_of_the_api() -> None:
+def test_the_card_of_an_event_has_the_field_names_of_the_api() -> None:
     card = msgspec.json.decode(encode(an_event()))["data"]["card"]
 
     assert card.keys() <= set(StoredCard.__struct_fields__)

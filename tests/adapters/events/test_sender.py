@@ -96,7 +96,7 @@ def test_connecting_sends_nothing(receiver: ListeningServer, attempts: list[str]
 class TestAddresses:
     # Shows S24.
     @pytest.mark.parametrize("address", [*FORBIDDEN, *SPELLINGS, "localhost"])
-    def test_one_that_is_not_public_is_not_connected_to(
+    def test_the_sender_does_not_connect_to_a_private_address(
         self, attempts: list[str], address: str
     ) -> None:
         options = {"allowed_networks": (), "look_up": finding(address)}
@@ -116,7 +116,7 @@ class TestAddresses:
             *("127.0.0.1.", "user@127.0.0.1", ""),
         ],
     )
-    def test_however_it_is_written(
+    def test_the_sender_recognizes_private_addresses_in_any_spelling(
         self, receiver: ListeningServer, attempts: list[str], host: str
     ) -> None:
         for scheme in ("http", "https"):
@@ -129,7 +129,9 @@ class TestAddresses:
         "address",
         [PUBLIC, "172.32.0.1", "100.128.0.1", PUBLIC_IPV6, "64:ff9b::101:101", "::ffff:1.1.1.1"],
     )
-    def test_a_public_one_is_connected_to(self, attempts: list[str], address: str) -> None:
+    def test_the_sender_connects_to_a_public_address(
+        self, attempts: list[str], address: str
+    ) -> None:
         # Connections out of this machine are refused in these tests.
         assert not_sent(f"https://{NAME}", allowed_networks=(), look_up=finding(address)) == (
             "connection refused"
@@ -146,9 +148,7 @@ class TestAddresses:
         assert attempts == [PUBLIC, PUBLIC_IPV6]
 
     # Shows S24.
-    def test_the_one_that_was_checked_is_the_one_that_is_connected_to(
-        self, attempts: list[str]
-    ) -> None:
+    def test_the_sender_connects_to_the_address_that_it_checked(self, attempts: list[str]) -> None:
         answers = iter([PUBLIC, "127.0.0.1"])
 
         def look_up(_: str, port: int) -> Iterable[AddressInfo]:
@@ -159,7 +159,7 @@ class TestAddresses:
         assert attempts == [PUBLIC]
         assert next(answers) == "127.0.0.1"
 
-    def test_one_in_an_allowed_network_is_connected_to(
+    def test_the_sender_connects_to_an_address_in_an_allowed_network(
         self, receiver: ListeningServer, attempts: list[str]
     ) -> None:
         url = f"http://{NAME}:{receiver.server_port}"
@@ -179,7 +179,7 @@ class TestAddresses:
             ("fe80::1%lo", "fe80::/10", False),
         ],
     )
-    def test_an_ipv6_address_is_judged_by_what_it_leads_to(
+    def test_an_ipv6_address_is_judged_by_its_embedded_ipv4_address(
         self, attempts: list[str], address: str, network: str, *, is_allowed: bool
     ) -> None:
         info = (socket.AF_INET6, socket.SOCK_STREAM, 0, "", (address, 443, 0, 0))
@@ -189,7 +189,7 @@ class TestAddresses:
 
         assert bool(attempts) is is_allowed
 
-    def test_the_next_one_is_tried_if_one_does_not_accept(
+    def test_the_sender_tries_the_next_address_if_the_first_does_not_accept(
         self, receiver: ListeningServer, attempts: list[str]
     ) -> None:
         url = f"http://{NAME}:{receiver.server_port}"
@@ -227,7 +227,7 @@ class TestAddresses:
 
 class TestResponse:
     @pytest.mark.parametrize("status", [200, 204, 301, 304, 404, 410, 429, 500, 503])
-    def test_its_status_is_returned_after_one_try(
+    def test_the_sender_returns_the_response_status_after_one_try(
         self, receiver: ListeningServer, status: int
     ) -> None:
         receiver.acts = [responding(status)]
@@ -248,13 +248,17 @@ class TestResponse:
         assert attempts == ["127.0.0.1"]
 
     # Shows F43.
-    def test_one_that_never_comes_ends_at_the_deadline(self, receiver: ListeningServer) -> None:
+    def test_the_sender_stops_waiting_for_a_response_at_the_deadline(
+        self, receiver: ListeningServer
+    ) -> None:
         receiver.acts = [fall_silent]
 
         assert not_sent(receiver.url, total_seconds=HURRIED) == "no response in time"
         assert len(receiver.requests) == 1
 
-    def test_a_body_that_drips_does_not_hide_the_status(self, receiver: ListeningServer) -> None:
+    def test_a_slowly_dripping_body_does_not_hide_the_status(
+        self, receiver: ListeningServer
+    ) -> None:
         sender_has_left = threading.Event()
 
         def act(handler: Handler) -> None:
@@ -271,7 +275,7 @@ class TestResponse:
     def test_the_deadline_is_15_seconds(self) -> None:
         assert TOTAL_SECONDS == 15
 
-    def test_one_of_100_megabytes_is_not_read_for_long(self, receiver: ListeningServer) -> None:
+    def test_the_sender_stops_reading_a_huge_response(self, receiver: ListeningServer) -> None:
         sent = 0
         ended = threading.Event()
 
@@ -323,7 +327,7 @@ class TestResponse:
     @pytest.mark.parametrize(
         ("rest", "target"), [("", "/"), ("?from=cards", "/?from=cards"), ("/a?b=c&d", "/a?b=c&d")]
     )
-    def test_answers_a_request_for_the_whole_address_of_the_endpoint(
+    def test_the_sender_requests_path_with_query_of_the_endpoint(
         self, receiver: ListeningServer, rest: str, target: str
     ) -> None:
         assert send(receiver.url + rest) == 200
@@ -331,22 +335,22 @@ class TestResponse:
 
 
 class TestConnection:
-    def test_that_is_refused(self) -> None:
+    def test_sending_fails_if_the_connection_is_refused(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
         assert not_sent(url) == "connection refused"
 
-    def test_to_a_name_that_nobody_has(self) -> None:
+    def test_sending_fails_if_the_host_name_does_not_exist(self) -> None:
         def look_up(*_: object) -> Iterable[AddressInfo]:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
         assert not_sent(f"https://{NAME}", look_up=look_up) == "name not found"
 
-    def test_to_a_name_without_an_address(self) -> None:
+    def test_sending_fails_if_the_host_name_has_no_address(self) -> None:
         assert not_sent(f"https://{NAME}", look_up=finding()) == "not reachable"
 
-    def test_to_a_name_whose_servers_hang(self) -> None:
+    def test_sending_fails_if_name_servers_hang(self) -> None:
         released, has_answered = threading.Event(), threading.Event()
 
         def look_up(host: str, port: int) -> Iterable[AddressInfo]:
@@ -360,7 +364,7 @@ class TestConnection:
         assert not has_answered.is_set()
         released.set()
 
-    def test_ignores_the_proxies_of_the_environment(
+    def test_the_sender_ignores_proxies_of_the_environment(
         self, receiver: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with running(ListeningServer()) as proxy:
@@ -374,17 +378,17 @@ class TestConnection:
 
 
 class TestTls:
-    def test_a_trusted_certificate_of_the_host_is_accepted(self, authority: trustme.CA) -> None:
+    def test_a_trusted_certificate_for_the_host_is_accepted(self, authority: trustme.CA) -> None:
         with receiving(authority, NAME) as (url, asked_for):
             assert send(url, tls=trusting(authority), look_up=finding("127.0.0.1")) == 200
 
         assert asked_for == [NAME]
 
-    def test_a_certificate_that_is_not_trusted_is_refused(self, authority: trustme.CA) -> None:
+    def test_an_untrusted_certificate_is_refused(self, authority: trustme.CA) -> None:
         with receiving(authority, NAME) as (url, _):
             assert not_sent(url, look_up=finding("127.0.0.1")) == "certificate not trusted"
 
-    def test_a_certificate_of_another_host_is_refused(self, authority: trustme.CA) -> None:
+    def test_a_certificate_for_another_host_is_refused(self, authority: trustme.CA) -> None:
         with receiving(authority, "other.example", "127.0.0.1") as (url, _):
             reason = not_sent(url, tls=trusting(authority), look_up=finding("127.0.0.1"))
 

@@ -35,7 +35,7 @@ def is_verified(request: Request, secret: str, **changed: str) -> bool:
     return bool(event["data"]["guest_id"] == an_event().guest_id)
 
 
-def test_a_request_is_verified_as_it_arrives(receiver: ListeningServer) -> None:
+def test_a_receiver_can_verify_the_sent_request(receiver: ListeningServer) -> None:
     request = sent(receiver)
 
     assert is_verified(request, SECRETS.current)
@@ -58,7 +58,7 @@ def test_the_previous_secret_signs_for_24_hours(
     assert is_verified(request, SECRETS.current) is signs
 
 
-def test_another_id_or_time_is_noticed(receiver: ListeningServer) -> None:
+def test_a_changed_id_or_time_invalidates_the_signature(receiver: ListeningServer) -> None:
     request = sent(receiver)
     later = str(int(request.headers["webhook-timestamp"]) + 1)
 
@@ -66,7 +66,7 @@ def test_another_id_or_time_is_noticed(receiver: ListeningServer) -> None:
     assert not is_verified(request, SECRETS.current, webhook_id="another")
 
 
-def test_each_attempt_signs_the_same_event_anew(receiver: ListeningServer) -> None:
+def test_each_attempt_signs_the_event_again(receiver: ListeningServer) -> None:
     now = datetime.now(UTC)
     first, second = sent(receiver, now=now), sent(receiver, now=now + timedelta(minutes=4))
 
@@ -76,7 +76,9 @@ def test_each_attempt_signs_the_same_event_anew(receiver: ListeningServer) -> No
         assert first.headers[name] != second.headers[name]
 
 
-def test_the_time_is_that_of_the_attempt_in_unix_seconds(receiver: ListeningServer) -> None:
+def test_the_signed_time_is_the_time_of_the_attempt_in_unix_seconds(
+    receiver: ListeningServer,
+) -> None:
     now = datetime(2026, 11, 20, 12, 0, 0, 999_999, tzinfo=UTC)
 
     assert sent(receiver, now=now).headers["webhook-timestamp"] == "1795176000"

@@ -33,7 +33,7 @@ def test_an_expiry_date_may_be_written_in_many_ways(expiry: str) -> None:
     assert entry.repeatable["expiry"] == expiry
 
 
-def test_a_card_works_through_the_month_it_expires_in() -> None:
+def test_a_card_is_valid_until_the_end_of_its_expiry_month() -> None:
     assert read(expiry="11/26").expiry_month == 11
 
 
@@ -45,7 +45,7 @@ def test_a_card_works_through_the_month_it_expires_in() -> None:
         *("\u0664\u0662" * 8, "\uff14\uff12" * 8, "\U0001e954\U0001e952" * 8),
     ],
 )
-def test_a_number_may_have_gaps(number: str) -> None:
+def test_a_card_number_may_contain_separators(number: str) -> None:
     assert read(number=number).number == GOOD
 
 
@@ -71,7 +71,7 @@ def test_a_number_may_have_gaps(number: str) -> None:
         ("country_code", "unknown", ["XX"]),
     ],
 )
-def test_a_field_that_cannot_be_right_is_refused(field: str, fault: str, texts: list[str]) -> None:
+def test_an_invalid_field_of_the_form_is_refused(field: str, fault: str, texts: list[str]) -> None:
     for text in texts:
         assert errors(avs=True, **{field: text}) == {field: fault}
 
@@ -81,20 +81,20 @@ def test_a_card_number_is_not_shown_again() -> None:
     assert set(numbers.values()) == {""}
 
 
-def test_a_text_that_is_too_long_is_not_shown_again() -> None:
+def test_overlong_text_is_not_shown_again() -> None:
     assert repeatable({"address": "x" * 200})["address"] == "x" * 200
     too_long = repeatable({"address": "x" * 201, "expiry": " " * 50 + "08/30"})
     assert too_long["address"] == too_long["expiry"] == ""
 
 
-def test_every_wrong_field_is_named_in_the_order_of_the_page() -> None:
+def test_all_invalid_fields_are_named_in_the_order_of_the_form() -> None:
     needed = ["number", "expiry", "cvc", "address", "zipcode", "country_code"]
     with pytest.raises(EntryRefused) as refused:
         read_entry({}, avs=True, now=START)
     assert list(refused.value.errors) == needed
 
 
-def test_a_billing_address_counts_only_when_it_is_verified() -> None:
+def test_a_billing_address_is_ignored_unless_it_is_verified() -> None:
     assert read(avs=False, address="", zipcode="\x00", country_code="XX").number == GOOD
 
 
@@ -108,7 +108,7 @@ def test_a_country_without_postal_codes_needs_no_postal_code() -> None:
 
 
 @pytest.mark.parametrize("bad", ["a\x00b", "a\nb", "\x1b[31m", "a\ud800", "a\u2028b", "9" * 500])
-def test_a_billing_field_that_cannot_be_shown_or_kept_is_refused(bad: str) -> None:
+def test_a_billing_field_with_unsafe_characters_is_refused(bad: str) -> None:
     assert errors(avs=True, **dict.fromkeys(ADDRESS, bad)) == dict.fromkeys(ADDRESS, UNCLEAN)
 
 
@@ -117,5 +117,5 @@ def test_every_country_has_a_name() -> None:
     assert countries.WITHOUT_POSTAL_CODES <= COUNTRY_CODES
 
 
-def test_a_card_number_is_in_no_representation() -> None:
+def test_repr_does_not_show_the_card_number() -> None:
     assert UNPUBLISHED not in repr(read(number=UNPUBLISHED))

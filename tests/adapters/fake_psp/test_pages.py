@@ -84,7 +84,7 @@ def test_the_form_names_the_center_but_not_the_guest(browser: Browser) -> None:
         assert " ".join(re.findall("....", number)) in shown.text
 
 
-def test_the_name_in_what_a_guest_agrees_to_is_no_markup(browser: Browser) -> None:
+def test_markup_in_the_center_name_is_escaped_in_the_consent(browser: Browser) -> None:
     text = browser.at(session=3, center_name="<b>Spa!", language="ar").open().text
     assert "تأذنون لـ <bdi>&lt;b&gt;Spa!</bdi> بحفظها" in text
 
@@ -95,7 +95,7 @@ def test_card_fields_are_not_sent_to_a_spell_checker(browser: Browser) -> None:
     assert re.findall(r'enterkeyhint="(\w+)"', text) == ["next", "next", "done"]
 
 
-def test_the_address_is_asked_for_only_when_it_is_verified(
+def test_the_form_asks_for_the_address_only_if_it_is_verified(
     browser: Browser, verified: Browser
 ) -> None:
     assert 'name="zipcode"' not in browser.open().text
@@ -137,7 +137,7 @@ def test_only_static_files_are_served(browser: Browser, name: str) -> None:
 # The result of a card.
 
 
-def test_a_good_card_leads_back(browser: Browser) -> None:
+def test_a_good_card_leads_back_to_the_return_uri(browser: Browser) -> None:
     sent = browser.pay()
     assert sent.status_code == 303
     assert sent.headers["location"] == RETURN_URI
@@ -148,7 +148,7 @@ def test_a_good_card_leads_back(browser: Browser) -> None:
     ("number", "message"),
     [(DECLINED, "declined this card"), (UNPUBLISHED, "only the test card numbers")],
 )
-def test_a_refused_card_can_be_followed_by_another(
+def test_the_guest_can_try_another_card_after_a_refusal(
     browser: Browser, number: str, message: str
 ) -> None:
     sent = browser.pay(number)
@@ -158,14 +158,14 @@ def test_a_refused_card_can_be_followed_by_another(
     assert browser.pay().status_code == 303
 
 
-def test_a_reload_after_a_refusal_tries_no_card(browser: Browser) -> None:
+def test_reloading_after_a_refusal_does_not_try_the_card_again(browser: Browser) -> None:
     # A browser that was sent on by 303 loads the form again, not the request with the card.
     assert browser.pay(DECLINED).status_code == 303
     assert browser.open().status_code == browser.open().status_code == 200
     assert browser.page.attempts == 1
 
 
-def test_a_psp_out_of_order_says_to_try_later(browser: Browser) -> None:
+def test_a_page_of_a_psp_out_of_order_asks_to_try_later(browser: Browser) -> None:
     before = browser.page
     sent = browser.pay(OUT_OF_ORDER)
     assert sent.status_code == 503
@@ -176,7 +176,7 @@ def test_a_psp_out_of_order_says_to_try_later(browser: Browser) -> None:
     assert browser.page == before
 
 
-def test_a_wrong_postal_code_is_corrected_on_the_page(verified: Browser) -> None:
+def test_the_guest_can_correct_a_wrong_postal_code_on_the_page(verified: Browser) -> None:
     assert verified.pay(**{**ADDRESS, "zipcode": "00000"}).status_code == 303
     assert list(errors(verified.open())) == ["zipcode"]
     assert verified.pay(**ADDRESS).status_code == 303
@@ -210,7 +210,7 @@ def test_a_failed_challenge_leads_back_to_the_form_with_a_message(browser: Brows
 
 
 @pytest.mark.parametrize("answer", ["confirm", "fail"])
-def test_a_challenge_stores_no_card_after_another_tab_has_replaced_the_card(
+def test_a_challenge_stores_no_card_if_another_tab_has_replaced_the_card(
     browser: Browser, answer: str
 ) -> None:
     browser.pay(CHALLENGE, expiry="09 / 31")
@@ -233,7 +233,7 @@ def test_a_challenge_stores_no_card_after_another_tab_has_replaced_the_card(
 # Wrong input.
 
 
-def test_a_summary_links_to_every_wrong_field(verified: Browser) -> None:
+def test_the_error_summary_links_to_every_invalid_field(verified: Browser) -> None:
     sent = verified.pay("4242424242424241", expiry="10/26", cvc="12")
     assert sent.status_code == 422
     assert errors(sent) == {
@@ -253,7 +253,7 @@ def test_a_summary_links_to_every_wrong_field(verified: Browser) -> None:
 
 
 @pytest.mark.parametrize("cvc", ["98761", "987"], ids=["refused at once", "refused as a card"])
-def test_all_that_was_typed_but_number_or_cvc_is_kept(verified: Browser, cvc: str) -> None:
+def test_the_form_keeps_typed_values_except_card_number_or_cvc(verified: Browser, cvc: str) -> None:
     address = {**ADDRESS, "city": '"Ålesund" & co', "state": ""}
     sent = verified.pay(UNPUBLISHED, cvc=cvc, **address)
     if sent.status_code == 303:
@@ -269,21 +269,21 @@ def test_all_that_was_typed_but_number_or_cvc_is_kept(verified: Browser, cvc: st
 FIELDS = ["number", "expiry", "cvc", *ADDRESS]
 
 
-def test_markup_that_is_typed_is_escaped(verified: Browser) -> None:
+def test_typed_markup_is_escaped(verified: Browser) -> None:
     sent = verified.pay(**dict.fromkeys(FIELDS, "<script>"))
     assert sent.status_code == 422
     assert "<script>" not in sent.text
     assert "&lt;script&gt;" in sent.text
 
 
-def test_bytes_that_are_no_text_are_refused(verified: Browser) -> None:
+def test_form_values_that_are_not_utf_8_are_refused(verified: Browser) -> None:
     card = form(verified)
     for bad in ("%FF", "\udcff", "%ED%A0%80"):
         body = f"{card}&address={bad}".encode(errors="surrogateescape")
         assert errors(verified.send_body(body))["address"] == ENGLISH.text("form.fault.unclean")
 
 
-def test_odd_references_are_unknown(browser: Browser) -> None:
+def test_malformed_page_references_are_not_found(browser: Browser) -> None:
     for odd in ("page_none", "%00", "%ff", "%ED%A0%80", "a" * 5000, "'"):
         result = browser.client.simulate_get(f"/fake-psp/pages/{odd}")
         assert result.status_code == 404
@@ -304,7 +304,7 @@ def test_the_fifth_refusal_ends_the_page(browser: Browser) -> None:
     assert browser.page.attempts == MAX_CARD_ATTEMPTS
 
 
-def test_a_form_that_is_too_long_is_refused(browser: Browser) -> None:
+def test_an_overlong_form_is_refused(browser: Browser) -> None:
     token = f"form_token={browser.psp.form_token(browser.reference)}&x="
     within = token + "x" * (MAX_FORM_BYTES - len(token))
     assert browser.send_body(within).status_code == 422
@@ -314,7 +314,7 @@ def test_a_form_that_is_too_long_is_refused(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["application/json", ""])
-def test_only_a_form_is_read(browser: Browser, content_type: str) -> None:
+def test_a_body_that_is_not_a_form_is_refused(browser: Browser, content_type: str) -> None:
     sent = browser.send_body("{}", headers={"Content-Type": content_type})
     assert sent.status_code == 415
     assert "cannot be read" in sent.text
@@ -334,7 +334,9 @@ def test_only_a_form_is_read(browser: Browser, content_type: str) -> None:
         {"Sec-Fetch-Site": "none"},
     ],
 )
-def test_a_form_from_elsewhere_is_refused(browser: Browser, headers: dict[str, str]) -> None:
+def test_a_form_sent_from_another_site_is_refused(
+    browser: Browser, headers: dict[str, str]
+) -> None:
     assert send_form(browser, headers).status_code == 403
     assert browser.page.attempts == 0
 
@@ -342,7 +344,7 @@ def test_a_form_from_elsewhere_is_refused(browser: Browser, headers: dict[str, s
 @pytest.mark.parametrize(
     "headers", [{}, {"Origin": "null"}, {"Origin": "null", "Sec-Fetch-Site": "same-origin"}]
 )
-def test_a_form_with_its_token_is_accepted_from_a_browser_that_names_no_origin(
+def test_a_form_with_its_token_is_accepted_without_an_origin(
     browser: Browser, headers: dict[str, str]
 ) -> None:
     assert send_form(browser, headers).status_code == 303
@@ -390,7 +392,7 @@ def send_everything(browser: Browser) -> list[Result]:
     ]
 
 
-def test_a_completed_page_leads_back_whatever_is_sent(browser: Browser) -> None:
+def test_a_completed_page_leads_back_for_every_request(browser: Browser) -> None:
     browser.pay()
     for result in send_everything(browser):
         assert (result.status_code, result.headers["location"]) == (303, RETURN_URI)
@@ -403,9 +405,7 @@ def test_a_completed_page_leads_back_whatever_is_sent(browser: Browser) -> None:
     [{"number": MASTERCARD}, {"expiry": "09 / 30"}, {"number": ""}],
     ids=["another card", "another date", "nothing"],
 )
-def test_a_completed_page_says_that_it_keeps_no_other_card(
-    browser: Browser, typed: dict[str, str]
-) -> None:
+def test_a_completed_page_refuses_another_card(browser: Browser, typed: dict[str, str]) -> None:
     other = form(browser, **typed)
     browser.pay()
 
@@ -419,7 +419,7 @@ def test_a_completed_page_says_that_it_keeps_no_other_card(
 
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "outlived"])
-def test_a_page_that_is_over_says_so_whatever_is_sent(
+def test_an_ended_page_answers_every_request_as_gone(
     browser: Browser, clock: SettableClock, is_closed: bool
 ) -> None:
     if is_closed:
@@ -433,7 +433,7 @@ def test_a_page_that_is_over_says_so_whatever_is_sent(
     assert browser.psp.tokens(MAIN) == frozenset()
 
 
-def test_a_database_that_cannot_be_written_says_to_try_again(
+def test_a_page_asks_to_try_again_if_the_database_cannot_be_written(
     browser: Browser, database: Path
 ) -> None:
     before = browser.page
@@ -450,7 +450,7 @@ def test_a_database_that_cannot_be_written_says_to_try_again(
 
 
 # Shows S9.
-def test_the_headers_shut_everything_else_out(browser: Browser) -> None:
+def test_the_security_headers_of_a_page_block_other_sites(browser: Browser) -> None:
     pages = [browser.open(), browser.pay(cvc="")]
     leaving = [browser.pay(DECLINED), browser.pay(CHALLENGE)]
     pages.append(browser.open(challenge=True))
@@ -469,7 +469,7 @@ def test_the_headers_shut_everything_else_out(browser: Browser) -> None:
 
 
 # Shows S9.
-def test_pages_without_a_form_send_no_referrer(browser: Browser) -> None:
+def test_browsers_send_no_referrer_from_pages_without_a_form(browser: Browser) -> None:
     for page in (
         browser.client.simulate_get("/fake-psp/pages/page_unknown"),
         browser.send_body(""),
@@ -481,7 +481,7 @@ def test_pages_without_a_form_send_no_referrer(browser: Browser) -> None:
 
 
 # Shows S9.
-def test_a_site_on_https_insists_on_it(tmp_path: Path) -> None:
+def test_pages_on_https_enable_hsts(tmp_path: Path) -> None:
     installed = Installation(
         tmp_path, base_url="https://pay.example", CARDONFILE_ALLOW_FAKE_PSP="1"
     )
@@ -540,7 +540,7 @@ def test_card_numbers_reach_neither_the_database_nor_the_log(
 
 
 # Shows S11.
-def test_nothing_that_is_kept_depends_on_the_cvc(
+def test_stored_data_does_not_depend_on_the_cvc(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     def kept(cvc: str) -> tuple[list[str], str]:

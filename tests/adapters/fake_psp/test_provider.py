@@ -19,14 +19,14 @@ from tests.adapters.fake_psp.conftest import BASE_URL, MAIN, hosted_page_request
 REQUEST = hosted_page_request(avs=True)
 
 
-def test_a_page_lives_for_30_minutes_at_least(provider: FakeProvider) -> None:
+def test_a_page_lives_for_at_least_30_minutes(provider: FakeProvider) -> None:
     page = provider.start(replace(REQUEST, live_until=START + timedelta(minutes=15)))
 
     assert page.address == f"{BASE_URL}/fake-psp/pages/{page.reference}"
     assert page.ends_at == START + timedelta(minutes=30)
 
 
-def test_a_start_with_other_parameters_is_refused(provider: FakeProvider) -> None:
+def test_repeating_a_start_with_other_parameters_is_refused(provider: FakeProvider) -> None:
     provider.start(REQUEST)
 
     with pytest.raises(ProviderRefused):

@@ -37,7 +37,7 @@ from tests.adapters.fake_psp.conftest import (
 OTHER = MerchantAccount("other")
 
 
-def test_a_wrong_postal_code_fails_only_where_the_address_is_verified(psp: FakePsp) -> None:
+def test_a_wrong_postal_code_is_refused_only_if_the_address_is_verified(psp: FakePsp) -> None:
     verified = psp.start_page(hosted_page_request(session=1, avs=True)).reference
     page = psp.try_card(verified, card_entry(zipcode="00000"))
     assert (page.state, page.refusal) == (PageState.OPEN, CardRefusal.WRONG_ADDRESS)
@@ -50,7 +50,7 @@ def test_a_wrong_postal_code_fails_only_where_the_address_is_verified(psp: FakeP
 
 
 @pytest.mark.parametrize("number", [MASTERCARD, DECLINED])
-def test_another_card_takes_the_place_of_a_challenged_one(psp: FakePsp, number: str) -> None:
+def test_another_card_replaces_a_challenged_card(psp: FakePsp, number: str) -> None:
     reference = psp.start_page(REQUEST).reference
     psp.try_card(reference, card_entry(CHALLENGE))
     page = psp.try_card(reference, card_entry(number))
@@ -59,7 +59,7 @@ def test_another_card_takes_the_place_of_a_challenged_one(psp: FakePsp, number: 
     assert kept == ("4444" if number == MASTERCARD else None)
 
 
-def test_a_list_of_cards_goes_on_where_it_ended(psp: FakePsp) -> None:
+def test_the_next_part_of_a_card_list_continues_after_the_last_card(psp: FakePsp) -> None:
     for session in range(MAX_LISTED + 1):
         psp.try_card(psp.start_page(hosted_page_request(session=session)).reference, card_entry())
 
@@ -70,7 +70,7 @@ def test_a_list_of_cards_goes_on_where_it_ended(psp: FakePsp) -> None:
     assert {card.token for card in (*first, *rest)} == psp.tokens(MAIN)
 
 
-def test_a_page_takes_one_card_under_concurrent_tries(psp: FakePsp, database: Path) -> None:
+def test_concurrent_tries_on_a_page_store_one_card(psp: FakePsp, database: Path) -> None:
     # A second FakePsp on the same file stands for a second process.
     other = FakePsp(database, base_url=BASE_URL, clock=psp.clock, ids=SeededIds(2))
     reference = psp.start_page(REQUEST).reference
@@ -81,7 +81,7 @@ def test_a_page_takes_one_card_under_concurrent_tries(psp: FakePsp, database: Pa
     assert len(psp.tokens(MAIN)) == 1
 
 
-def test_webhooks_are_not_sent_again_after_the_last_try(psp: FakePsp) -> None:
+def test_a_webhook_is_not_sent_again_after_the_last_try(psp: FakePsp) -> None:
     reference, other = (
         psp.start_page(hosted_page_request(session=session)).reference for session in (1, 2)
     )
@@ -98,7 +98,7 @@ def test_webhooks_are_not_sent_again_after_the_last_try(psp: FakePsp) -> None:
     assert len(psp.tokens(MAIN)) == 1
 
 
-def test_a_fingerprint_says_nothing_at_another_merchant_account(psp: FakePsp) -> None:
+def test_the_fingerprint_of_a_card_differs_between_merchant_accounts(psp: FakePsp) -> None:
     def fingerprint(session: int, merchant_account: MerchantAccount) -> str:
         request = hosted_page_request(session=session, merchant_account=merchant_account)
         card = psp.try_card(psp.start_page(request).reference, card_entry()).card
@@ -109,7 +109,7 @@ def test_a_fingerprint_says_nothing_at_another_merchant_account(psp: FakePsp) ->
 
 
 # Shows F40.
-def test_a_page_that_was_seen_closed_stays_closed_when_the_clock_goes_back(
+def test_a_closed_page_stays_closed_if_the_clock_goes_back(
     psp: FakePsp, clock: SettableClock
 ) -> None:
     reference = psp.start_page(REQUEST).reference
@@ -133,7 +133,7 @@ def test_reading_leaves_no_transaction_open(psp: FakePsp) -> None:
     assert not psp._database._connection().conn.in_transaction
 
 
-def test_all_that_it_keeps_outlives_the_process(
+def test_the_records_of_the_fake_psp_survive_a_restart(
     psp: FakePsp, database: Path, clock: SettableClock
 ) -> None:
     page = psp.try_card(psp.start_page(REQUEST).reference, card_entry())
@@ -148,7 +148,7 @@ def test_all_that_it_keeps_outlives_the_process(
     assert card.fingerprint == page.card.fingerprint
 
 
-def test_processes_that_start_together_agree_on_the_keys(
+def test_concurrently_starting_processes_use_the_same_keys(
     database: Path, clock: SettableClock
 ) -> None:
     def found(seed: int) -> str:
@@ -158,7 +158,7 @@ def test_processes_that_start_together_agree_on_the_keys(
     assert len(set(at_once(8, found))) == 1
 
 
-def test_the_database_is_for_its_owner_alone(database: Path, clock: SettableClock) -> None:
+def test_only_its_owner_can_read_the_database_file(database: Path, clock: SettableClock) -> None:
     database.touch(mode=0o644)
     psp = FakePsp(database, base_url=BASE_URL, clock=clock, ids=SeededIds())
     psp.start_page(REQUEST)
@@ -167,7 +167,7 @@ def test_the_database_is_for_its_owner_alone(database: Path, clock: SettableCloc
 
 
 # Shows F7.
-def test_records_are_synced_before_the_answer(psp: FakePsp) -> None:
+def test_records_are_synced_to_disk_before_the_response(psp: FakePsp) -> None:
     with psp._database.write() as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)

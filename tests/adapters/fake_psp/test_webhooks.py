@@ -114,7 +114,7 @@ def test_a_rejected_event_is_sent_again_signed_anew(
 
 
 # Shows F31.
-def test_retries_come_ever_less_often(site: Site, clock: SettableClock) -> None:
+def test_retries_of_a_webhook_become_less_frequent(site: Site, clock: SettableClock) -> None:
     site.statuses = [500] * 1000
     complete_a_page(site.psp)
     for tries, wait in enumerate((*RETRY_AFTER, RETRY_EVERY, RETRY_EVERY), 1):
@@ -131,7 +131,7 @@ def test_retries_come_ever_less_often(site: Site, clock: SettableClock) -> None:
 
 
 # Shows F32.
-def test_a_bad_event_does_not_hold_up_the_others(site: Site, clock: SettableClock) -> None:
+def test_a_failing_event_does_not_delay_other_events(site: Site, clock: SettableClock) -> None:
     site.statuses = [500]
     for session in (1, 2, 3):
         complete_a_page(site.psp, session)
@@ -175,7 +175,7 @@ def test_an_event_that_is_being_sent_is_not_sent_by_another_process(
     assert event.tries == 2
 
 
-def test_the_thread_sends_at_once_what_is_written(site: Site) -> None:
+def test_the_sender_thread_sends_new_events_at_once(site: Site) -> None:
     site.sender.start()
     site.sender.start()
     complete_a_page(site.psp, 1)
@@ -194,7 +194,7 @@ def test_the_thread_sends_at_once_what_is_written(site: Site) -> None:
     site.sender.stop()
 
 
-def test_a_file_that_cannot_be_used_is_in_the_log_once_with_its_name(
+def test_an_unusable_database_file_is_logged_once_with_its_name(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []

@@ -37,14 +37,14 @@ def test_the_response_has_the_link_of_the_session(api: Api) -> None:
     assert result.headers["cache-control"] == "no-store"
 
 
-def test_a_source_may_be_sent_as_a_string_of_its_digit(api: Api) -> None:
+def test_a_source_may_be_sent_as_a_string(api: Api) -> None:
     result = api.post({**GOOD_BODY, "source": "5"})
 
     assert api.installation.session(result.json["token_id"]).source is Source.MOBILE
 
 
 # Shows S5.
-def test_the_link_never_follows_the_host_header(api: Api) -> None:
+def test_the_link_ignores_the_host_header(api: Api) -> None:
     result = api.post(
         GOOD_BODY, headers={"Host": "evil.example", "X-Forwarded-Host": "evil.example"}
     )
@@ -69,13 +69,13 @@ def test_the_link_never_follows_the_host_header(api: Api) -> None:
         ({"locale": 7}, f"locale must be {EXPECTED_LOCALE}"),
     ],
 )
-def test_a_wrong_field_is_refused_without_storing_anything(
+def test_an_invalid_field_is_refused_without_storing_anything(
     refusing: Api, body: dict[str, object], message: str
 ) -> None:
     assert refused(refusing.post({**GOOD_BODY, **body})) == (400, message)
 
 
-def test_missing_fields_are_named(refusing: Api) -> None:
+def test_the_refusal_names_missing_fields(refusing: Api) -> None:
     assert refused(refusing.post({})) == (400, "Invalid center id")
     assert refused(refusing.post({"center_id": CENTER_ID})) == (400, "redirect_uri is required")
 
@@ -127,7 +127,7 @@ def test_an_unknown_guest_is_not_found(refusing: Api, guest_id: str, code: int) 
     # pytest cannot select a test by a name with brackets and quotes.
     ids=lambda body: re.sub(r"\W+", "-", repr(body[:24])),
 )
-def test_a_body_that_is_no_json_object_is_refused(refusing: Api, body: bytes) -> None:
+def test_a_body_other_than_a_json_object_is_refused(refusing: Api, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
 
     result = refusing.send("POST", ACCOUNTS, body=body, headers=headers)
@@ -143,7 +143,7 @@ def test_a_byte_order_mark_before_a_body_is_ignored(api: Api) -> None:
 
 
 # Shows S14.
-def test_a_body_may_have_at_most_16_kib(api: Api) -> None:
+def test_a_body_of_more_than_16_kib_is_refused(api: Api) -> None:
     filled = json.dumps({**GOOD_BODY, "padding": ""})
     fits = filled.replace('""', '"' + "x" * (16 * 1024 - len(filled)) + '"')
     headers = {"Content-Type": "application/json"}
@@ -169,7 +169,7 @@ def test_other_media_types_are_refused(refusing: Api, headers: dict[str, str]) -
     assert refused(refusing.post(GOOD_BODY, headers=headers)) == (415, "Unsupported media type")
 
 
-def test_the_media_type_of_json_may_be_spelled_otherwise(api: Api) -> None:
+def test_every_spelling_of_the_json_media_type_is_accepted(api: Api) -> None:
     for content_type in (
         "application/json; charset=utf-8",
         "Application/JSON",
@@ -195,7 +195,7 @@ def test_unknown_fields_are_never_stored(api: Api) -> None:
         assert b"cvc-canary" not in content
 
 
-def test_the_same_key_returns_the_same_session(api: Api) -> None:
+def test_the_same_idempotency_key_returns_the_same_session(api: Api) -> None:
     headers = {"Idempotency-Key": "order-17"}
     first = api.post(GOOD_BODY, headers=headers)
     assert "idempotent-replayed" not in first.headers
@@ -211,7 +211,7 @@ def test_the_same_key_returns_the_same_session(api: Api) -> None:
         )
 
 
-def test_an_eleventh_session_of_a_guest_is_refused_with_a_line_in_the_log(tmp_path: Path) -> None:
+def test_refusing_the_eleventh_session_of_a_guest_is_logged(tmp_path: Path) -> None:
     installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="")
     api = Api(installation)
     assert {api.post(GOOD_BODY).status_code for _ in range(10)} == {200}

@@ -17,7 +17,7 @@ def client(installation: Installation) -> testing.TestClient:
 PACKAGE_FILES = ("__init__.py", "redoc.js", "scalar.js", "templates.py", "url.json")
 
 
-def test_the_page_reaches_nothing_but_this_service(client: testing.TestClient) -> None:
+def test_the_api_docs_load_nothing_from_other_hosts(client: testing.TestClient) -> None:
     page = client.simulate_get("/docs")
 
     assert page.status_code == 200
@@ -41,7 +41,7 @@ def files_named_by_the_page(client: testing.TestClient) -> list[str]:
     return [f"/{path}" for path in re.findall(r'(?:src|href)="(docs/[^"]+)"', page)]
 
 
-def test_every_file_that_the_page_names_is_served(client: testing.TestClient) -> None:
+def test_every_file_of_the_api_docs_is_served(client: testing.TestClient) -> None:
     named = files_named_by_the_page(client)
 
     assert len(named) == 4
@@ -52,7 +52,7 @@ def test_every_file_that_the_page_names_is_served(client: testing.TestClient) ->
         assert file.headers["cache-control"] == "no-cache"
 
 
-def test_a_file_is_sent_again_only_after_an_upgrade(client: testing.TestClient) -> None:
+def test_browsers_cache_files_of_the_api_docs_until_an_upgrade(client: testing.TestClient) -> None:
     for path in files_named_by_the_page(client):
         file = client.simulate_get(path)
         known = {"If-None-Match": file.headers["etag"]}
@@ -66,7 +66,7 @@ def test_a_file_is_sent_again_only_after_an_upgrade(client: testing.TestClient) 
     "name",
     ["", "docs.html", "../openapi.json", "%2e%2e%2fapp.py", "..%2F..%2Fapp.py", *PACKAGE_FILES],
 )
-def test_other_files_are_not_served(client: testing.TestClient, name: str) -> None:
+def test_files_outside_the_api_docs_are_not_served(client: testing.TestClient, name: str) -> None:
     refused = client.simulate_get(f"/docs/{name}")
 
     assert (refused.status_code, refused.headers["error-type"]) == (404, "not_found")

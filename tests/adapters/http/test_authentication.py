@@ -25,7 +25,7 @@ from tests.installation import Installation
 
 
 # Shows S3.
-def test_a_token_is_taken_from_no_other_place(api: Api) -> None:
+def test_a_token_is_accepted_only_in_the_authorization_header(api: Api) -> None:
     result = api.send(
         "GET",
         ACCOUNTS,
@@ -38,7 +38,7 @@ def test_a_token_is_taken_from_no_other_place(api: Api) -> None:
 
 
 # Shows F39, S3.
-def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
+def test_a_revoked_token_is_refused_at_once(api: Api) -> None:
     assert api.get(ACCOUNTS).status_code == 200
     api.installation.container.revoke_token()(api.token)
 
@@ -48,7 +48,7 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
 
 
 # Shows I6, S3.
-def test_the_database_holds_only_the_beginning_of_a_token(api: Api) -> None:
+def test_the_database_stores_only_the_prefix_of_a_token(api: Api) -> None:
     api.get(ACCOUNTS)
     for file in api.installation.database.parent.iterdir():
         assert api.token[12:].encode() not in file.read_bytes()
@@ -57,7 +57,9 @@ def test_the_database_holds_only_the_beginning_of_a_token(api: Api) -> None:
 
 
 # Shows S3.
-def test_the_log_says_by_its_prefix_why_a_token_was_refused(installation: Installation) -> None:
+def test_the_log_names_a_refused_token_by_prefix_with_the_reason(
+    installation: Installation,
+) -> None:
     container = installation.container
     container.authenticate.add_kwargs(refusal_log=RefusalLog(LINES_A_MINUTE, lambda: 0.0))
     client = installation.client()
@@ -109,7 +111,7 @@ def test_a_revoked_token_is_logged_while_its_address_is_throttled(
 
 
 # Shows S16.
-def test_only_failures_are_limited_per_address(api: Api) -> None:
+def test_only_failed_authentications_are_limited_per_address(api: Api) -> None:
     bad = {"Authorization": "bearer wrong"}
     statuses = [api.send("GET", ACCOUNTS, headers=bad).status_code for _ in range(31)]
 
@@ -130,7 +132,9 @@ def test_only_failures_are_limited_per_address(api: Api) -> None:
         ("4242424242424242", "whatever a proxy forwards"),
     ],
 )
-def test_addresses_of_one_client_share_a_count(address: str, shares_a_count_with: str) -> None:
+def test_all_spellings_of_the_network_of_a_client_share_one_limit(
+    address: str, shares_a_count_with: str
+) -> None:
     limits = RateLimits()
     for _ in range(30):
         limits.count_failed_authentication(address)
@@ -164,7 +168,7 @@ class OneToken(Identity):
 @example(["bearer ", TOKEN, "x"])
 @example([TOKEN])
 @given(st.lists(PARTS | st.text(st.characters(codec="latin-1"), max_size=3), max_size=5))
-def test_only_a_header_of_the_word_with_the_token_lets_in(parts: list[str]) -> None:
+def test_only_a_well_formed_authorization_header_is_accepted(parts: list[str]) -> None:
     header = "".join(parts)
     authenticate = Authentication(identity=OneToken(), limits=RateLimits())
     request = testing.create_req(headers={"Authorization": header})
@@ -178,7 +182,7 @@ def test_only_a_header_of_the_word_with_the_token_lets_in(parts: list[str]) -> N
 
 
 # Shows S16.
-def test_only_writes_of_a_caller_count_whatever_they_write(tmp_path: Path) -> None:
+def test_the_write_limit_counts_every_write_of_a_caller(tmp_path: Path) -> None:
     installation = Installation(tmp_path, CARDONFILE_WRITE_LIMIT="2/day")
     api, other = Api(installation), Api(installation, a_caller(centers=None))
     client, headers = installation.client(), {"Authorization": f"bearer {api.token}"}

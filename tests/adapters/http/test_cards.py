@@ -37,7 +37,7 @@ def test_a_stored_card_is_listed(api: Api) -> None:
     }
 
 
-def test_cards_can_be_narrowed_to_a_center(api: Api) -> None:
+def test_cards_can_be_listed_by_center(api: Api) -> None:
     api.installation.has_center(a_center(id=OTHER_CENTER_ID))
     api.installation.stored_card()
 
@@ -47,7 +47,7 @@ def test_cards_can_be_narrowed_to_a_center(api: Api) -> None:
         assert refused(api.get(ACCOUNTS, query)) == (400, "Invalid center id")
 
 
-def test_the_payment_reference_is_for_those_who_may_charge(installation: Installation) -> None:
+def test_only_callers_that_may_charge_see_the_payment_reference(installation: Installation) -> None:
     account = replace(installation.stored_card(), charge_reference="tr_1")
     with installation.storage.write() as unit:
         unit.accounts.update(account)
@@ -74,7 +74,7 @@ def test_the_payment_reference_is_for_those_who_may_charge(installation: Install
     assert account.token not in without.text
 
 
-def test_the_consent_to_a_card_is_read_until_its_removal(api: Api) -> None:
+def test_the_consent_to_a_card_can_be_read_until_the_card_is_removed(api: Api) -> None:
     account = api.installation.stored_card()
     path = f"{ACCOUNTS}/{account.account_id}/consent"
 
@@ -102,7 +102,7 @@ def test_the_consent_to_a_card_is_read_until_its_removal(api: Api) -> None:
     assert refused(api.get(path)) == (404, "Payment account not found")
 
 
-def test_a_removed_card_is_gone_at_the_psp_too(api: Api) -> None:
+def test_removing_a_card_deletes_it_at_the_psp(api: Api) -> None:
     account = api.installation.stored_card(GOOD_CARD)
     kept = api.installation.stored_card(OTHER_GOOD_CARD)
     path = f"{ACCOUNTS}/{account.account_id}"
@@ -118,7 +118,7 @@ def test_a_removed_card_is_gone_at_the_psp_too(api: Api) -> None:
     assert api.installation.tokens_at_psp() == {kept.token}
 
 
-def test_a_card_is_made_the_default(api: Api) -> None:
+def test_a_card_can_be_made_the_default(api: Api) -> None:
     first = api.installation.stored_card(GOOD_CARD)
     second = api.installation.stored_card(OTHER_GOOD_CARD)
     path = f"{ACCOUNTS}/{second.account_id}"
@@ -136,7 +136,7 @@ def test_a_card_is_made_the_default(api: Api) -> None:
     assert api.get(f"{ACCOUNTS}/{first.account_id}").json["is_default"] is True
 
 
-def test_cards_that_expire_are_listed_without_their_payment_reference(api: Api) -> None:
+def test_expiring_cards_are_listed_without_payment_reference(api: Api) -> None:
     account = api.installation.stored_card()
     (card,) = api.get(ACCOUNTS).json["accounts"]
 

@@ -9,7 +9,7 @@ from tests.builders import CENTER_ID
 from tests.installation import Installation
 
 
-def test_a_center_says_how_it_takes_cards(api: Api) -> None:
+def test_a_center_shows_how_it_takes_cards(api: Api) -> None:
     api.installation.configure(
         avs=True, redirect_origins=("https://shop.example", "myspa://"), link_minutes=43_200
     )
@@ -46,7 +46,7 @@ def test_a_center_says_how_it_takes_cards(api: Api) -> None:
 @pytest.mark.parametrize(
     ("merchant_account", "is_live"), [("default", False), ("berlin", True), ("without_keys", None)]
 )
-def test_a_center_says_whether_it_takes_real_cards(
+def test_a_center_shows_whether_it_takes_real_cards(
     tmp_path: Path, merchant_account: str, is_live: bool | None
 ) -> None:
     installation = Installation(

@@ -23,7 +23,7 @@ class Slow(str):
         return super().__hash__()
 
 
-def test_threads_count_together() -> None:
+def test_all_threads_share_one_count() -> None:
     counts = CountsInMemory()
 
     with ThreadPoolExecutor(4) as threads:
@@ -33,7 +33,7 @@ def test_threads_count_together() -> None:
     assert counts.get("caller") == 400
 
 
-def test_a_window_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_restarts_after_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = CountsInMemory()
     monkeypatch.setattr(time, "time", lambda: 1_000.0)
     assert [counts.incr("caller", 60) for _ in range(2)] == [1, 2]
@@ -45,7 +45,7 @@ def test_a_window_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts.incr("caller", 60) == 1
 
 
-def test_windows_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_windows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = CountsInMemory()
     for minute in range(20):
         monkeypatch.setattr(time, "time", lambda minute=minute: 60.0 * minute)

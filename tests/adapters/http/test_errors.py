@@ -10,7 +10,7 @@ from tests.installation import Installation
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS", "TRACE"])
-def test_an_unknown_path_is_not_found_in_the_form_of_its_neighbours(
+def test_an_unknown_path_is_not_found_in_the_error_format_of_its_neighbours(
     refusing: Api, method: str
 ) -> None:
     in_the_envelope = (
@@ -32,7 +32,7 @@ def test_an_unknown_path_is_not_found_in_the_form_of_its_neighbours(
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/api/v1/nowhere", "/hosted-payments/nowhere"])
-def test_a_browser_reads_on_an_unknown_path_what_to_do(refusing: Api, path: str) -> None:
+def test_a_browser_on_an_unknown_path_is_shown_a_helpful_page(refusing: Api, path: str) -> None:
     accepted = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
     result = refusing.send("GET", path, headers=accepted, authenticated=False)
@@ -57,7 +57,7 @@ def test_a_browser_reads_on_an_unknown_path_what_to_do(refusing: Api, path: str)
         ("/openapi.json", "GET"),
     ],
 )
-def test_another_method_is_not_allowed(refusing: Api, path: str, allowed: str) -> None:
+def test_an_unsupported_method_is_not_allowed(refusing: Api, path: str, allowed: str) -> None:
     form = refused if path.startswith("/api/v1/") else refused_bare
     for method in ("PUT", "PATCH", "TRACE", "HEAD"):
         result = refusing.send(method, path)
@@ -79,7 +79,7 @@ class BrokenAddCard:
 
 
 # Shows S17.
-def test_a_fault_of_ours_says_nothing_of_the_inside(installation: Installation) -> None:
+def test_an_internal_error_reveals_no_internals(installation: Installation) -> None:
     installation.container.sessions().__dict__["add_card"] = BrokenAddCard()
     api = Api(installation)
 
@@ -91,7 +91,7 @@ def test_a_fault_of_ours_says_nothing_of_the_inside(installation: Installation) 
     assert isinstance(line["exc_info"], ZeroDivisionError)
 
 
-def test_the_cause_of_an_outage_is_logged_without_what_follows_it(
+def test_only_the_first_line_of_the_cause_of_an_outage_is_logged(
     installation: Installation,
 ) -> None:
     def fail(*_: object) -> None:
@@ -107,7 +107,7 @@ def test_the_cause_of_an_outage_is_logged_without_what_follows_it(
 
 
 # Shows F8.
-def test_a_storage_that_is_away_is_a_clear_503(api: Api) -> None:
+def test_an_unavailable_storage_is_reported_as_503(api: Api) -> None:
     unavailable = (503, "Service temporarily unavailable")
     installation = api.installation
     assert api.get("/readyz").json == {"status": "ready"}
@@ -131,7 +131,7 @@ def test_a_storage_that_is_away_is_a_clear_503(api: Api) -> None:
 
 
 # Shows S20.
-def test_a_lack_of_permission_is_logged(installation: Installation) -> None:
+def test_a_missing_permission_is_logged(installation: Installation) -> None:
     api = Api(installation, installation.a_caller(Permission.GUESTS_VIEW))
     with capture_logs() as logs:
         api.post(GOOD_BODY)

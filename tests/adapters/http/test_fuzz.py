@@ -91,7 +91,7 @@ def checks() -> list[CheckFunction]:
 
 
 @pytest.mark.parametrize(("operation", "mode"), CASES)
-def test_every_response_to_a_generated_request_matches_the_document(
+def test_every_response_to_a_generated_request_matches_the_openapi_document(
     operation: Operation, mode: str, fuzzed: Api, schema: OpenApiSchema, checks: list[CheckFunction]
 ) -> None:
     from schemathesis.generation import GenerationMode
@@ -115,7 +115,7 @@ def test_every_response_to_a_generated_request_matches_the_document(
 
 
 # Shows S17.
-def test_every_response_in_a_generated_history_matches_the_document(
+def test_every_response_in_a_generated_history_matches_the_openapi_document(
     tmp_path: Path, checks: list[CheckFunction]
 ) -> None:
     """Follow the links of the document. Guests type cards on the hosted pages that are opened."""

@@ -13,7 +13,7 @@ GUEST = f"/api/v1/guests/{OTHER_GUEST_ID}"
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@guests.example"}
 
 
-def test_a_first_time_guest_gets_a_card_by_api_alone(api: Api) -> None:
+def test_a_new_guest_gets_a_card_through_the_api_alone(api: Api) -> None:
     created = api.put(GUEST, ADA)
 
     assert created.status_code == 200
@@ -44,7 +44,7 @@ def test_a_first_time_guest_gets_a_card_by_api_alone(api: Api) -> None:
     }
 
 
-def test_null_removes_a_language_that_leaving_it_out_keeps(api: Api) -> None:
+def test_a_language_is_removed_by_null_but_kept_if_omitted(api: Api) -> None:
     assert api.put(GUEST, {**ADA, "language": "de-AT"}).json["language"] == "de-AT"
     assert api.put(GUEST, {**ADA, "first_name": "Adah"}).json["language"] == "de-AT"
     assert api.put(GUEST, {**ADA, "language": None}).json["language"] is None
@@ -53,7 +53,7 @@ def test_null_removes_a_language_that_leaving_it_out_keeps(api: Api) -> None:
     assert (code, message.partition(" a ")[0]) == (400, "language must be")
 
 
-def test_a_guest_is_refused_in_the_envelope(api: Api) -> None:
+def test_refusals_about_guests_have_the_error_envelope(api: Api) -> None:
     nameless = api.put(GUEST, {"last_name": "Lovelace"})
     code, message = refused(nameless)
 
@@ -63,7 +63,7 @@ def test_a_guest_is_refused_in_the_envelope(api: Api) -> None:
     assert refused(api.put("/api/v1/guests/x", ADA)) == (400, "Guest not found")
 
 
-def test_an_erased_guest_stays_erased(api: Api) -> None:
+def test_an_erased_guest_cannot_be_added_again(api: Api) -> None:
     account = api.installation.stored_card()
     guest = f"/api/v1/guests/{GUEST_ID}"
 
@@ -84,7 +84,7 @@ def search(api: Api, body: object, query: str | None = None) -> testing.Result:
     return api.send("POST", SEARCH, body=json.dumps(body), query=query, headers=headers)
 
 
-def test_a_search_is_checked_in_the_documented_order(api: Api) -> None:
+def test_a_guest_search_is_validated_in_the_documented_order(api: Api) -> None:
     for body, query, code in (
         ([], "size=101&name=Ada", "invalid_request_body"),
         ({}, "size=101&name=Ada", "unknown_query_parameter"),
@@ -94,7 +94,7 @@ def test_a_search_is_checked_in_the_documented_order(api: Api) -> None:
         assert search(api, body, query).headers["error-type"] == code
 
 
-def test_a_guest_is_found_by_address(api: Api) -> None:
+def test_a_guest_is_found_by_email_address(api: Api) -> None:
     api.put(GUEST, ADA)
     found = search(api, {"email": "Ada@Guests.example"})
 
@@ -106,14 +106,14 @@ def test_a_guest_is_found_by_address(api: Api) -> None:
     assert nobody.json == {"guests": [], "page_info": {"total": 0, "page": 1, "size": 10}}
 
 
-def test_an_erased_guest_is_not_found(api: Api) -> None:
+def test_a_guest_search_does_not_find_an_erased_guest(api: Api) -> None:
     api.put(GUEST, ADA)
     assert api.send("DELETE", GUEST).status_code == 200
 
     assert search(api, {"email": ADA["email"]}).json["guests"] == []
 
 
-def test_a_search_without_an_address_is_refused(api: Api) -> None:
+def test_a_guest_search_without_an_email_address_is_refused(api: Api) -> None:
     for body in ({}, {"email": None}, {"email": ""}, {"email": "x"}, {"email": ["a@b.example"]}):
         result = search(api, body)
         assert refused_bare(result) == (400, "email must be an e-mail address")

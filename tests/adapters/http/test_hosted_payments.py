@@ -64,7 +64,7 @@ def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = 
     return result.headers["location"]
 
 
-def test_a_guest_who_goes_back_without_a_card_is_logged_with_the_session(api: Api) -> None:
+def test_going_back_without_a_card_is_logged_with_the_session(api: Api) -> None:
     session = api.installation.add_card()
 
     with capture_logs() as lines:
@@ -92,7 +92,7 @@ def buttons(result: Result) -> list[tuple[str, str]]:
     return re.findall(r'<a class="button[^"]*" href="([^"]*)">(.*?)</a>', text)
 
 
-def test_the_link_sends_the_browser_to_the_page(api: Api) -> None:
+def test_the_link_redirects_the_browser_to_the_hosted_page(api: Api) -> None:
     session = api.installation.add_card()
 
     result = opened(api, session)
@@ -106,7 +106,7 @@ def test_the_link_sends_the_browser_to_the_page(api: Api) -> None:
 
 # Shows S6, S8.
 @LEGS
-def test_both_legs_send_the_browser_to_the_stored_address_byte_for_byte(api: Api, leg: str) -> None:
+def test_return_or_cancel_redirect_to_the_unchanged_redirect_uri(api: Api, leg: str) -> None:
     uri = "HTTPS://Shop.Example:443/a/../b?x=%7e&y=1+2&z=%20;'(,)#frag"
     session = api.installation.opened_session(redirect_uri=uri)
 
@@ -114,7 +114,7 @@ def test_both_legs_send_the_browser_to_the_stored_address_byte_for_byte(api: Api
 
 
 # Shows S8.
-def test_coming_back_stores_the_card_without_a_trace_in_the_address(api: Api) -> None:
+def test_a_return_stores_the_card_without_adding_to_the_redirect_uri(api: Api) -> None:
     session = api.installation.opened_session()
     api.installation.type_card(session)
 
@@ -123,7 +123,7 @@ def test_coming_back_stores_the_card_without_a_trace_in_the_address(api: Api) ->
 
 
 @LEGS
-def test_a_psp_may_send_the_browser_back_by_a_form(api: Api, leg: str) -> None:
+def test_a_psp_may_return_the_browser_by_a_form(api: Api, leg: str) -> None:
     session = api.installation.opened_session()
     api.installation.type_card(session, CHALLENGED_CARD)
     result = api.send(
@@ -143,7 +143,7 @@ def test_a_psp_may_send_the_browser_back_by_a_form(api: Api, leg: str) -> None:
     assert stored == ([{"result": "a b", "state": "query"}] if leg == "return" else [])
 
 
-def test_a_form_that_a_psp_sends_may_not_be_too_large(api: Api) -> None:
+def test_an_overlong_return_form_of_a_psp_is_refused(api: Api) -> None:
     session = api.installation.opened_session()
     for body, status in ((b"a=" + b"x" * 20_000, 413), (b"a&" * 200, 400)):
         result = api.send(
@@ -156,7 +156,7 @@ def test_a_form_that_a_psp_sends_may_not_be_too_large(api: Api) -> None:
         assert result.status_code == status
 
 
-def test_a_page_that_a_form_opens_is_behind_a_button(api: Api) -> None:
+def test_a_page_that_opens_by_a_form_is_behind_a_button(api: Api) -> None:
     start, fields = api.installation.provider.start, {"signed": '"><script>', "empty": ""}
     api.installation.provider.start = lambda request: replace(start(request), fields=fields)
     session = api.installation.add_card()
@@ -175,7 +175,7 @@ def test_a_page_that_a_form_opens_is_behind_a_button(api: Api) -> None:
 
 # Shows I8.
 @pytest.mark.parametrize("typed", [None, DECLINED_CARD, CHALLENGED_CARD])
-def test_coming_back_without_a_card_stores_none_whatever_the_address_says(
+def test_a_return_without_a_card_stores_no_card_even_if_its_query_claims_success(
     api: Api, typed: str | None
 ) -> None:
     session = api.installation.opened_session()
@@ -198,7 +198,7 @@ def test_coming_back_without_a_card_stores_none_whatever_the_address_says(
         (timedelta(hours=23, minutes=59, seconds=59), "2 minutes"),
     ],
 )
-def test_a_guest_with_too_many_refused_cards_reads_when_to_try_again(
+def test_a_guest_with_too_many_refused_cards_is_told_when_to_try_again(
     tmp_path: Path, passed: timedelta, left: str
 ) -> None:
     installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="guest=off/1")
@@ -223,7 +223,7 @@ def test_a_guest_with_too_many_refused_cards_reads_when_to_try_again(
 
 
 # Shows S7.
-def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
+def test_the_service_never_requests_the_redirect_uri(api: Api) -> None:
     with closing(listen("127.0.0.1", 0)) as shop:
         shop.setblocking(False)
         port = shop.getsockname()[1]
@@ -242,7 +242,7 @@ def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
 @pytest.mark.parametrize(
     "rest", ["", ".%0D%0A", "&redirect_uri=x&redirect_uri=https://evil.example"]
 )
-def test_the_key_alone_counts_of_a_link(api: Api, rest: str) -> None:
+def test_only_the_key_of_a_link_matters(api: Api, rest: str) -> None:
     session = api.installation.add_card()
     page = opened(api, session).headers["location"]
 
@@ -252,7 +252,7 @@ def test_the_key_alone_counts_of_a_link(api: Api, rest: str) -> None:
 
 
 # Shows S28.
-def test_the_token_of_a_session_opens_no_page(api: Api) -> None:
+def test_the_session_id_without_the_key_opens_no_page(api: Api) -> None:
     session = api.installation.add_card()
 
     result = api.browse("/hosted-payments", f"token_id={session.token_id}")
@@ -263,7 +263,7 @@ def test_the_token_of_a_session_opens_no_page(api: Api) -> None:
 
 
 @pytest.mark.parametrize("around", ["{}", "{}\u3002", "({})", "{}?utm_source=sms"])
-def test_the_short_form_leads_to_the_link(api: Api, around: str) -> None:
+def test_the_short_link_redirects_to_the_link(api: Api, around: str) -> None:
     session = api.installation.add_card()
     path, _, query = f"/h/{around.format(session.link_key)}".partition("?")
 
@@ -278,7 +278,9 @@ def test_the_short_form_leads_to_the_link(api: Api, around: str) -> None:
 
 # Shows S9.
 @pytest.mark.parametrize("path", ["", "/return", "/cancel"])
-def test_an_unknown_link_says_where_to_ask_for_another(refusing: Api, path: str) -> None:
+def test_the_page_of_an_unknown_link_says_where_to_ask_for_another(
+    refusing: Api, path: str
+) -> None:
     for token_id in ("x", "", a_uuid(999)):
         query = urlencode({"token_id": token_id, "redirect_uri": "https://evil.example"})
         result = refusing.browse(f"/hosted-payments{path}", query)
@@ -304,7 +306,7 @@ def without_way_back(api: Api) -> None:
     api.installation.container.hosted_payments().__dict__["find_way_back"] = unavailable
 
 
-def test_a_page_has_no_way_back_while_the_storage_is_away(api: Api) -> None:
+def test_a_page_has_no_way_back_while_the_storage_is_unavailable(api: Api) -> None:
     without_way_back(api)
 
     result = api.browse("/hosted-payments", "token_id=x")
@@ -313,7 +315,9 @@ def test_a_page_has_no_way_back_while_the_storage_is_away(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("table", "center"), [("guests", CENTER), ("centers", "")])
-def test_a_link_whose_guest_or_center_is_gone_leads_back(api: Api, table: str, center: str) -> None:
+def test_a_link_whose_guest_or_center_is_deleted_offers_the_way_back(
+    api: Api, table: str, center: str
+) -> None:
     session = api.installation.add_card()
     api.installation.unconfigure()
     api.installation.loses(table)
@@ -334,7 +338,7 @@ def test_a_link_whose_guest_or_center_is_gone_leads_back(api: Api, table: str, c
         ("https://spa.example/contact?from=card", "spa.example"),
     ],
 )
-def test_an_expired_link_shows_a_safe_way_back_beside_whom_to_ask(
+def test_the_page_of_an_expired_link_shows_the_way_back_with_the_contact(
     api: Api, contact: str | None, shown_as: str
 ) -> None:
     if contact:
@@ -350,7 +354,7 @@ def test_an_expired_link_shows_a_safe_way_back_beside_whom_to_ask(
     assert buttons(result) == [*ask, ("https://shop.example/?a=1&b='x'", f"Go back to {CENTER}")]
 
 
-def test_a_link_that_the_client_has_cancelled_has_not_expired(api: Api) -> None:
+def test_the_page_of_a_cancelled_link_says_cancelled_instead_of_expired(api: Api) -> None:
     session = api.installation.opened_session()
     api.installation.use_cases.cancel_session(
         api.installation.caller, guest_id=session.guest_id, token_id=session.token_id
@@ -372,7 +376,7 @@ def old_link(api: Api) -> CardSession:
 
 
 # Shows S10.
-def test_an_old_link_shows_a_button(api: Api, old_link: CardSession) -> None:
+def test_an_old_link_shows_a_button_before_the_hosted_page(api: Api, old_link: CardSession) -> None:
     result = opened(api, old_link)
 
     assert result.status_code == 200
@@ -395,7 +399,7 @@ def test_an_old_link_shows_a_button(api: Api, old_link: CardSession) -> None:
 
 
 # Shows S10.
-def test_a_click_that_is_sent_from_elsewhere_is_refused(api: Api, old_link: CardSession) -> None:
+def test_a_click_from_another_site_is_refused(api: Api, old_link: CardSession) -> None:
     for elsewhere in ("https://evil.example", "", f"{BASE_URL}.evil"):
         sent = click(api, link_query(old_link), elsewhere)
         assert sent.status_code == 403
@@ -429,7 +433,7 @@ def asked(asking: Api) -> CardSession:
 AGREED = re.compile(r'<button name="agreed" value="(\w{64})" aria-describedby="consent">')
 
 
-def test_our_page_shows_the_consent_that_the_psp_cannot(asking: Api, asked: CardSession) -> None:
+def test_our_page_shows_the_consent_if_the_psp_cannot(asking: Api, asked: CardSession) -> None:
     result = opened(asking, asked)
 
     assert result.status_code == 200
@@ -445,7 +449,9 @@ def test_our_page_shows_the_consent_that_the_psp_cannot(asking: Api, asked: Card
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_link_preview_does_not_consent(asking: Api, asked: CardSession, method: str) -> None:
+def test_a_link_preview_does_not_count_as_consent(
+    asking: Api, asked: CardSession, method: str
+) -> None:
     digest = AGREED.findall(opened(asking, asked).text)[0]
     query = f"{link_query(asked)}&agreed={digest}"
 
@@ -456,7 +462,7 @@ def test_a_link_preview_does_not_consent(asking: Api, asked: CardSession, method
 
 
 @pytest.mark.parametrize("body", [b"", b"agreed=", b"agreed=%ff", b"agreed=1&agreed=2", b"\xff"])
-def test_a_click_that_says_nothing_of_the_text_shows_it_again(
+def test_a_click_without_a_valid_text_version_shows_the_consent_again(
     asking: Api, asked: CardSession, body: bytes
 ) -> None:
     page = opened(asking, asked)
@@ -467,7 +473,9 @@ def test_a_click_that_says_nothing_of_the_text_shows_it_again(
     assert asking.installation.session(asked.token_id) == asked
 
 
-def test_a_click_on_the_text_leads_to_the_page(asking: Api, asked: CardSession) -> None:
+def test_a_click_on_the_shown_consent_leads_to_the_hosted_page(
+    asking: Api, asked: CardSession
+) -> None:
     form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
 
     elsewhere = click(asking, link_query(asked), "https://evil.example", form)
@@ -476,7 +484,7 @@ def test_a_click_on_the_text_leads_to_the_page(asking: Api, asked: CardSession) 
     assert (elsewhere.status_code, clicked.status_code) == (403, 303)
 
 
-def test_a_cookie_says_which_browser_has_agreed(asking: Api, asked: CardSession) -> None:
+def test_a_cookie_identifies_the_browser_that_has_agreed(asking: Api, asked: CardSession) -> None:
     form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
     asking.installation.provider.have(Trouble.BEFORE_IT_ACTED)
     away = click(asking, link_query(asked), BASE_URL, form)
@@ -495,7 +503,7 @@ def test_a_cookie_says_which_browser_has_agreed(asking: Api, asked: CardSession)
 
 
 @pytest.mark.parametrize("value", ["\xe9" * 32, "a", '"a\\012b"', "a" * 5_000])
-def test_a_browser_whose_cookie_is_none_of_ours_gets_another(
+def test_a_browser_with_an_invalid_cookie_gets_a_new_cookie(
     asking: Api, asked: CardSession, value: str
 ) -> None:
     form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
@@ -516,7 +524,9 @@ def test_a_browser_whose_cookie_is_none_of_ours_gets_another(
 @pytest.mark.parametrize(
     ("origin", "name"), [(BASE_URL, "cardonfile"), ("https://cards.example", "__Host-cardonfile")]
 )
-def test_the_cookie_goes_to_the_service_alone(tmp_path: Path, origin: str, name: str) -> None:
+def test_the_browser_sends_the_cookie_only_to_this_service(
+    tmp_path: Path, origin: str, name: str
+) -> None:
     capabilities = {"shows_consent": False}
     with closing(
         Installation(
@@ -533,12 +543,16 @@ def test_the_cookie_goes_to_the_service_alone(tmp_path: Path, origin: str, name:
     assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 
-def test_a_browser_that_agrees_to_nothing_gets_no_cookie(api: Api, old_link: CardSession) -> None:
+def test_a_browser_without_a_consent_to_give_gets_no_cookie(
+    api: Api, old_link: CardSession
+) -> None:
     assert not opened(api, old_link).cookies
     assert not click(api, link_query(old_link), BASE_URL).cookies
 
 
-def test_a_button_is_shown_without_the_name_of_the_center(api: Api, old_link: CardSession) -> None:
+def test_the_button_of_an_old_link_is_shown_even_without_the_center_name(
+    api: Api, old_link: CardSession
+) -> None:
     without_way_back(api)
 
     assert "Continue to the payment page" in opened(api, old_link).text
@@ -561,7 +575,7 @@ def test_a_double_click_leads_to_one_page(api: Api) -> None:
     assert api.installation.provider.calls.count("start") == 1
 
 
-def test_a_double_click_on_the_button_of_an_old_link_does_not_lead_back_to_it(
+def test_a_double_click_on_the_button_of_an_old_link_leads_to_the_hosted_page(
     api: Api, old_link: CardSession
 ) -> None:
     query, second = link_query(old_link), list[Result]()
@@ -572,7 +586,9 @@ def test_a_double_click_on_the_button_of_an_old_link_does_not_lead_back_to_it(
     assert "refresh" not in second[0].headers
 
 
-def test_a_double_click_on_the_consent_is_one_agreement(asking: Api, asked: CardSession) -> None:
+def test_a_double_click_on_the_consent_counts_as_one_agreement(
+    asking: Api, asked: CardSession
+) -> None:
     form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
     query, second = link_query(asked), list[Result]()
     # The browser sees nothing of the first response, not even its cookie.
@@ -590,7 +606,7 @@ def test_a_double_click_on_the_consent_is_one_agreement(asking: Api, asked: Card
 
 
 # Shows F22.
-def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> None:
+def test_the_guest_is_asked_to_try_again_while_the_psp_is_unavailable(api: Api) -> None:
     session = api.installation.add_card()
     api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
 
@@ -605,7 +621,7 @@ def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> Non
     assert opened(api, session).status_code == 303
 
 
-def test_a_page_looks_as_its_center_wants(api: Api) -> None:
+def test_a_page_shows_logo_with_color_of_its_center(api: Api) -> None:
     logo = {"logo": a_png(), "color": "#2e7d32"}
     api.installation.container.set_center()(CENTER_ID, logo)
     session = api.installation.add_card()
@@ -640,7 +656,7 @@ def test_a_page_looks_as_its_center_wants(api: Api) -> None:
         *("style/colors/1d4f91", "style/colors/1d4f91;.css", "style/../page.css", "style/x.css"),
     ],
 )
-def test_other_static_files_are_not_served(api: Api, path: str) -> None:
+def test_unlisted_static_files_are_not_served(api: Api, path: str) -> None:
     assert api.client.simulate_get(f"/hosted-payments/{path}").status_code == 404
 
 
@@ -658,7 +674,7 @@ class TestLanguage:
             ("ja, *", "en", "ltr", "This link is not known"),
         ],
     )
-    def test_without_a_session_the_browser_decides(
+    def test_a_page_without_a_session_is_in_the_language_of_the_browser(
         self, api: Api, accepted: str, language: str, direction: str, title: str
     ) -> None:
         result = browse(api, f"token_id={a_uuid(404)}", accepted)
@@ -673,7 +689,7 @@ class TestLanguage:
         ("locale", "language", "vary"),
         [("de", "de", None), ("auto", "ar", "Accept-Language"), (None, "en", None)],
     )
-    def test_a_page_about_a_session_is_in_its_language(
+    def test_a_page_about_a_session_is_in_the_language_of_the_session(
         self, api: Api, locale: str | None, language: str, vary: str | None
     ) -> None:
         session = api.installation.add_card(locale=locale)
@@ -685,7 +701,7 @@ class TestLanguage:
         assert result.headers["content-language"] == language
         assert result.headers.get("vary") == vary
 
-    def test_a_page_of_an_attempt_stays_in_its_language(self, api: Api) -> None:
+    def test_a_page_keeps_the_language_in_which_it_was_first_opened(self, api: Api) -> None:
         session = api.installation.add_card(locale="auto")
         api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
         for accepted in ("de", "ar"):
@@ -695,7 +711,7 @@ class TestLanguage:
             assert result.headers["content-language"] == "de"
             assert "vary" not in result.headers
 
-    def test_the_psp_page_has_the_language_that_the_browser_accepts(self, api: Api) -> None:
+    def test_the_hosted_page_is_in_a_language_that_the_browser_accepts(self, api: Api) -> None:
         session = api.installation.add_card(locale="auto")
 
         address = browse(api, link_query(session), "fr, de;q=0.9").headers["location"]

@@ -21,7 +21,7 @@ from tests.installation import Installation
 ID: Final = "x-request-id"
 
 
-def test_a_path_without_api_gets_the_same_responses(api: Api) -> None:
+def test_a_path_without_the_api_prefix_returns_the_same_responses(api: Api) -> None:
     client = api.installation.client()
     headers = {"Authorization": f"apikey {api.token}"}
 
@@ -35,14 +35,14 @@ def test_a_path_without_api_gets_the_same_responses(api: Api) -> None:
     assert get(guest)[0] == 200
 
 
-def test_a_trailing_slash_is_an_unknown_path(api: Api) -> None:
+def test_a_path_with_a_trailing_slash_is_unknown(api: Api) -> None:
     for path in ("/v1/centers/", f"/v1/centers/{CENTER_ID}/products/", f"{ACCOUNTS}/"):
         for method in ("GET", "POST"):
             result = api.send(method, path)
             assert error_of(result) == (404, "Not found")
 
 
-def test_every_request_is_one_log_line_without_token_or_path(api: Api) -> None:
+def test_every_request_is_logged_in_one_line_without_token_or_path(api: Api) -> None:
     with capture_logs() as logs:
         api.get(f"{ACCOUNTS}/sessions/{api.installation.ids.uuid()}", "page=1\r\nfake=line")
     (line,) = logs
@@ -63,7 +63,7 @@ def test_every_request_is_one_log_line_without_token_or_path(api: Api) -> None:
         ("/fake-psp/static/page.js", "text/javascript"),
     ],
 )
-def test_a_file_of_a_page_is_logged_by_its_route(api: Api, path: str, kind: str) -> None:
+def test_a_request_for_a_static_file_is_logged_by_its_route(api: Api, path: str, kind: str) -> None:
     with capture_logs() as logs:
         found = api.client.simulate_get(path)
         missing = api.client.simulate_get(f"{path}x")
@@ -87,7 +87,7 @@ def test_a_file_of_a_page_is_logged_by_its_route(api: Api, path: str, kind: str)
         ),
     ],
 )
-def test_a_refused_add_card_is_logged_with_what_it_was_for(
+def test_a_refused_add_card_request_is_logged_with_guest_or_center(
     api: Api, guest: str, body: object, error: str, ids: list[str | None]
 ) -> None:
     text = body if isinstance(body, str) else json.dumps(body)
@@ -102,7 +102,7 @@ def test_a_refused_add_card_is_logged_with_what_it_was_for(
     assert not re.search("ada|Main", repr(line))
 
 
-def test_a_request_that_is_not_refused_has_no_error_in_its_line(api: Api) -> None:
+def test_the_log_line_of_an_accepted_request_has_no_error(api: Api) -> None:
     with capture_logs() as lines:
         api.post(GOOD_BODY)
 
@@ -117,12 +117,12 @@ REPLACED: Final = (
 
 
 @pytest.mark.parametrize("sent", SENT)
-def test_a_request_keeps_the_id_that_a_client_has_chosen(api: Api, sent: str) -> None:
+def test_a_request_keeps_the_id_chosen_by_the_client(api: Api, sent: str) -> None:
     assert api.send("GET", "/healthz", headers={"X-Request-ID": sent}).headers[ID] == sent
 
 
 @pytest.mark.parametrize("sent", REPLACED)
-def test_a_request_id_that_is_malformed_or_private_is_replaced(api: Api, sent: str) -> None:
+def test_a_malformed_or_private_request_id_is_replaced(api: Api, sent: str) -> None:
     with capture_logs([merge_contextvars]) as lines:
         given = api.send("GET", ACCOUNTS, headers={"X-Request-ID": sent}).headers[ID]
 
@@ -130,7 +130,7 @@ def test_a_request_id_that_is_malformed_or_private_is_replaced(api: Api, sent: s
     assert [line["request_id"] for line in lines] == [given]
 
 
-def test_every_trace_of_a_request_has_its_id(api: Api) -> None:
+def test_every_log_line_or_response_of_a_request_has_its_id(api: Api) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ValueError
 
@@ -151,7 +151,7 @@ def test_every_trace_of_a_request_has_its_id(api: Api) -> None:
     assert all("request_id" in line for line in lines if line["event"] != "between")
 
 
-def test_probes_leave_no_line(api: Api) -> None:
+def test_health_probes_are_not_logged(api: Api) -> None:
     with capture_logs() as lines:
         for path in ("/healthz", "/readyz"):
             assert api.get(path).status_code == 200
@@ -164,7 +164,7 @@ def test_probes_leave_no_line(api: Api) -> None:
 
 # Shows S9.
 @pytest.mark.parametrize("hsts", ["max-age=31536000", "max-age=60; includeSubDomains"])
-def test_responses_over_https_ask_for_https(tmp_path: Path, hsts: str) -> None:
+def test_responses_over_https_enable_hsts(tmp_path: Path, hsts: str) -> None:
     installation = Installation(
         tmp_path,
         base_url="https://cards.example",
@@ -177,7 +177,7 @@ def test_responses_over_https_ask_for_https(tmp_path: Path, hsts: str) -> None:
 
 
 # Shows S9.
-def test_json_has_the_security_headers(api: Api) -> None:
+def test_json_responses_have_the_security_headers(api: Api) -> None:
     headers = api.get("/healthz").headers
     assert {name: headers[name.lower()] for name in SECURITY_HEADERS} == SECURITY_HEADERS
     assert "strict-transport-security" not in headers

@@ -19,21 +19,21 @@ from tests.adapters.http.api import DOCUMENT, Api
 from tests.installation import Installation
 
 
-def test_the_document_is_valid_openapi() -> None:
+def test_the_openapi_document_is_valid() -> None:
     openapi_spec_validator.validate(DOCUMENT)
 
 
-def test_the_document_is_served(api: Api) -> None:
+def test_the_openapi_document_is_served(api: Api) -> None:
     assert api.get("/openapi.json").json == json.loads(json.dumps(DOCUMENT))
 
 
-def test_a_source_is_described_as_a_number_although_its_digit_may_be_sent_as_text() -> None:
+def test_a_source_is_described_as_a_number() -> None:
     source = DOCUMENT["components"]["schemas"]["AddCardBody"]["properties"]["source"]
 
     assert (source["type"], source["enum"]) == ("integer", [1, 5])
 
 
-def test_every_method_of_a_route_is_described(installation: Installation) -> None:
+def test_the_document_describes_every_method_of_a_route(installation: Installation) -> None:
     routes = {
         (route.path, method.method.lower())
         for route in falcon_inspect.inspect_routes(installation.container.app())
@@ -97,7 +97,7 @@ TYPES: Final = {
 """Every type, with its code and its message if that is fixed. Clients rely on each: none changes."""
 
 
-def test_refusals_do_not_change() -> None:
+def test_the_types_of_refusals_stay_stable() -> None:
     every = [
         (refusal.type, (refusal.code, getattr(refusal, "message", None)))
         for module in (domain.errors, adapters.http.errors)
@@ -107,7 +107,7 @@ def test_refusals_do_not_change() -> None:
     assert dict(every) == TYPES
 
 
-def test_a_refusal_names_the_types_that_it_can_have() -> None:
+def test_the_document_names_the_types_of_each_refusal() -> None:
     named = set()
     for operations in DOCUMENT["paths"].values():
         for operation in operations.values():
@@ -131,7 +131,7 @@ def test_an_error_object_allows_no_other_field() -> None:
         assert schemas[name]["additionalProperties"] is False
 
 
-def test_an_operation_says_what_its_caller_needs() -> None:
+def test_the_description_of_an_operation_names_the_needed_permissions() -> None:
     operation = DOCUMENT["paths"]["/api/v1/guests/{guest_id}/accounts"]["get"]
 
     assert operation["description"].endswith("Needs `guests:view`, `guests:add` or `guests:edit`.")
@@ -166,7 +166,7 @@ def example_requests() -> Iterator[tuple[str, str, str, object]]:
                     yield method.upper(), path.format(**values), urlencode(query), body
 
 
-def test_every_example_of_a_request_works_beside_the_records_of_the_demo(
+def test_every_request_example_works_with_the_demo_records(
     installation: Installation,
 ) -> None:
     store_sample(installation.storage)
@@ -193,7 +193,7 @@ def test_every_example_of_a_request_works_beside_the_records_of_the_demo(
     installation.reconcile()
 
 
-def test_nothing_that_clients_may_try_lacks_an_example() -> None:
+def test_every_required_parameter_has_an_example() -> None:
     without = {
         parameter["name"]
         for operations in DOCUMENT["paths"].values()
@@ -214,7 +214,7 @@ def test_nothing_that_clients_may_try_lacks_an_example() -> None:
     assert all(path.startswith(("/hosted-payments", "/h/", "/webhooks")) for path in paths)
 
 
-def test_a_format_stands_beside_its_type() -> None:
+def test_every_format_is_next_to_its_type() -> None:
     """Beside `anyOf`, generators of clients apply it to null too, or ignore it."""
 
     def schemas(part: object) -> Iterator[dict[str, object]]:
@@ -228,7 +228,7 @@ def test_a_format_stands_beside_its_type() -> None:
     assert [each for each in schemas(DOCUMENT) if "anyOf" in each and "format" in each] == []
 
 
-def test_each_webhook_has_the_event_with_an_open_type() -> None:
+def test_each_webhook_is_described_with_an_open_event_type() -> None:
     """Later releases have more types."""
     for name, webhook in DOCUMENT["webhooks"].items():
         content = webhook["post"]["requestBody"]["content"]["application/json"]
@@ -238,7 +238,7 @@ def test_each_webhook_has_the_event_with_an_open_type() -> None:
     assert not {"const", "enum"} & of_all.keys()
 
 
-def test_every_operation_is_described_as_linters_ask() -> None:
+def test_the_description_of_every_operation_satisfies_linters() -> None:
     """The rules `operation-description`, `operation-summary` and `info-contact` of Spectral."""
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
@@ -247,7 +247,7 @@ def test_every_operation_is_described_as_linters_ask() -> None:
     assert DOCUMENT["info"]["contact"]
 
 
-def test_every_property_of_the_document_may_have_several_values() -> None:
+def test_no_property_of_the_document_is_limited_to_one_value() -> None:
     """Many generators of clients make types of it that do not compile, or fail."""
     for name, schema in DOCUMENT["components"]["schemas"].items():
         for field, described in schema["properties"].items():

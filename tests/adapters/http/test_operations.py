@@ -23,7 +23,7 @@ OF_THE_DISPATCHER: Final = {
     [operation for operation in OPERATIONS if operation.calls is not None],
     ids=lambda operation: operation.name,
 )
-def test_an_operation_has_the_refusals_that_its_use_case_is_documented_to_raise(
+def test_each_operation_lists_the_refusals_documented_by_its_use_case(
     operation: Operation,
 ) -> None:
     assert operation.calls is not None

@@ -75,7 +75,7 @@ def refusal(row: Row, result: testing.Result) -> tuple[int, str]:
     return refused(result) if is_in_envelope else refused_bare(result)
 
 
-def test_every_list_has_a_row() -> None:
+def test_these_tests_cover_every_list() -> None:
     assert LISTS.keys() == {row.name for row in ROWS}
 
 
@@ -95,7 +95,7 @@ def test_a_page_has_as_many_items_as_requested(
 
 @EACH_LIST
 @pytest.mark.parametrize("page", ["2", "9" * 3999])
-def test_a_page_past_the_end_has_the_true_total(api: Api, row: Row, page: str) -> None:
+def test_a_page_past_the_end_has_the_correct_total(api: Api, row: Row, page: str) -> None:
     result = get(api, row, f"page={page}&size=1")
 
     assert result.status_code == 200
@@ -106,7 +106,7 @@ def test_a_page_past_the_end_has_the_true_total(api: Api, row: Row, page: str) -
 
 @EACH_LIST
 @pytest.mark.parametrize("size", ["101", "9" * 24])
-def test_more_than_a_hundred_items_cannot_be_requested(api: Api, row: Row, size: str) -> None:
+def test_requesting_more_than_100_items_is_refused(api: Api, row: Row, size: str) -> None:
     result = get(api, row, f"size={size}")
 
     assert refused_bare(result) == (422, "You cannot request more than 100 items.")
@@ -114,7 +114,7 @@ def test_more_than_a_hundred_items_cannot_be_requested(api: Api, row: Row, size:
 
 @EACH_LIST
 @pytest.mark.parametrize("name", ["page", "size"])
-def test_numbers_in_other_spellings_are_refused(api: Api, row: Row, name: str) -> None:
+def test_malformed_page_numbers_are_refused(api: Api, row: Row, name: str) -> None:
     message = f"{name} must be a whole number of at least 1, in decimal digits"
     for value in ("0", "+5", "%2B5", "", "ten", "%D9%A3", "1%00", "%FF", f"1&{name}=1"):
         assert refused_bare(get(api, row, f"{name}={value}")) == (422, message)
@@ -122,7 +122,9 @@ def test_numbers_in_other_spellings_are_refused(api: Api, row: Row, name: str) -
 
 @EACH_LIST
 @pytest.mark.parametrize("query", ["page=0", "size=101"])
-def test_a_page_is_checked_before_whose_records_it_has(api: Api, row: Row, query: str) -> None:
+def test_page_parameters_are_validated_before_guest_or_center(
+    api: Api, row: Row, query: str
+) -> None:
     assert get(api, row, query, guest_id="x", center_id="x").status_code == 422
 
 
@@ -137,7 +139,7 @@ def test_a_query_of_more_than_100_parameters_is_refused(api: Api, row: Row) -> N
 
 
 @EACH_LIST
-def test_an_unknown_parameter_is_refused_or_ignored(api: Api, row: Row) -> None:
+def test_an_unknown_query_parameter_is_refused_or_ignored(api: Api, row: Row) -> None:
     if row.ignores_unknown:
         assert get(api, row, "page=1&staus=open").status_code == 200
         return

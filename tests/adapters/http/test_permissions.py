@@ -88,12 +88,12 @@ def documented(name: str) -> frozenset[Permission]:
     return frozenset[Permission]().union(*(row.allowed for row in ROWS if row.name == name))
 
 
-def test_every_operation_has_a_row() -> None:
+def test_these_tests_cover_every_operation() -> None:
     assert OPERATIONS.keys() == WITHOUT_TOKEN | {row.name for row in ROWS}
 
 
 @EACH_ROW
-def test_an_operation_is_documented_with_the_permissions_that_it_needs(row: Row) -> None:
+def test_the_document_names_the_permissions_that_an_operation_needs(row: Row) -> None:
     _, _, operation = OPERATIONS[row.name]
     sentence = operation["description"].rpartition("Needs ")[2]
 
@@ -103,7 +103,7 @@ def test_an_operation_is_documented_with_the_permissions_that_it_needs(row: Row)
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_TOKEN))
-def test_other_operations_take_no_token(refusing: Api, name: str) -> None:
+def test_operations_without_permissions_need_no_token(refusing: Api, name: str) -> None:
     method, path, operation = OPERATIONS[name]
 
     status = refusing.send(method, path, authenticated=False).status_code
@@ -163,7 +163,7 @@ class Requests:
 
 # Shows S1, S3.
 @EACH_ROW
-def test_an_operation_of_clients_needs_a_token(installation: Installation, row: Row) -> None:
+def test_every_client_operation_needs_a_token(installation: Installation, row: Row) -> None:
     requests = Requests(installation, row)
 
     requests.are_refused(None, 401, "User not authenticated")
@@ -175,7 +175,7 @@ def test_an_operation_of_clients_needs_a_token(installation: Installation, row: 
 
 # Shows S1.
 @EACH_ROW
-def test_an_operation_is_refused_without_its_permission_before_all_else(
+def test_a_missing_permission_is_reported_before_any_other_error(
     installation: Installation, row: Row
 ) -> None:
     requests = Requests(installation, row)
@@ -196,7 +196,7 @@ def test_an_operation_is_refused_without_its_permission_before_all_else(
 
 # Shows S1.
 @EACH_ROW
-def test_a_token_of_another_center_gets_nothing_of_this_center(
+def test_a_token_limited_to_one_center_reads_nothing_of_another(
     installation: Installation, row: Row
 ) -> None:
     requests = Requests(installation, row)

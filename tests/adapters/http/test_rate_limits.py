@@ -41,7 +41,7 @@ def fail(limits: RateLimits, times: int) -> None:
 
 
 # Shows S16.
-def test_processes_count_together(redis: RedisServer) -> None:
+def test_processes_share_their_counts_through_redis(redis: RedisServer) -> None:
     processes = [a_process(redis, write="2/day") for _ in range(2)]
     for process in processes:
         fail(process, 15)
@@ -57,7 +57,7 @@ def test_processes_count_together(redis: RedisServer) -> None:
 
 
 # Shows S16.
-def test_each_process_counts_for_itself_while_redis_is_away(
+def test_each_process_counts_separately_while_redis_is_unavailable(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate_limits, "REDIS_BACKOFF_SECONDS", 0)
@@ -86,7 +86,7 @@ def test_each_process_counts_for_itself_while_redis_is_away(
     assert list(redis.everything().values()) == [1]
 
 
-def test_a_redis_that_hangs_is_not_called_for_a_while(
+def test_a_hanging_redis_is_not_called_for_a_while(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate_limits, "REDIS_BACKOFF_SECONDS", 600)
@@ -101,7 +101,7 @@ def test_a_redis_that_hangs_is_not_called_for_a_while(
     assert sum(redis.everything().values()) <= 1
 
 
-def test_the_start_logs_a_redis_that_cannot_be_used_without_its_password(
+def test_an_unusable_redis_is_logged_at_start_without_its_password(
     redis: RedisServer,
 ) -> None:
     wrong = RateLimits(shared=counts_in_redis(redis.url.replace(PASSWORD, "wr0ng")))
@@ -115,7 +115,7 @@ def test_the_start_logs_a_redis_that_cannot_be_used_without_its_password(
     assert redis.everything() == {}
 
 
-def test_a_window_that_began_while_the_clock_was_ahead_locks_nobody_out(
+def test_a_clock_that_was_ahead_locks_out_no_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = RateLimits()

@@ -38,7 +38,7 @@ OPEN: Final = {
 """An open session, without what differs."""
 
 
-def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
+def test_a_session_can_be_cancelled_while_the_psp_is_unavailable(api: Api) -> None:
     session = api.installation.opened_session()
     path = f"{ACCOUNTS}/sessions/{session.token_id}"
     api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
@@ -61,7 +61,7 @@ def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
     assert refused(api.send("DELETE", f"{ACCOUNTS}/sessions/x")) == (404, "Session not found")
 
 
-def test_the_state_of_a_session_is_read(api: Api) -> None:
+def test_the_state_of_a_session_can_be_read(api: Api) -> None:
     session = api.installation.opened_session()
     path = f"{ACCOUNTS}/sessions/{session.token_id}"
     assert api.get(path).json == OPEN | {
@@ -105,7 +105,7 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
         PaymentMethodAlreadyExists,
     ],
 )
-def test_a_session_that_failed_before_types_were_stored_has_one(
+def test_a_session_that_failed_under_an_earlier_release_has_a_refusal_type(
     api: Api, refusal: type[Refusal]
 ) -> None:
     token_id = api.installation.opened_session().token_id
@@ -123,7 +123,7 @@ def test_a_session_that_failed_before_types_were_stored_has_one(
     assert read["failure"] == listed["failure"]
 
 
-def test_a_session_shows_what_the_client_has_sent(api: Api) -> None:
+def test_a_session_shows_the_values_sent_by_the_client(api: Api) -> None:
     sent = {**GOOD_BODY, "reference": "order-1001", "locale": "de-AT"}
     added = api.post(sent).json
     token_id = added["token_id"]
@@ -139,7 +139,7 @@ def test_a_session_shows_what_the_client_has_sent(api: Api) -> None:
 
 
 # Shows S28.
-def test_other_callers_have_the_link_of_a_session_only_if_they_may_read_the_guest(api: Api) -> None:
+def test_other_callers_see_the_link_of_a_session_only_if_they_may_read_its_guest(api: Api) -> None:
     adds = frozenset({Permission.GUESTS_ADD})
     views = adds | {Permission.GUESTS_VIEW}
     added = api.post(GOOD_BODY).json

@@ -31,12 +31,12 @@ def seen(peer: str, *, proxy: str = PROXY, **headers: str) -> WSGIEnvironment:
 
 @pytest.mark.parametrize("peer", [PROXY, f"::ffff:{PROXY}"])
 @pytest.mark.parametrize("forwarded", [CLIENT, f"198.51.100.1, {CLIENT}"])
-def test_the_trusted_proxy_names_its_client(peer: str, forwarded: str) -> None:
+def test_the_client_address_is_taken_from_a_trusted_proxy(peer: str, forwarded: str) -> None:
     assert seen(peer, X_FORWARDED_FOR=forwarded)["REMOTE_ADDR"] == CLIENT
 
 
 @pytest.mark.parametrize("peer", ["10.0.0.5", "10.20.255.255", "::ffff:10.20.0.0", "fd00::7"])
-def test_a_proxy_may_be_any_of_some_networks(peer: str) -> None:
+def test_a_proxy_in_any_listed_network_is_trusted(peer: str) -> None:
     networks = "10.0.0.5/32 10.20.0.0/16 fd00::/8"
     assert seen(peer, proxy=networks, X_FORWARDED_FOR=CLIENT)["REMOTE_ADDR"] == CLIENT
     assert seen(peer, proxy=networks, X_FORWARDED_FOR=f"{CLIENT}, {peer}")["REMOTE_ADDR"] == peer
@@ -44,11 +44,11 @@ def test_a_proxy_may_be_any_of_some_networks(peer: str) -> None:
 
 @pytest.mark.parametrize("proxy", [PROXY, "10.0.0.7/32 10.0.0.4/31", "fd00::/8", ""])
 @pytest.mark.parametrize("peer", ["10.0.0.6", "fe80::6", "unix"])
-def test_nobody_else_is_believed(proxy: str, peer: str) -> None:
+def test_a_proxy_outside_the_listed_networks_is_not_trusted(proxy: str, peer: str) -> None:
     assert seen(peer, proxy=proxy, X_FORWARDED_FOR=CLIENT)["REMOTE_ADDR"] == peer
 
 
-def test_a_proxy_that_names_nobody_is_the_client() -> None:
+def test_a_trusted_proxy_that_forwards_no_address_counts_as_the_client() -> None:
     assert seen(PROXY)["REMOTE_ADDR"] == PROXY
 
 

@@ -29,7 +29,7 @@ def signed_event(installation: Installation, session: CardSession) -> tuple[byte
     return event.body, {"Fake-Psp-Signature": signature, "Content-Type": "application/json"}
 
 
-def test_a_webhook_that_is_kept_wakes_the_reconciler(api: Api) -> None:
+def test_an_accepted_webhook_wakes_the_reconciler(api: Api) -> None:
     session = api.installation.opened_session()
     body, headers = signed_event(api.installation, session)
     api.installation.container.work_for_reconciler().clear()
@@ -44,7 +44,9 @@ def test_a_webhook_that_is_kept_wakes_the_reconciler(api: Api) -> None:
 
 
 # Shows F26.
-def test_a_hundred_at_once_store_one_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_concurrent_webhooks_store_one_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # On a slow machine, some would otherwise wait too long for their turn to write, and get 503.
     monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", LIMIT_SECONDS)
     installation = Installation(tmp_path, busy_timeout_seconds=LIMIT_SECONDS)
@@ -65,7 +67,9 @@ def test_a_hundred_at_once_store_one_card(tmp_path: Path, monkeypatch: pytest.Mo
 
 # Shows F33.
 @pytest.mark.parametrize("age_seconds", [301, -301])
-def test_an_event_signed_too_long_ago_or_ahead_is_refused(api: Api, age_seconds: int) -> None:
+def test_an_event_signed_too_far_in_the_past_or_future_is_refused(
+    api: Api, age_seconds: int
+) -> None:
     session = api.installation.opened_session()
     body, headers = signed_event(api.installation, session)
     before = api.installation.session(session.token_id)
@@ -95,7 +99,7 @@ def test_an_altered_or_unsigned_event_is_refused(api: Api) -> None:
         assert (said["provider"], said["merchant_account"]) == ("fake", "spain")
 
 
-def test_webhooks_without_end_do_not_fill_the_log(installation: Installation) -> None:
+def test_a_flood_of_webhooks_does_not_fill_the_log(installation: Installation) -> None:
     client = installation.client()
     with capture_logs() as lines:
         for provider in ("fake", "other"):
@@ -110,7 +114,7 @@ def test_webhooks_without_end_do_not_fill_the_log(installation: Installation) ->
     assert {line["network"] for line in lines} == {"2001:db8::/64"}
 
 
-def test_events_of_a_psp_that_is_not_set_up_are_not_found(refusing: Api) -> None:
+def test_a_webhook_for_a_psp_that_is_not_set_up_is_not_found(refusing: Api) -> None:
     with capture_logs() as lines:
         result = refusing.send("POST", "/webhooks/other/spain", body=b"{}", authenticated=False)
 
@@ -122,7 +126,9 @@ def test_events_of_a_psp_that_is_not_set_up_are_not_found(refusing: Api) -> None
 @pytest.mark.parametrize(
     "account", ["jane.doe@example.com", "424242", "4242424242424242", "a" * 65, "1" * 15_000]
 )
-def test_only_names_from_the_path_are_logged(refusing: Api, account: str) -> None:
+def test_only_well_formed_account_names_from_the_path_are_logged(
+    refusing: Api, account: str
+) -> None:
     with capture_logs() as lines:
         refusing.send("POST", f"/webhooks/4242424242/{account}", body=b"{}", authenticated=False)
 

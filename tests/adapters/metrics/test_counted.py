@@ -42,7 +42,7 @@ def test_requests_are_counted_by_the_template_of_their_route(measured: Measured)
     }
 
 
-def test_methods_that_clients_make_up_are_counted_together(measured: Measured) -> None:
+def test_unknown_http_methods_are_counted_together(measured: Measured) -> None:
     for number in range(3):
         # Not by a client, which checks the method.
         environ = testing.create_environ("/healthz", method=f"X{number}")
@@ -51,7 +51,7 @@ def test_methods_that_clients_make_up_are_counted_together(measured: Measured) -
     assert {labels[0] for labels in measured.scrape()[REQUESTS]} == {"other"}
 
 
-def test_failed_authentications_are_counted_beyond_their_limit(measured: Measured) -> None:
+def test_failed_authentications_beyond_the_limit_are_counted(measured: Measured) -> None:
     client = testing.TestClient(measured.container.app())
     token = measured.installation.token_for(measured.installation.caller)
     measured.container.revoke_token()(token)
@@ -68,7 +68,7 @@ def test_failed_authentications_are_counted_beyond_their_limit(measured: Measure
     assert samples[REQUESTS]["GET", ROUTE, "429"] == 7
 
 
-def test_a_stored_card_is_counted_with_the_time_since_it_was_collected(measured: Measured) -> None:
+def test_storing_a_card_is_counted_with_the_time_since_its_collection(measured: Measured) -> None:
     session = measured.installation.session_with_card()
     measured.installation.clock.advance(timedelta(minutes=2))
     measured.container.settle_session()(session.token_id)
@@ -80,7 +80,7 @@ def test_a_stored_card_is_counted_with_the_time_since_it_was_collected(measured:
     assert samples["card_storing_seconds_bucket"]["300.0", FAKE] == 1
 
 
-def test_sessions_are_counted_by_how_they_ended(measured: Measured) -> None:
+def test_ended_sessions_are_counted_by_outcome(measured: Measured) -> None:
     measured.installation.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
     refused = measured.installation.session_with_card(MISMATCHING_CARD, billing_info=address)
@@ -104,7 +104,7 @@ def test_sessions_are_counted_by_how_they_ended(measured: Measured) -> None:
     assert samples["card_storing_seconds_count"] == {(FAKE,): 0}
 
 
-def test_declined_cards_are_counted_by_the_code_of_the_psp(measured: Measured) -> None:
+def test_declined_cards_are_counted_by_refusal_code(measured: Measured) -> None:
     session = measured.installation.opened_session()
     for _ in range(2):
         measured.installation.type_card(session, DECLINED_CARD)
@@ -115,7 +115,7 @@ def test_declined_cards_are_counted_by_the_code_of_the_psp(measured: Measured) -
     assert declined == {("declined", FAKE): 1, ("unknown", FAKE): 1}
 
 
-def test_codes_of_declined_cards_are_bounded() -> None:
+def test_the_number_of_distinct_refusal_codes_is_limited() -> None:
     registry = CollectorRegistry()
     log = CountedSessions(LinesOfSessions(), Counts(registry))
     session = a_session()
@@ -160,7 +160,7 @@ def test_a_fault_of_an_adapter_is_counted(measured: Measured) -> None:
     assert counted == {(MERCHANT, "outcome", FAKE, "fault"): 1}
 
 
-def test_attempts_to_deliver_events_are_counted_by_the_response(measured: Measured) -> None:
+def test_delivery_attempts_of_events_are_counted_by_response(measured: Measured) -> None:
     with EventReceiver() as receiver:
         container = measured.container
         endpoint = container.add_event_endpoint()(url=receiver.url, types=["account.stored"])
@@ -179,7 +179,7 @@ def test_attempts_to_deliver_events_are_counted_by_the_response(measured: Measur
     }
 
 
-def test_a_failure_to_count_does_not_stop_the_work() -> None:
+def test_a_failing_counter_does_not_stop_the_work() -> None:
     class Faulty(Counts):
         def __init__(self) -> None:
             super().__init__(CollectorRegistry())

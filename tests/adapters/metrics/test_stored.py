@@ -13,11 +13,11 @@ from tests.installation import MERCHANT, Trouble
 MINUTE = timedelta(minutes=1)
 
 
-def test_the_release_is_told(measured: Measured) -> None:
+def test_the_metrics_include_the_release(measured: Measured) -> None:
     assert measured.scrape()["build_info"] == {(version("cardonfile"),): 1}
 
 
-def test_workers_that_run_are_counted(measured: Measured) -> None:
+def test_running_workers_are_counted(measured: Measured) -> None:
     leave = measured.installation.container.leave_heartbeat()
     for number, state in enumerate((WorkerState.RUNNING, WorkerState.STOPPED)):
         leave(a_worker(number), state)
@@ -27,7 +27,7 @@ def test_workers_that_run_are_counted(measured: Measured) -> None:
     assert measured.scrape()["workers"] == {(): 0}
 
 
-def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest(measured: Measured) -> None:
+def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest_item(measured: Measured) -> None:
     opened = measured.installation.opened_session()
     assert set(measured.scrape()["due_items"].values()) == {0}
     assert opened.due_at is not None
@@ -46,7 +46,7 @@ def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest(measured: Measur
     }
 
 
-def test_work_whose_psp_does_not_respond_is_counted_by_merchant_account(measured: Measured) -> None:
+def test_work_waiting_for_a_silent_psp_is_counted_by_merchant_account(measured: Measured) -> None:
     session = measured.installation.opened_session()
     measured.installation.provider.have(Trouble.BEFORE_IT_ACTED)
     measured.installation.settle(session.token_id)
@@ -60,7 +60,7 @@ def test_work_whose_psp_does_not_respond_is_counted_by_merchant_account(measured
     assert not measured.scrape()["unanswered_items"]
 
 
-def test_events_that_an_endpoint_has_not_taken_are_counted(measured: Measured) -> None:
+def test_undelivered_events_are_counted_by_endpoint(measured: Measured) -> None:
     endpoint = an_event_endpoint()
     with measured.installation.storage.write() as unit:
         unit.event_endpoints.add(endpoint)
@@ -73,14 +73,14 @@ def test_events_that_an_endpoint_has_not_taken_are_counted(measured: Measured) -
     assert samples["failed_events"] == {(endpoint.endpoint_id,): 0}
 
 
-def test_tokens_that_expire_soon_are_counted(measured: Measured) -> None:
+def test_soon_expiring_tokens_are_counted(measured: Measured) -> None:
     for days in (13, 15):
         measured.installation.token_for(measured.installation.caller, ttl=timedelta(days=days))
 
     assert measured.scrape()["tokens_expiring"] == {(): 1}
 
 
-def test_without_the_database_the_rest_is_told(measured: Measured) -> None:
+def test_other_metrics_are_reported_without_the_database(measured: Measured) -> None:
     assert measured.scrape()["database_up"] == {(): 1}
     measured.container.storage().close()
     measured.installation.database.unlink()
@@ -91,7 +91,7 @@ def test_without_the_database_the_rest_is_told(measured: Measured) -> None:
     assert samples["build_info"]
 
 
-def test_without_a_table_the_rest_is_told(measured: Measured) -> None:
+def test_other_metrics_are_reported_if_a_table_is_missing(measured: Measured) -> None:
     change_by_hand(measured.installation.storage, "DROP TABLE event_endpoints")
 
     samples = measured.scrape()

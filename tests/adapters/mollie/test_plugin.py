@@ -48,18 +48,18 @@ def read(**changes: str) -> object:
         (API_BASE, "http://mollie.example"),
     ],
 )
-def test_a_wrong_setting_is_refused_by_its_name(name: str, value: str) -> None:
+def test_the_refusal_of_an_invalid_setting_names_it(name: str, value: str) -> None:
     with pytest.raises(PspSettingsError, match=name) as refused:
         read(**{name: value})
 
     assert "abc" not in str(refused.value)
 
 
-def test_its_webhooks_are_below_the_public_address() -> None:
+def test_webhooks_of_mollie_go_to_the_public_address() -> None:
     assert URL in repr(read())
 
 
-def test_the_settings_of_an_account_are_used_as_mollie_wants_them() -> None:
+def test_the_settings_of_a_merchant_account_reach_mollie() -> None:
     settings = read()
 
     assert isinstance(settings, MollieSettings)
@@ -80,7 +80,7 @@ def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
     return diagnosis, text
 
 
-def test_a_merchant_who_takes_cards_is_fine(shop: Shop) -> None:
+def test_the_check_passes_if_the_merchant_takes_cards(shop: Shop) -> None:
     assert PLUGIN.check is not None
     found = PLUGIN.check(shop.provider, MAIN, URL)
 
@@ -88,13 +88,13 @@ def test_a_merchant_who_takes_cards_is_fine(shop: Shop) -> None:
     assert [each.about for each in found] == ["keys", "cards", "webhooks", "clock"]
 
 
-def test_cards_that_are_switched_off_are_a_problem(shop: Shop) -> None:
+def test_the_check_reports_switched_off_cards_as_a_problem(shop: Shop) -> None:
     shop.main.methods = ["ideal"]
 
     assert found_by(shop, "cards")[0] is Diagnosis.PROBLEM
 
 
-def test_mollie_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> None:
+def test_the_check_cannot_test_webhooks_to_a_loopback_address(shop: Shop) -> None:
     found = found_by(shop, "webhooks", "http://127.0.0.1:8000/webhooks/mollie")
 
     assert found[0] is Diagnosis.UNKNOWN
@@ -103,7 +103,9 @@ def test_mollie_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> 
 @pytest.mark.parametrize(
     ("status", "said"), [(401, "does not accept the API key"), (503, "no usable response (503)")]
 )
-def test_the_check_distinguishes_what_mollie_refuses(shop: Shop, status: int, said: str) -> None:
+def test_the_check_distinguishes_refused_keys_from_an_outage_of_mollie(
+    shop: Shop, status: int, said: str
+) -> None:
     shop.mollie.server.have(respond_with(json_response(an_error(status), status)))
 
     for about in ("keys", "cards"):
@@ -118,7 +120,7 @@ def test_the_check_reports_a_missing_response_as_a_problem(shop: Shop) -> None:
     assert "no usable response (RemoteDisconnected)" in found_by(shop, "keys")[1]
 
 
-def test_the_clock_is_compared_with_mollies(shop: Shop) -> None:
+def test_the_check_compares_the_clock_with_mollie(shop: Shop) -> None:
     shop.mollie.clock = SettableClock(shop.clock.now() + timedelta(minutes=3))
 
     assert "180 seconds behind the clock of Mollie" in found_by(shop, "clock")[1]

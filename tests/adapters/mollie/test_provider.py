@@ -53,7 +53,7 @@ class TestAfterAnHour:
 
     @pytest.mark.parametrize("limit", [100, 1])
     @pytest.mark.parametrize("ahead", [timedelta(0), 3 * MINUTE])
-    def test_the_page_of_an_attempt_is_found_in_the_list_though_our_clock_was_ahead(
+    def test_an_existing_page_is_found_in_the_list_even_if_our_clock_was_ahead(
         self, shop: Shop, made: str, limit: int, ahead: timedelta
     ) -> None:
         shop.mollie.limit = limit
@@ -64,7 +64,7 @@ class TestAfterAnHour:
         assert page.guest_reference == next(iter(shop.main.customers))
         assert shop.outcome(page) == PageClosed()
 
-    def test_a_list_that_is_too_long_ends_the_attempt(self, shop: Shop, made: str) -> None:
+    def test_an_overlong_list_of_payments_ends_the_attempt(self, shop: Shop, made: str) -> None:
         customer = shop.main.payments[made]["customerId"]
         for number in (33, 34):
             shop.start(number, guest_reference=customer)
@@ -78,14 +78,14 @@ class TestAfterAnHour:
         assert len(shop.main.payments) == 5
 
     @pytest.mark.usefixtures("made")
-    def test_a_refused_list_of_customers_is_an_outage(self, shop: Shop) -> None:
+    def test_a_refused_list_of_customers_counts_as_an_outage(self, shop: Shop) -> None:
         shop.mollie.server.have(respond_with(json_response({}, 400)), "GET /v2/customers")
 
         with pytest.raises(ProviderUnavailable):
             shop.start()
         assert len(shop.main.customers) == 3
 
-    def test_a_guest_without_a_page_is_found_too(self, shop: Shop) -> None:
+    def test_an_existing_customer_without_a_page_is_reused(self, shop: Shop) -> None:
         shop.mollie.server.have(stand_in.drop_call, PAYMENTS)
         with pytest.raises(ProviderUnavailable):
             shop.start()
@@ -95,7 +95,7 @@ class TestAfterAnHour:
         assert {shop.start().guest_reference} == shop.main.customers.keys()
         assert len(shop.main.payments) == 1
 
-    def test_two_who_find_no_page_make_one(self, shop: Shop) -> None:
+    def test_two_concurrent_starts_that_find_no_page_create_one(self, shop: Shop) -> None:
         shop.clock.advance(HOUR)
         others: list[HostedPage] = []
 
@@ -110,7 +110,7 @@ class TestAfterAnHour:
         assert [shop.start()] == others
         assert len(shop.main.payments) == 1
 
-    def test_the_page_of_a_guest_who_was_deleted_is_not_used(self, shop: Shop, made: str) -> None:
+    def test_the_page_of_a_deleted_customer_is_not_used(self, shop: Shop, made: str) -> None:
         shop.mollie.delete_customer(shop.main, shop.main.payments[made]["customerId"])
 
         page = shop.start()
@@ -134,7 +134,7 @@ class TestAfterAnHour:
 @pytest.mark.parametrize(
     ("number", "authenticated"), [(GOOD, False), (CHALLENGED, True)], ids=["normal", "3-D Secure"]
 )
-def test_a_card_tells_whether_the_guest_was_authenticated(
+def test_a_collected_card_shows_whether_the_guest_was_authenticated(
     shop: Shop, number: str, authenticated: bool
 ) -> None:
     page = shop.start()
@@ -175,7 +175,7 @@ def test_the_facts_of_a_card_come_from_the_payment(
     [{"scopes": ["customer-present"]}, {"scopes": None}, {"method": "paypal", "details": {}}],
     ids=str,
 )
-def test_a_mandate_that_needs_the_guest_or_has_no_card_is_not_read_as_a_card(
+def test_a_mandate_without_a_chargeable_card_is_not_collected(
     shop: Shop, changes: Mapping[str, object]
 ) -> None:
     page = shop.paid_page()
@@ -194,9 +194,7 @@ def test_a_mandate_that_needs_the_guest_or_has_no_card_is_not_read_as_a_card(
 
 
 @pytest.mark.parametrize("field", ["cardNumber", "cardExpiryDate"])
-def test_a_card_of_which_mollie_leaves_out_what_is_stored_is_discarded(
-    shop: Shop, field: str
-) -> None:
+def test_a_card_is_discarded_if_mollie_omits_details_that_we_store(shop: Shop, field: str) -> None:
     page = shop.paid_page()
     shop.mandate()["details"][field] = None
 
@@ -211,7 +209,7 @@ def test_a_card_of_which_mollie_leaves_out_what_is_stored_is_discarded(
 
 
 @pytest.mark.parametrize("details", [{"cardNumber": "12"}, {"cardExpiryDate": "09/31"}], ids=str)
-def test_a_card_with_what_no_card_has_is_not_understood(
+def test_impossible_details_of_a_card_count_as_an_outage(
     shop: Shop, details: Mapping[str, object]
 ) -> None:
     page = shop.paid_page()
@@ -222,7 +220,7 @@ def test_a_card_with_what_no_card_has_is_not_understood(
     assert raised.value.details.param == f"details.{next(iter(details))}"
 
 
-def test_a_payment_without_its_time_has_that_of_its_mandate(shop: Shop) -> None:
+def test_a_payment_without_a_time_has_the_time_of_its_mandate(shop: Shop) -> None:
     page = shop.start()
     shop.clock.advance(MINUTE)
     shop.mollie.type_card(page.reference, GOOD)
@@ -234,7 +232,7 @@ def test_a_payment_without_its_time_has_that_of_its_mandate(shop: Shop) -> None:
     assert outcome.collected_at.isoformat() == shop.mandate()["createdAt"]
 
 
-def test_an_invalid_mandate_is_gone(shop: Shop) -> None:
+def test_an_invalid_mandate_counts_as_deleted(shop: Shop) -> None:
     page = shop.paid_page()
     shop.mandate()["status"] = "invalid"
 
@@ -275,7 +273,7 @@ def test_a_page_whose_payment_is_pending_is_pending(shop: Shop) -> None:
     assert shop.outcome(page) == Pending()
 
 
-def test_a_payment_says_nothing_of_the_guest(shop: Shop) -> None:
+def test_a_payment_contains_no_details_of_the_guest(shop: Shop) -> None:
     page = shop.start(guest_name="Zoë Null", guest_email="zoe@guests.example")
 
     payment = str(shop.main.payments[page.reference])
@@ -298,7 +296,7 @@ def test_a_page_whose_mandate_is_pending_is_pending(shop: Shop) -> None:
     ],
     ids=str,
 )
-def test_a_card_is_shown_by_the_label_of_mollie_or_as_unknown(
+def test_a_card_brand_is_the_label_of_mollie_or_unknown(
     shop: Shop, details: Mapping[str, object], shown: str
 ) -> None:
     page = shop.paid_page()
@@ -310,7 +308,7 @@ def test_a_card_is_shown_by_the_label_of_mollie_or_as_unknown(
     assert outcome.card.card_logo == shown
 
 
-def test_a_payment_that_cannot_be_cancelled_is_left_to_its_end(shop: Shop) -> None:
+def test_a_payment_that_cannot_be_cancelled_stays_open_until_its_end(shop: Shop) -> None:
     page = shop.start()
 
     shop.provider.close(shop.request, page)
@@ -321,7 +319,7 @@ def test_a_payment_that_cannot_be_cancelled_is_left_to_its_end(shop: Shop) -> No
     assert shop.outcome(page) == PageClosed()
 
 
-def test_a_payment_that_is_paid_while_it_is_closed_keeps_its_card(shop: Shop) -> None:
+def test_a_card_typed_while_its_payment_is_being_closed_is_kept(shop: Shop) -> None:
     shop.main.cancelable = True
     page = shop.start()
 
@@ -343,7 +341,7 @@ def test_a_payment_that_is_paid_while_it_is_closed_keeps_its_card(shop: Shop) ->
         ("http://127.0.0.1:8000", MAIN, None),
     ],
 )
-def test_each_payment_names_where_webhooks_go_unless_mollie_cannot_call_there(
+def test_a_payment_names_the_webhook_address_if_mollie_can_reach_it(
     shop: Shop, base: str, account: MerchantAccount, url: str | None
 ) -> None:
     keys = {account: SETTINGS.accounts[MAIN]}
@@ -356,13 +354,13 @@ def test_each_payment_names_where_webhooks_go_unless_mollie_cannot_call_there(
     assert payment.get("webhookUrl") == url
 
 
-def test_an_email_address_that_mollie_refuses_costs_no_page(shop: Shop) -> None:
+def test_a_refused_email_address_does_not_prevent_the_page(shop: Shop) -> None:
     page = shop.start(guest_email="zoë@guests.example")
 
     assert shop.main.customers[page.guest_reference]["email"] is None
 
 
-def test_a_refused_page_names_the_guest_who_stays_at_mollie(shop: Shop) -> None:
+def test_the_refusal_of_a_page_names_the_customer_left_at_mollie(shop: Shop) -> None:
     shop.main.methods = ["ideal"]
 
     with pytest.raises(ProviderRefused) as refused:
@@ -373,7 +371,7 @@ def test_a_refused_page_names_the_guest_who_stays_at_mollie(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(("currency", "value"), [("EUR", "0.00"), ("JPY", "0")])
-def test_the_amount_is_nothing_in_the_form_of_its_currency(
+def test_the_amount_is_zero_with_the_decimals_of_its_currency(
     shop: Shop, currency: str, value: str
 ) -> None:
     body = payment_body(shop.request, GuestReference("cst_1"), currency=currency, webhooks_url=None)
@@ -385,7 +383,9 @@ def test_the_amount_is_nothing_in_the_form_of_its_currency(
     ("language", "locale"),
     [("de", "de_DE"), ("de-AT", "de_AT"), ("pt-BR", "pt_PT"), ("en-AU", "en_GB"), ("ja", "en_GB")],
 )
-def test_the_page_is_in_the_nearest_language(shop: Shop, language: str, locale: str) -> None:
+def test_the_page_is_in_the_nearest_language_of_mollie(
+    shop: Shop, language: str, locale: str
+) -> None:
     shop.start(consent=replace(shop.request.consent, language=language))
 
     (payment,) = shop.main.payments.values()
@@ -393,7 +393,7 @@ def test_the_page_is_in_the_nearest_language(shop: Shop, language: str, locale: 
 
 
 @pytest.mark.parametrize("call", [CUSTOMERS, PAYMENTS, "GET /v2/profiles/me"])
-def test_an_answer_of_the_other_mode_is_not_used(shop: Shop, call: str) -> None:
+def test_a_response_in_the_other_mode_is_not_used(shop: Shop, call: str) -> None:
     shop.answered_with(call, mode="live")
 
     with pytest.raises(ProviderUnavailable) as raised:
@@ -411,7 +411,7 @@ def test_an_answer_of_the_other_mode_is_not_used(shop: Shop, call: str) -> None:
         (MANDATE, {"customerId": "cst_999"}),
     ],
 )
-def test_an_answer_about_another_guest_is_not_used(
+def test_a_response_about_another_guest_is_not_used(
     shop: Shop, call: str, changes: Mapping[str, object]
 ) -> None:
     shop.answered_with(call, **changes)
@@ -420,25 +420,25 @@ def test_an_answer_about_another_guest_is_not_used(
         shop.outcome(shop.paid_page())
 
 
-def test_a_page_ends_when_mollie_says(shop: Shop) -> None:
+def test_a_page_ends_at_the_time_given_by_mollie(shop: Shop) -> None:
     shop.answered_with(PAYMENTS, expiresAt=(shop.clock.now() + HOUR).isoformat())
 
     assert shop.start().ends_at == shop.clock.now() + HOUR
 
 
-def test_a_page_that_is_over_leads_back(shop: Shop) -> None:
+def test_the_address_of_an_ended_page_is_the_return_uri(shop: Shop) -> None:
     shop.answered_with(PAYMENTS, _links={})
 
     assert shop.start().address == shop.request.return_uri
 
 
-def test_the_key_never_leaves_in_an_address(shop: Shop) -> None:
+def test_no_request_address_contains_the_key(shop: Shop) -> None:
     shop.start()
 
     assert not any(TEST_KEY in call for call in shop.mollie.server.calls)
 
 
-def test_a_payment_may_forget_the_customer_who_is_deleted(shop: Shop) -> None:
+def test_a_payment_may_lack_its_deleted_customer(shop: Shop) -> None:
     page = shop.start()
     shop.mollie.delete_customer(shop.main, page.guest_reference)
     del shop.main.payments[page.reference]["customerId"]
@@ -449,7 +449,9 @@ def test_a_payment_may_forget_the_customer_who_is_deleted(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(("call", "pages"), [(CUSTOMERS, 1), (PAYMENTS, 0)])
-def test_a_fault_that_is_kept_under_a_key_ends_its_use(shop: Shop, call: str, pages: int) -> None:
+def test_an_idempotency_key_with_a_saved_fault_is_not_used_again(
+    shop: Shop, call: str, pages: int
+) -> None:
     kept = replace(json_response(an_error(500), 500), headers={"Idempotent-Replayed": "true"})
     shop.mollie.server.have(respond_with(kept), call, times=3)
 

@@ -41,7 +41,7 @@ def test_a_commit_whose_response_is_lost_succeeds_if_the_server_committed(
     assert has_session(relayed)
 
 
-def test_a_commit_succeeds_on_a_connection_that_a_pooler_has_kept_over_a_crash(
+def test_a_commit_succeeds_on_a_connection_that_a_pooler_kept_through_a_crash(
     stoppable_postgresql: PostgresqlServer,
 ) -> None:
     with (
@@ -57,7 +57,9 @@ def test_a_commit_succeeds_on_a_connection_that_a_pooler_has_kept_over_a_crash(
 
 
 # Shows F16.
-def test_a_commit_that_never_arrived_fails(relay: Relay, relayed: PostgresqlStorage) -> None:
+def test_a_commit_that_never_reached_the_server_fails(
+    relay: Relay, relayed: PostgresqlStorage
+) -> None:
     relay.before_commit = relay.cut
     with pytest.raises(ServiceUnavailable):
         relayed.transact(add)
@@ -67,7 +69,7 @@ def test_a_commit_that_never_arrived_fails(relay: Relay, relayed: PostgresqlStor
 
 # Shows F16.
 @pytest.mark.parametrize("was_kept", [True, False])
-def test_a_commit_whose_outcome_stays_unknown_is_unavailable(
+def test_a_commit_with_an_unknown_outcome_is_reported_as_unavailable(
     url: str,
     relay: Relay,
     relayed: PostgresqlStorage,
@@ -85,7 +87,9 @@ def test_a_commit_whose_outcome_stays_unknown_is_unavailable(
         assert has_session(storage) is was_kept
 
 
-def test_a_commit_in_progress_is_waited_for(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_storage_waits_for_a_commit_in_progress(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     execute(
         own_url,
         """

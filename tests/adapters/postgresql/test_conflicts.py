@@ -49,7 +49,9 @@ def has_session(storage: PostgresqlStorage) -> bool:
 
 
 # Shows F17.
-def test_both_units_of_a_deadlock_succeed(own_url: str, own_storage: PostgresqlStorage) -> None:
+def test_both_units_of_a_deadlock_finally_succeed(
+    own_url: str, own_storage: PostgresqlStorage
+) -> None:
     set_default(own_url, "deadlock_timeout = '10ms'")
     both = [TokenId(a_uuid(number)) for number in (1, 2)]
     with own_storage.write() as unit:
@@ -81,9 +83,7 @@ def test_both_units_of_a_deadlock_succeed(own_url: str, own_storage: PostgresqlS
 
 # Shows F17.
 @pytest.mark.parametrize("code", CODES, ids=CODES.values())
-def test_work_with_a_conflict_is_repeated_in_a_new_unit(
-    storage: PostgresqlStorage, code: str
-) -> None:
+def test_conflicting_work_is_repeated_in_a_new_unit(storage: PostgresqlStorage, code: str) -> None:
     units: list[WriteUnit] = []
 
     def work(unit: WriteUnit) -> int:
@@ -100,7 +100,9 @@ def test_work_with_a_conflict_is_repeated_in_a_new_unit(
 
 
 # Shows F17.
-def test_work_that_always_has_a_conflict_is_unavailable(storage: PostgresqlStorage) -> None:
+def test_permanently_conflicting_work_is_reported_as_unavailable(
+    storage: PostgresqlStorage,
+) -> None:
     calls: list[WriteUnit] = []
 
     def work(unit: WriteUnit) -> None:
@@ -115,7 +117,9 @@ def test_work_that_always_has_a_conflict_is_unavailable(storage: PostgresqlStora
     assert not has_session(storage)
 
 
-def test_a_unit_that_cannot_be_repeated_is_unavailable_at_once(storage: PostgresqlStorage) -> None:
+def test_a_conflict_in_a_unit_that_cannot_be_repeated_fails_at_once(
+    storage: PostgresqlStorage,
+) -> None:
     with pytest.raises(ServiceUnavailable), storage.write() as unit:
         conflict(unit)
     # A standby reports it when replication removes rows that a reader still needs.
@@ -180,7 +184,7 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
 # Shows F12.
 @pytest.mark.parametrize(("first", "second"), WAITING.values(), ids=WAITING)
 @pytest.mark.usefixtures("short_lock_timeout")
-def test_a_unit_that_waits_too_long_for_a_lock_is_unavailable(
+def test_waiting_too_long_for_a_lock_fails_the_unit(
     url: str, first: Callable[[WriteUnit], object], second: Callable[[WriteUnit], object]
 ) -> None:
     calls: list[WriteUnit] = []

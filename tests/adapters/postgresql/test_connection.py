@@ -86,7 +86,7 @@ USES: dict[str, Callable[[PostgresqlStorage], object]] = {
 
 
 class TestSettings:
-    def test_the_settings_that_keep_records_safe_are_in_force(
+    def test_each_connection_has_the_settings_that_keep_records_safe(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         for each in ("default_transaction_isolation = serializable", "TimeZone = 'Asia/Tokyo'"):
@@ -117,7 +117,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("default", "in_force"), [("off", "on"), ("local",) * 2, ("remote_apply",) * 2]
     )
-    def test_a_commit_is_on_disk_whatever_the_default_says(
+    def test_commits_are_synchronous_even_if_the_default_is_off(
         self, own_url: str, own_storage: PostgresqlStorage, default: str, in_force: str
     ) -> None:
         set_default(own_url, f"synchronous_commit = {default}")
@@ -126,7 +126,7 @@ class TestSettings:
 
 
 class TestPool:
-    def test_connections_are_opened_when_needed_up_to_a_limit(self, own_url: str) -> None:
+    def test_the_pool_opens_connections_when_needed_up_to_a_limit(self, own_url: str) -> None:
         with closing(PostgresqlStorage(own_url, connections=3)) as storage:
             assert states(own_url) == []
             at_once(6, lambda number: add_session(storage, number))
@@ -137,7 +137,7 @@ class TestPool:
             wait_until(lambda: not states(own_url))
 
     # Shows F13.
-    def test_nothing_is_left_open_by_a_unit(
+    def test_a_unit_leaves_no_transaction_open(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         def add_and_fail(unit: WriteUnit) -> None:
@@ -150,7 +150,7 @@ class TestPool:
         add_session(own_storage)
         assert set(states(own_url)) == {"idle"}
 
-    def test_an_exhausted_pool_is_not_taken_for_an_outage(self, url: str) -> None:
+    def test_an_exhausted_pool_does_not_count_as_an_outage(self, url: str) -> None:
         held, refused, released = Barrier(3), Event(), Event()
         with closing(PostgresqlStorage(url, connections=2)) as storage:
 
@@ -180,7 +180,7 @@ class TestPool:
             work = [hold, hold, is_refused, waits, waits]
             at_once(5, lambda number: work[number]())
 
-    def test_a_wait_for_a_connection_is_told_also_if_it_was_in_vain(self, url: str) -> None:
+    def test_even_a_failed_wait_for_a_connection_is_measured(self, url: str) -> None:
         waits: list[float] = []
         with closing(PostgresqlStorage(url, connections=1, on_wait=waits.append)) as storage:
 
@@ -196,7 +196,7 @@ class TestPool:
 
 class TestOutage:
     # Shows F15.
-    def test_a_connection_that_was_cut_off_is_replaced_before_the_next_unit(self, url: str) -> None:
+    def test_a_broken_connection_is_replaced_before_the_next_unit(self, url: str) -> None:
         with closing(PostgresqlStorage(url, connections=4)) as storage:
             for use in USES.values():
                 open_connections(storage, 4)
@@ -207,7 +207,7 @@ class TestOutage:
             at_once(4, lambda number: add_session(storage, 100 + number))
 
     @pytest.mark.parametrize("cut_before", ["statement", "commit"])
-    def test_a_unit_that_loses_its_connection_is_unavailable(
+    def test_losing_the_connection_fails_the_unit(
         self, url: str, storage: PostgresqlStorage, cut_before: str
     ) -> None:
         def add(unit: WriteUnit) -> None:
@@ -226,7 +226,7 @@ class TestOutage:
         add_session(storage)
 
     @pytest.mark.parametrize("use", USES.values(), ids=USES)
-    def test_an_address_that_leads_nowhere_is_unavailable(
+    def test_a_wrong_server_address_is_reported_as_unavailable(
         self, url: str, use: Callable[[PostgresqlStorage], object]
     ) -> None:
         for address in (f"postgresql://nobody@{NOBODY_LISTENS}/nowhere", f"{url}_not"):
@@ -237,9 +237,7 @@ class TestOutage:
             ):
                 use(storage)
 
-    def test_a_server_that_cannot_prove_who_it_is_is_not_used_where_the_address_asks_for_proof(
-        self, url: str
-    ) -> None:
+    def test_a_server_without_the_demanded_certificate_is_not_used(self, url: str) -> None:
         address = f"{url}?sslmode=verify-full"
         with (
             closing(PostgresqlStorage(address)) as storage,
@@ -248,7 +246,7 @@ class TestOutage:
         ):
             storage.check()
 
-    def test_one_that_comes_back_is_used_again(
+    def test_a_server_that_returns_is_used_again(
         self, relay: Relay, relayed: PostgresqlStorage
     ) -> None:
         add_session(relayed)
@@ -260,7 +258,7 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
         at_once(8, lambda number: add_session(relayed, 100 + number))
 
-    def test_one_that_was_away_for_long_is_used_again(
+    def test_a_server_that_was_away_for_long_is_used_again(
         self, relay: Relay, relayed: PostgresqlStorage
     ) -> None:
         relay.stop()
@@ -275,7 +273,7 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
 
     # Shows F18.
-    def test_one_thread_alone_waits_while_it_is_away(
+    def test_only_one_thread_waits_while_the_server_is_away(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         relay.stop()
@@ -306,7 +304,9 @@ class TestOutage:
         relay.start()
         wait_until(lambda: is_back(relayed))
 
-    def test_one_that_hangs_is_unavailable(self, relay: Relay, relayed: PostgresqlStorage) -> None:
+    def test_a_hanging_server_is_reported_as_unavailable(
+        self, relay: Relay, relayed: PostgresqlStorage
+    ) -> None:
         with relayed.write() as unit:
             unit.sessions.add(a_session())
             relay.pause()
@@ -320,9 +320,7 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
         assert not has_session(relayed)
 
-    def test_a_database_without_tables_does_not_pass_the_check(
-        self, postgresql_server: str
-    ) -> None:
+    def test_the_check_fails_for_a_database_without_tables(self, postgresql_server: str) -> None:
         with (
             new_database(postgresql_server, migrated=False) as url,
             closing(PostgresqlStorage(url)) as storage,
@@ -339,7 +337,7 @@ class TestOutage:
             ("temp_file_limit = 0", ("check",)),
         ],
     )
-    def test_a_server_that_takes_no_writes_is_unavailable_to_them(
+    def test_writes_to_a_read_only_server_fail_as_unavailable(
         self, own_url: str, own_storage: PostgresqlStorage, setting: str, uses: tuple[str, ...]
     ) -> None:
         set_default(own_url, setting)
@@ -349,7 +347,7 @@ class TestOutage:
         assert not has_session(own_storage)
 
     # Shows F8.
-    def test_a_server_whose_disk_is_full_is_unavailable(
+    def test_a_server_with_a_full_disk_is_reported_as_unavailable(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         execute(
@@ -365,7 +363,7 @@ class TestOutage:
         add_session(own_storage)
         assert has_session(own_storage)
 
-    def test_tables_without_permission_are_unavailable(self, url: str) -> None:
+    def test_tables_without_permission_are_reported_as_unavailable(self, url: str) -> None:
         clerk = f"clerk_of_{url.rpartition('/')[2]}"
         execute(url, f"CREATE ROLE {clerk} LOGIN")
         try:
@@ -377,7 +375,7 @@ class TestOutage:
         finally:
             execute(url, f"DROP ROLE {clerk}")
 
-    def test_a_mistake_in_a_statement_is_not_taken_for_an_outage(
+    def test_a_mistake_in_a_statement_does_not_count_as_an_outage(
         self, storage: PostgresqlStorage
     ) -> None:
         with pytest.raises(psycopg.errors.UndefinedTable), storage.write() as unit:
@@ -387,7 +385,7 @@ class TestOutage:
             transaction_of(unit).execute("INSERT INTO card_sessions SELECT * FROM card_sessions")
 
 
-def test_a_unit_in_which_a_statement_failed_cannot_be_committed(storage: PostgresqlStorage) -> None:
+def test_a_unit_with_a_failed_statement_cannot_be_committed(storage: PostgresqlStorage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
         with suppress(psycopg.errors.UndefinedTable):
@@ -423,12 +421,14 @@ class TestReasons:
         (line,) = (line for line in lines if reason in line["reason"])
         return str(line["event"])
 
-    def test_a_password_that_is_wrong(self, server: PostgresqlServer) -> None:
+    def test_a_wrong_password_is_logged_as_the_reason(self, server: PostgresqlServer) -> None:
         with closing(self.as_judy(server, SECRET)) as storage:
             reason = 'password authentication failed for user "judy"'
             assert self.logged(storage, reason) == "database_away"
 
-    def test_a_role_that_may_have_no_more_connections(self, server: PostgresqlServer) -> None:
+    def test_a_connection_limit_of_the_role_is_logged_as_the_reason(
+        self, server: PostgresqlServer
+    ) -> None:
         execute(server.url, "ALTER ROLE judy CONNECTION LIMIT 1")
         with (
             closing(self.as_judy(server, "right")) as storage,
@@ -441,19 +441,21 @@ class TestReasons:
             assert self.logged(other, reason) == "database_away"
         execute(server.url, "ALTER ROLE judy CONNECTION LIMIT -1")
 
-    def test_connections_that_are_all_in_use(self, url: str) -> None:
+    def test_an_exhausted_server_is_logged_as_the_reason(self, url: str) -> None:
         with closing(PostgresqlStorage(url, connections=1)) as storage, storage.read():
             reason = "all 1 connections of this process are in use"
             event = elsewhere(lambda: self.logged(storage, reason))
             assert event == "database_connections_used_up"
 
-    def test_a_server_that_hangs(self, relay: Relay, relayed: PostgresqlStorage) -> None:
+    def test_a_hanging_server_is_logged_as_the_reason(
+        self, relay: Relay, relayed: PostgresqlStorage
+    ) -> None:
         relay.pause()
 
         assert self.logged(relayed, "the server does not respond") == "database_away"
         relay.resume()
 
-    def test_a_server_is_away_each_time_that_it_is_stopped(self, server: PostgresqlServer) -> None:
+    def test_each_stop_of_the_server_is_logged(self, server: PostgresqlServer) -> None:
         with closing(PostgresqlStorage(server.url)) as storage:
             for _ in range(2):
                 assert is_usable(storage)
@@ -515,7 +517,7 @@ class TestSecrets:
         ],
         ids=["usual", "hosts", "query", "service", "environment"],
     )
-    def test_the_name_of_a_database_lacks_it(
+    def test_the_name_of_a_database_omits_the_password(
         self, address: str, shown: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name, value in (("HOST", "from-env"), ("DATABASE", "from-env"), ("USER", "cards")):
@@ -524,7 +526,7 @@ class TestSecrets:
 
         assert name_of(address) == shown
 
-    def test_it_is_not_shown_by_a_connection_that_works(
+    def test_a_working_connection_does_not_show_the_password(
         self, url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)

@@ -86,7 +86,7 @@ def elsewhere_in(storage: PostgresqlStorage, work: Callable[[WriteUnit], object]
 
 
 @pytest.mark.parametrize("take", [take_session, take_discard, take_notice])
-def test_a_row_that_another_unit_has_locked_is_passed_over(
+def test_a_row_locked_by_another_unit_is_skipped(
     filled: PostgresqlStorage, take: Callable[[WriteUnit], object]
 ) -> None:
     with filled.write() as unit:
@@ -101,7 +101,7 @@ def test_a_row_that_another_unit_has_locked_is_passed_over(
         assert elsewhere_in(filled, take) is None
 
 
-def test_a_job_that_another_unit_has_read_is_not_claimed(filled: PostgresqlStorage) -> None:
+def test_a_job_being_read_by_another_unit_is_not_taken(filled: PostgresqlStorage) -> None:
     with filled.write() as unit:
         unit.sessions.get(TOKEN_ID)
         unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, TOKEN)
@@ -109,7 +109,9 @@ def test_a_job_that_another_unit_has_read_is_not_claimed(filled: PostgresqlStora
         assert elsewhere_in(filled, take_discard) == OTHER_TOKEN
 
 
-def test_a_key_that_is_being_claimed_is_passed_over(filled: PostgresqlStorage) -> None:
+def test_an_idempotency_key_that_is_being_claimed_is_not_forgotten(
+    filled: PostgresqlStorage,
+) -> None:
     later = NOW.replace(year=2027)
 
     def forget(unit: WriteUnit) -> None:
@@ -127,7 +129,7 @@ def test_a_key_that_is_being_claimed_is_passed_over(filled: PostgresqlStorage) -
         assert get(CALLER, OTHER_TOKEN, since=since) is None
 
 
-def test_only_imports_into_the_same_table_wait_for_an_import(filled: PostgresqlStorage) -> None:
+def test_an_import_blocks_only_imports_into_the_same_table(filled: PostgresqlStorage) -> None:
     def others(unit: WriteUnit) -> int:
         unit.guests.put_many([a_guest(id=OTHER_GUEST_ID)])
         unit.sessions.add(a_session(token_id=TokenId(a_uuid(23))))
@@ -141,7 +143,7 @@ def test_only_imports_into_the_same_table_wait_for_an_import(filled: PostgresqlS
         assert elsewhere_in(filled, others) == 1
 
 
-def test_imports_of_products_lock_their_centers_in_one_order(
+def test_imports_of_products_lock_centers_in_a_fixed_order(
     filled: PostgresqlStorage, url: str
 ) -> None:
     first, last = sorted((CENTER_ID, OTHER_CENTER_ID))
@@ -161,7 +163,9 @@ def test_imports_of_products_lock_their_centers_in_one_order(
     other.result()
 
 
-def test_units_about_different_records_do_not_wait(filled: PostgresqlStorage) -> None:
+def test_units_about_different_records_do_not_wait_for_each_other(
+    filled: PostgresqlStorage,
+) -> None:
     def look(unit: WriteUnit, token_id: TokenId, token: CardToken, number: int) -> None:
         guest_id = (GUEST_ID, OTHER_GUEST_ID)[number]
         assert unit.sessions.get(token_id) is not None
@@ -177,7 +181,7 @@ def test_units_about_different_records_do_not_wait(filled: PostgresqlStorage) ->
 
 
 # Shows I5.
-def test_a_guest_at_a_psp_is_given_to_one_guest_at_a_time(
+def test_a_psp_customer_is_assigned_to_one_guest_at_a_time(
     filled: PostgresqlStorage, url: str
 ) -> None:
     account = an_account(3, guest_reference=GuestReference("shared"))

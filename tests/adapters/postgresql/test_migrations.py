@@ -13,7 +13,7 @@ from domain.errors import ServiceUnavailable
 from tests.waiting import wait_until
 
 
-def test_a_database_of_an_earlier_release_takes_what_it_lacks(
+def test_a_database_of_an_earlier_release_gets_the_missing_migrations(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(migrations.MIGRATIONS, "m999_later", "CREATE TEMPORARY TABLE pets ()")
@@ -23,7 +23,7 @@ def test_a_database_of_an_earlier_release_takes_what_it_lacks(
         assert connection.execute("SELECT * FROM pets").fetchall() == []
 
 
-def test_another_migration_that_takes_too_long_makes_it_unavailable(
+def test_waiting_too_long_for_another_migration_fails(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.01)
@@ -34,7 +34,7 @@ def test_another_migration_that_takes_too_long_makes_it_unavailable(
         assert pending(url) == []
 
 
-def test_a_migration_that_ends_in_a_deadlock_is_tried_again(
+def test_a_migration_is_retried_after_a_deadlock(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(migrations.MIGRATIONS, "m999_later", "CREATE TABLE pets ()")
@@ -70,7 +70,7 @@ def test_a_migration_does_not_wait_for_tables_of_other_programs(
         assert migrate(own_url) == ["m999_later"]
 
 
-def test_a_database_that_is_not_there_is_unavailable(url: str) -> None:
+def test_migrating_a_missing_database_fails_as_unavailable(url: str) -> None:
     for use in (migrate, pending):
         with pytest.raises(ServiceUnavailable):
             use(f"{url}_not")

@@ -110,7 +110,7 @@ LISTS: Final[
 
 @pytest.mark.parametrize("scans", ["on", "off"])
 @pytest.mark.parametrize(("record", "listed", "order"), LISTS.values(), ids=LISTS)
-def test_equals_keep_their_order(
+def test_lists_order_rows_with_equal_keys_consistently(
     storage: PostgresqlStorage,
     record: Callable[[int], Any],
     listed: Callable[[UnitOfWork], Sequence[Any]],

@@ -20,7 +20,5 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
         (None, Diagnosis.UNKNOWN),
     ],
 )
-def test_a_clock_is_right_within_a_minute_of_another(
-    date: str | None, diagnosis: Diagnosis
-) -> None:
+def test_a_clock_is_correct_within_one_minute(date: str | None, diagnosis: Diagnosis) -> None:
     assert compare_clocks(date, NOW, of="the PSP").diagnosis is diagnosis

@@ -78,19 +78,19 @@ def no_response(
 class TestDeadline:
     # Shows F21.
     @pytest.mark.parametrize("act", [drip_head, drip_body, drip_interim_responses, fall_silent])
-    def test_ends_a_response_that_drips_or_never_comes(
+    def test_the_deadline_ends_a_slow_or_missing_response(
         self, psp: ListeningServer, act: Act
     ) -> None:
         psp.acts = [act]
 
         assert no_response(psp.url, HURRIED) == FailureDetails(error="TimeoutError")
 
-    def test_ends_a_tls_handshake_that_never_comes(self) -> None:
+    def test_the_deadline_ends_a_missing_tls_handshake(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             url = f"https://127.0.0.1:{listening.getsockname()[1]}"
             assert no_response(url, HURRIED).error == "TimeoutError"
 
-    def test_ends_a_request_that_nobody_reads(self) -> None:
+    def test_the_deadline_ends_a_request_that_the_server_does_not_read(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             assert no_response(url, HURRIED, "POST", bytes(2**26)).error == "TimeoutError"
@@ -109,7 +109,7 @@ class TestDeadline:
 
         assert [request.path for request in psp.requests] == ["/first"]
 
-    def test_leaves_no_time_for_a_pause_that_would_exceed_it(
+    def test_a_client_does_not_pause_beyond_the_deadline(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         psp.acts = [break_off]
@@ -122,14 +122,14 @@ class TestDeadline:
 
         assert pauses == []
 
-    def test_the_default_deadline_lets_a_failure_count_as_a_time_out(self) -> None:
+    def test_the_default_deadline_is_long_enough_to_count_as_a_time_out(self) -> None:
         assert 4 < RetryPolicy().total_seconds < 5
         assert RetryPolicy().connect_seconds <= 2
 
 
 class TestTries:
     @pytest.mark.parametrize("act", [break_off, responding(503), responding(409)])
-    def test_a_request_that_met_a_passing_fault_is_sent_again_unchanged(
+    def test_a_request_is_sent_again_unchanged_after_a_temporary_fault(
         self, psp: ListeningServer, act: Act
     ) -> None:
         psp.acts = [act, act, responding(200)]
@@ -150,7 +150,7 @@ class TestTries:
             (responding(503, Retry_After="30"), 3, 1),
         ],
     )
-    def test_the_last_response_is_returned(
+    def test_the_response_of_the_last_try_is_returned(
         self, psp: ListeningServer, act: Act, tries: int, requests: int
     ) -> None:
         psp.acts = [*[act] * requests, responding(200)]
@@ -169,13 +169,13 @@ class TestConnection:
 
         assert psp.connections == 1
 
-    def test_a_connection_that_the_psp_has_closed_is_replaced(self, psp: ListeningServer) -> None:
+    def test_a_connection_closed_by_the_psp_is_replaced(self, psp: ListeningServer) -> None:
         psp.acts = [respond_and_hang_up, responding(200, b"here")]
         with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
             assert client.send("GET", "/").body == b"here"
 
-    def test_skips_an_address_of_a_family_that_the_machine_lacks(
+    def test_an_address_of_an_unsupported_family_is_skipped(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         look_up = socket.getaddrinfo
@@ -188,26 +188,26 @@ class TestConnection:
         with HttpClient(psp.url, retry_policy=CALM) as client:
             assert client.send("GET", "/").status == 200
 
-    def test_that_is_refused_is_reported_by_the_type_of_the_error(self) -> None:
+    def test_a_refused_connection_is_reported_by_its_error_type(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
         assert no_response(url).error == "ConnectionRefusedError"
 
-    def test_without_tls_sends_nothing_if_the_url_is_https(self, psp: ListeningServer) -> None:
+    def test_a_request_to_an_https_url_is_not_sent_without_tls(self, psp: ListeningServer) -> None:
         assert no_response(psp.url.replace("http:", "https:")).error == "SSLError"
         assert psp.requests == []
 
 
 class TestResponse:
-    def test_a_response_has_at_most_one_mebibyte(self, psp: ListeningServer) -> None:
+    def test_a_response_over_one_mebibyte_is_refused(self, psp: ListeningServer) -> None:
         psp.acts = [responding(200, b"x" * size) for size in range(2**20, 2**20 + 2)]
         with HttpClient(psp.url, retry_policy=ONCE) as client:
             assert len(client.send("GET", "/").body) == MAX_RESPONSE_BYTES
 
         assert no_response(psp.url, ONCE).error == "HTTPException"
 
-    def test_that_redirects_is_not_followed(self, psp: ListeningServer) -> None:
+    def test_a_redirect_is_not_followed(self, psp: ListeningServer) -> None:
         psp.acts = [responding(302, Location="/elsewhere")]
         with HttpClient(psp.url, retry_policy=CALM) as client:
             response = client.send("GET", "/")
@@ -224,7 +224,7 @@ class TestResponse:
         ],
         ids=["interim", "cut", "cut chunk"],
     )
-    def test_that_is_incomplete_is_refused(self, psp: ListeningServer, sent: bytes) -> None:
+    def test_an_incomplete_response_is_refused(self, psp: ListeningServer, sent: bytes) -> None:
         def act(handler: Handler) -> None:
             handler.wfile.write(sent)
             handler.hang_up()
@@ -233,7 +233,7 @@ class TestResponse:
 
         no_response(psp.url)
 
-    def test_that_is_endless_is_not_read_for_long(self, psp: ListeningServer) -> None:
+    def test_reading_an_endless_response_stops(self, psp: ListeningServer) -> None:
         sent = 0
 
         def act(handler: Handler) -> None:
@@ -252,7 +252,9 @@ class TestResponse:
 
         assert sent < 32 * MAX_RESPONSE_BYTES
 
-    def test_that_is_unsolicited_is_not_taken_for_the_next(self, psp: ListeningServer) -> None:
+    def test_an_unsolicited_response_is_not_taken_for_the_next_response(
+        self, psp: ListeningServer
+    ) -> None:
         was_read, was_sent = threading.Event(), threading.Event()
 
         def twice(handler: Handler) -> None:
@@ -269,7 +271,7 @@ class TestResponse:
             assert client.send("GET", "/2").body == b"second"
 
 
-def test_requests_go_below_the_base_with_its_headers(psp: ListeningServer) -> None:
+def test_requests_go_to_the_base_url_with_its_headers(psp: ListeningServer) -> None:
     with HttpClient(f"{psp.url}/v1/", headers={"X-Key": "1"}, retry_policy=CALM) as client:
         client.send("POST", "/pages?live=1", headers={"X-More": "2"}, body=b"body")
 
@@ -278,7 +280,9 @@ def test_requests_go_below_the_base_with_its_headers(psp: ListeningServer) -> No
     assert (request.headers["x-key"], request.headers["x-more"]) == ("1", "2")
 
 
-def test_a_key_that_cannot_be_sent_is_an_outage_that_does_not_show_it(psp: ListeningServer) -> None:
+def test_a_key_that_no_header_can_hold_is_an_outage_without_showing_the_key(
+    psp: ListeningServer,
+) -> None:
     headers = {"Authorization": "Bearer a secret\n"}
     with (
         HttpClient(psp.url, headers=headers, retry_policy=CALM) as client,
@@ -304,7 +308,7 @@ def test_a_key_that_cannot_be_sent_is_an_outage_that_does_not_show_it(psp: Liste
         ("api.acme.example", False),
     ],
 )
-def test_only_loopback_is_called_without_tls(url: str, *, is_fine: bool) -> None:
+def test_only_loopback_addresses_are_called_without_tls(url: str, *, is_fine: bool) -> None:
     assert is_https_or_loopback(url) is is_fine
     if not is_fine:
         with pytest.raises(ValueError, match="https"):
@@ -312,7 +316,7 @@ def test_only_loopback_is_called_without_tls(url: str, *, is_fine: bool) -> None
 
 
 class TestJsonApi:
-    def test_returns_the_decoded_response(self, psp: ListeningServer) -> None:
+    def test_a_json_api_returns_the_decoded_response(self, psp: ListeningServer) -> None:
         psp.acts = [responding(201, b'{"id": "page_1", "more": [1]}')]
         with JsonApi(psp.url, headers={"Authorization": "key"}, retry_policy=CALM) as api:
             page = api.ask(PAGE, "POST", "/pages", json={"a": 1}, headers={"Idempotency-Key": "k"})
@@ -324,7 +328,7 @@ class TestJsonApi:
         assert request.headers["authorization"] == "key"
         assert request.headers["idempotency-key"] == "k"
 
-    def test_sends_a_form(self, psp: ListeningServer) -> None:
+    def test_a_json_api_can_send_a_form(self, psp: ListeningServer) -> None:
         psp.acts = [responding(200, b'{"id": "page_1"}')]
         with JsonApi(psp.url, retry_policy=CALM) as api:
             api.ask(PAGE, "POST", "/pages", form={"name": "Zoë & Co"})
@@ -334,7 +338,9 @@ class TestJsonApi:
         assert request.headers["content-type"] == "application/x-www-form-urlencoded"
 
     @pytest.mark.parametrize("body", [b"", b"<html>"])
-    def test_accepts_any_success_without_a_decoder(self, psp: ListeningServer, body: bytes) -> None:
+    def test_a_call_without_a_decoder_accepts_any_success(
+        self, psp: ListeningServer, body: bytes
+    ) -> None:
         psp.acts = [responding(200, body)]
         with JsonApi(psp.url, retry_policy=CALM) as api:
             assert api.call("POST", "/pages/1/close").body == body
@@ -359,7 +365,7 @@ class TestJsonApi:
             ),
         ],
     )
-    def test_a_status_becomes_an_exception_of_the_port(
+    def test_an_error_status_raises_an_exception_of_the_port(
         self, psp: ListeningServer, status: int, body: bytes, expected: type[Exception]
     ) -> None:
         psp.acts = [responding(status, b"" if status == 304 else body)]
@@ -372,7 +378,7 @@ class TestJsonApi:
     @pytest.mark.parametrize(
         "body", [b"", b'{"id": 1}', b'{"id": "zoe@guests.example', b"[" * 99999]
     )
-    def test_an_unreadable_response_is_an_outage_that_does_not_quote_it(
+    def test_an_unreadable_response_is_an_outage_without_quoting_it(
         self, psp: ListeningServer, body: bytes
     ) -> None:
         psp.acts = [responding(200, body)]
@@ -385,9 +391,7 @@ class TestJsonApi:
         assert failure.__context__ is None
         assert "zoe" not in "".join(traceback.format_exception(failure))
 
-    def test_an_error_with_status_200_becomes_what_its_author_says(
-        self, psp: ListeningServer
-    ) -> None:
+    def test_an_adapter_can_interpret_an_error_with_status_200(self, psp: ListeningServer) -> None:
         class Always200(JsonApi):
             @override
             def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
@@ -403,7 +407,7 @@ class TestJsonApi:
             with pytest.raises(ProviderUnavailable):
                 api.call("GET", "/pages/1")
 
-    def test_reports_retry_after(self, psp: ListeningServer) -> None:
+    def test_a_failure_reports_the_retry_after_header(self, psp: ListeningServer) -> None:
         psp.acts = [responding(429, AN_ERROR, Retry_After="7")]
 
         failure = failure_of(psp)
@@ -411,7 +415,7 @@ class TestJsonApi:
         assert isinstance(failure, ProviderUnavailable)
         assert failure.retry_after == timedelta(seconds=7)
 
-    def test_reports_how_the_api_names_the_failure(self, psp: ListeningServer) -> None:
+    def test_a_failure_reports_the_error_code_of_the_api(self, psp: ListeningServer) -> None:
         psp.acts = [responding(422, AN_ERROR, X_Request_Id="req_1")]
 
         details = failure_of(psp, "error", "code").details
@@ -419,7 +423,9 @@ class TestJsonApi:
         assert details == FailureDetails(status=422, code="page_over", request_id="req_1")
 
     @pytest.mark.parametrize("key", [("error", "message"), ("error",), ("error", "code", "x")])
-    def test_reports_nothing_but_words(self, psp: ListeningServer, key: tuple[str, ...]) -> None:
+    def test_a_failure_omits_details_other_than_words(
+        self, psp: ListeningServer, key: tuple[str, ...]
+    ) -> None:
         psp.acts = [responding(400, AN_ERROR, X_Request_Id="Zoe <zoe@guests.example>")]
 
         assert failure_of(psp, *key).details == FailureDetails(status=400)
@@ -449,6 +455,6 @@ def failure_of(psp: ListeningServer, *error_code: str) -> ProviderUnavailable | 
         ("٣", None),
     ],
 )
-def test_retry_after_is_read_in_seconds(value: str, seconds: int | None) -> None:
+def test_retry_after_is_parsed_in_seconds(value: str, seconds: int | None) -> None:
     expected = None if seconds is None else timedelta(seconds=seconds)
     assert retry_after({"retry-after": value}) == expected

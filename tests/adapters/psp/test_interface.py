@@ -60,7 +60,7 @@ def imported(code: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", list(adapters()), ids=lambda path: str(path.relative_to(ROOT)))
-def test_an_adapter_imports_only_names_that_are_promised(path: Path) -> None:
+def test_an_adapter_imports_only_public_names(path: Path) -> None:
     text = path.read_text()
     # The first line of an excerpt is a comment, which names its file.
     code = re.findall(r"```python\n#.*?\n(.*?)```", text, re.DOTALL) if path == GUIDE else [text]
@@ -72,11 +72,11 @@ def test_an_adapter_imports_only_names_that_are_promised(path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", NAMES)
-def test_every_name_that_is_promised_exists(module: str) -> None:
+def test_every_public_name_exists(module: str) -> None:
     assert set(NAMES[module].split()) <= vars(import_module(module)).keys()
 
 
-def test_the_example_accepts_this_version_alone() -> None:
+def test_the_example_plugin_accepts_only_this_version() -> None:
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     accepted = Requirement(project["dependencies"][0]).specifier
 

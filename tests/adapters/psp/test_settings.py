@@ -17,7 +17,7 @@ def read(**changes: str) -> None:
 @pytest.mark.parametrize(
     "value", ["a\nkey", "a key\r", "a\x00key", "\x7f", "k\u00e9y", "key\udcff"]
 )
-def test_a_secret_that_a_header_cannot_hold_is_refused_when_it_is_read(value: str) -> None:
+def test_reading_a_secret_that_no_header_can_hold_is_refused(value: str) -> None:
     read()
     with pytest.raises(PspSettingsError) as refused:
         read(API_KEY=value)
@@ -27,7 +27,7 @@ def test_a_secret_that_a_header_cannot_hold_is_refused_when_it_is_read(value: st
 
 
 @pytest.mark.parametrize("address", ["http://api.acme.example", "https://", "ftp://127.0.0.1", "x"])
-def test_an_address_that_is_not_https_is_refused_by_its_name(address: str) -> None:
+def test_the_refusal_of_an_address_without_https_names_its_setting(address: str) -> None:
     read(URL="http://127.0.0.1:9000")
     with pytest.raises(PspSettingsError) as refused:
         read(URL=address)

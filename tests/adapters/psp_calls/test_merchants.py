@@ -82,7 +82,7 @@ def attached(stripe: FakeStripeServer) -> int:
 
 
 @pytest.mark.parametrize("wrong_key", [ANOTHER_ACCOUNT, LIVE_MODE, SILENT])
-def test_f50_work_waits_for_the_right_keys_without_loss(
+def test_f50_work_waits_without_loss_until_the_keys_are_right(
     tmp_path: Path, stripe: FakeStripeServer, wrong_key: str
 ) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as first:
@@ -120,13 +120,17 @@ def test_f50_work_waits_for_the_right_keys_without_loss(
         assert attached(stripe) == 1
 
 
-def test_add_card_makes_no_call(tmp_path: Path, stripe: FakeStripeServer) -> None:
+def test_adding_a_session_makes_no_call_to_the_psp(
+    tmp_path: Path, stripe: FakeStripeServer
+) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as installation:
         installation.add_card()
     assert stripe.calls == []
 
 
-def test_the_account_is_read_once(tmp_path: Path, stripe: FakeStripeServer) -> None:
+def test_a_process_reads_the_merchant_account_once(
+    tmp_path: Path, stripe: FakeStripeServer
+) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as installation:
         for number in (GOOD_CARD, OTHER_GOOD_CARD):
             installation.return_to_shop(typed(installation, stripe, number))
@@ -134,7 +138,7 @@ def test_the_account_is_read_once(tmp_path: Path, stripe: FakeStripeServer) -> N
     assert stripe.calls.count("GET /v1/account") == 1
 
 
-def test_a_key_that_may_not_read_its_account_is_used_after_one_warning(
+def test_a_key_that_may_not_read_its_merchant_account_is_used_after_one_warning(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     stripe.have(Trouble.FORBIDDEN, "^GET /v1/account$")
@@ -146,7 +150,7 @@ def test_a_key_that_may_not_read_its_account_is_used_after_one_warning(
     assert [(each["log_level"], each["account"]) for each in warnings] == [("warning", "default")]
 
 
-def test_work_waits_while_the_account_cannot_be_read(
+def test_work_waits_while_the_merchant_account_cannot_be_read(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     stripe.have(Trouble.AWAY, "^GET /v1/account$")

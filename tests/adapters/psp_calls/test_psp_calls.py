@@ -36,7 +36,7 @@ AT_HARBOR: Final = PspAccount(FAKE, MerchantAccount("harbor"))
 
 class TestBulkhead:
     # Shows F22.
-    def test_a_psp_that_hangs_leaves_threads_for_adding_cards(
+    def test_a_hanging_psp_leaves_threads_free_for_adding_cards(
         self, installation: Installation
     ) -> None:
         session, opened = installation.add_card(), installation.opened_session()
@@ -85,7 +85,7 @@ class TestCircuitBreaker:
             self.call(takes=0)
 
     # Shows F22.
-    def test_it_opens_after_three_time_outs_in_a_row(self) -> None:
+    def test_the_circuit_breaker_opens_after_three_time_outs_in_a_row(self) -> None:
         with capture_logs() as lines:
             self.hang()
 
@@ -97,7 +97,7 @@ class TestCircuitBreaker:
             *AT_FAKE,
         )
 
-    def test_after_the_pause_one_trial_call_closes_it(self) -> None:
+    def test_a_successful_trial_call_after_the_pause_closes_the_circuit_breaker(self) -> None:
         self.hang()
         self.seconds += PAUSE_SECONDS
         assert self.breaker.capacity(12) == 1
@@ -106,7 +106,7 @@ class TestCircuitBreaker:
         self.call(takes=0)
         assert self.breaker.capacity(12) == 12
 
-    def test_a_trial_call_that_times_out_opens_it_again(self) -> None:
+    def test_a_trial_call_that_times_out_opens_the_circuit_breaker_again(self) -> None:
         self.hang()
         self.seconds += PAUSE_SECONDS
         self.hang(1)
@@ -116,7 +116,7 @@ class TestCircuitBreaker:
         ("takes", "fault"),
         [(1, None), (1, ProviderUnavailable("503")), (5, ProviderRefused("no")), (5, None)],
     )
-    def test_any_response_in_between_starts_the_count_again(
+    def test_any_response_restarts_the_count_of_time_outs(
         self, takes: float, fault: Exception | None
     ) -> None:
         self.hang(2)
@@ -138,7 +138,7 @@ class TestCircuitBreaker:
             (HANGS_BEFORE_PAUSE - 1, 5, timedelta(seconds=30), 30),
         ],
     )
-    def test_it_opens_for_as_long_as_the_psp_says_up_to_a_minute(
+    def test_the_circuit_breaker_opens_for_the_time_given_by_the_psp_up_to_a_minute(
         self, hangs: int, takes: float, asked: timedelta, seconds: float
     ) -> None:
         self.hang(hangs)
@@ -148,7 +148,7 @@ class TestCircuitBreaker:
         self.seconds += 1
         self.call(takes=0)
 
-    def test_a_trial_call_that_times_out_opens_it_again_after_a_pause_that_the_psp_asked_for(
+    def test_a_trial_call_after_a_pause_given_by_the_psp_can_reopen_the_breaker(
         self,
     ) -> None:
         self.be_limited(timedelta(seconds=7))
@@ -158,7 +158,9 @@ class TestCircuitBreaker:
         self.seconds += PAUSE_SECONDS
         self.call(takes=0)
 
-    def test_each_merchant_account_has_its_own(self, installation: Installation) -> None:
+    def test_each_merchant_account_has_its_own_circuit_breaker(
+        self, installation: Installation
+    ) -> None:
         breakers = CircuitBreakers(lambda: self.seconds)
         self.breaker = breakers.of(AT_FAKE)
         self.hang()
@@ -201,9 +203,7 @@ def fail(
 
 
 class TestOutages:
-    def test_an_outage_has_a_line_at_its_start_or_end_only(
-        self, installation: Installation
-    ) -> None:
+    def test_an_outage_is_logged_only_at_its_start_or_end(self, installation: Installation) -> None:
         sessions = [installation.opened_session() for _ in range(2)]
         with capture_logs() as lines:
             installation.provider.have(Trouble.AFTER_IT_ACTED)
@@ -222,7 +222,7 @@ class TestOutages:
             assert (line["provider"], line["merchant_account"]) == AT_FAKE
             assert line["operation"] == "outcome"
 
-    def test_each_operation_of_a_merchant_account_has_its_own_state(self) -> None:
+    def test_the_outage_log_keeps_a_state_per_merchant_account_with_operation(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             for account in (AT_FAKE, AT_HARBOR):
@@ -238,7 +238,7 @@ class TestOutages:
             ("harbor", "discard"),
         ]
 
-    def test_a_refusal_during_an_outage_is_another_state(self) -> None:
+    def test_a_refusal_during_an_outage_is_logged_separately(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             fail(outages)
@@ -247,7 +247,7 @@ class TestOutages:
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
 
-    def test_an_object_that_the_psp_may_not_know_yet_is_no_outage(self) -> None:
+    def test_an_object_not_found_by_the_psp_does_not_count_as_an_outage(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             fail(outages, NotFound(details=FailureDetails(status=404)), operation="outcome")
@@ -256,7 +256,7 @@ class TestOutages:
             ("psp_does_not_find", "info", 404)
         ]
 
-    def test_one_that_keeps_returning_has_a_pair_of_lines_a_minute(self) -> None:
+    def test_a_recurring_outage_is_logged_once_a_minute(self) -> None:
         seconds = [0.0]
         outages = OutageLog(now=lambda: seconds[0])
         with capture_logs() as lines:
@@ -268,7 +268,7 @@ class TestOutages:
         assert [line["event"] for line in lines] == ["psp_away", "psp_back"] * 2
 
     @pytest.mark.parametrize("failure", [ProviderUnavailable, ProviderRefused])
-    def test_its_line_holds_the_known_details_of_the_failure(
+    def test_the_log_line_of_an_outage_has_the_known_details_of_the_failure(
         self, failure: type[ProviderUnavailable | ProviderRefused]
     ) -> None:
         with capture_logs() as lines:
@@ -281,7 +281,7 @@ class TestOutages:
         }
         assert (line["status"], line["code"]) == (402, "odd")
 
-    def test_keys_of_another_merchant_are_no_fault_of_the_adapter(self) -> None:
+    def test_keys_of_another_merchant_do_not_count_as_a_fault_of_the_adapter(self) -> None:
         results: list[str] = []
         outages = OutageLog(lambda *call: results.append(call[3]))
 
@@ -295,7 +295,7 @@ class TestOutages:
         assert of_every_line.isdisjoint(field.name for field in fields(FailureDetails))
 
 
-def test_a_card_of_another_guest_is_not_believed(installation: Installation) -> None:
+def test_a_card_that_belongs_to_another_guest_is_not_stored(installation: Installation) -> None:
     session = installation.opened_session()
     guest = installation.type_card(session).guest_reference
     with installation.psp._database.write() as db:
@@ -308,7 +308,9 @@ def test_a_card_of_another_guest_is_not_believed(installation: Installation) -> 
     assert installation.accounts() == ()
 
 
-def test_a_refused_card_counts_without_a_code_that_is_no_word(installation: Installation) -> None:
+def test_a_refused_card_with_a_malformed_code_is_counted_without_the_code(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card(DECLINED_CARD)
     told = installation.provider.outcome
     installation.provider.outcome = lambda *asked: replace(  # its PSP never says this

@@ -40,7 +40,7 @@ def test_a_live_key_is_refused(
         (MollieInTestMode, mollie.TEST_KEY, mollie.running),
     ],
 )
-def test_the_suite_needs_no_stand_in(
+def test_the_contract_suite_can_run_without_a_stand_in(
     psp: type[PspUnderTest],
     key: str,
     running: Callable[[SystemClock], AbstractContextManager[Any]],

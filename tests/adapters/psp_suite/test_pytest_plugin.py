@@ -42,7 +42,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ([UNDER_TEST, "broken"], "--psp broken: expected MODULE:CLASS"),
     ],
 )
-def test_a_mistake_is_described_in_one_sentence(
+def test_a_mistake_in_the_psp_option_is_described_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: list[str], sentence: str
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
@@ -60,22 +60,22 @@ def test_a_mistake_is_described_in_one_sentence(
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_mistake_ends_the_run_also_of_pytest_xdist(tmp_path: Path) -> None:
+def test_a_mistake_in_the_psp_option_ends_the_run_even_under_pytest_xdist(tmp_path: Path) -> None:
     ended = run(tmp_path, *SUITE, "-p", "xdist", "-n", "1", "--psp=nowhere:Psp")
 
     assert ended.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     assert "nowhere cannot be imported" in ended.stdout
 
 
-def test_tests_that_the_named_psp_is_not_able_to_are_left_out(tmp_path: Path) -> None:
+def test_tests_that_the_psp_does_not_support_are_not_collected(tmp_path: Path) -> None:
     ended = run(tmp_path, *SUITE, f"--psp={UNDER_TEST}", "--collect-only")
 
     assert ended.returncode == pytest.ExitCode.OK
-    assert "TestBatch::test_every_event_of_it_is_read[fake]" in ended.stdout
+    assert "TestBatch::test_every_event_of_a_batch_is_read[fake]" in ended.stdout
     assert "TestDeadline" not in ended.stdout
 
 
-def test_other_runs_load_nothing_of_the_suite(tmp_path: Path) -> None:
+def test_runs_without_the_suite_load_no_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n"
         "def test_other():\n"

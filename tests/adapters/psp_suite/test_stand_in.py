@@ -64,7 +64,9 @@ def ask(
         return response.status, response.read(), response.headers
 
 
-def test_every_part_of_an_exchange_arrives(server: StandInServer, counter: Counter) -> None:
+def test_every_part_of_a_request_or_response_arrives(
+    server: StandInServer, counter: Counter
+) -> None:
     status, body, headers = ask(f"{server.url}/v1/pages?a=1&b", "PUT", b"\x00\xff")
 
     assert (status, body) == (201, b'{\n  "count": 1\n}')
@@ -75,7 +77,7 @@ def test_every_part_of_an_exchange_arrives(server: StandInServer, counter: Count
     assert request.headers["content-length"] == "2"
 
 
-def test_trouble_lasts_until_the_server_recovers(server: StandInServer) -> None:
+def test_simulated_trouble_lasts_until_the_server_recovers(server: StandInServer) -> None:
     server.have(respond_with(Response(503)))
     assert [ask(f"{server.url}/v1/pages")[0] for _ in range(2)] == [503, 503]
     assert ask(f"{server.url}/pay/1", "GET")[1] == b"<h1>Pay</h1>", "a browser's request is no call"
@@ -84,7 +86,7 @@ def test_trouble_lasts_until_the_server_recovers(server: StandInServer) -> None:
     assert server.calls == ["POST /v1/pages"] * 3
 
 
-def test_trouble_meets_the_given_calls_only(server: StandInServer) -> None:
+def test_simulated_trouble_affects_only_the_given_calls(server: StandInServer) -> None:
     server.have(respond_with(Response(429)), "^POST ", from_call=2, times=1)
 
     statuses = [
@@ -115,7 +117,7 @@ def test_a_held_call_gets_no_response(server: StandInServer, counter: Counter) -
     assert counter.count == 0
 
 
-def test_a_response_that_drips_is_sent_whole_in_pieces(server: StandInServer) -> None:
+def test_a_dripping_response_is_sent_completely_in_pieces(server: StandInServer) -> None:
     server.have(drip(0.05))
     sent: list[bytes] = []
 
@@ -127,7 +129,7 @@ def test_a_response_that_drips_is_sent_whole_in_pieces(server: StandInServer) ->
     assert b"".join(sent).endswith(b'\r\n\r\n{\n  "count": 1\n}')
 
 
-def test_a_redirected_call_is_handled_when_it_is_followed(
+def test_a_redirected_call_is_handled_if_it_is_followed(
     server: StandInServer, counter: Counter
 ) -> None:
     server.have(redirect)

@@ -11,7 +11,7 @@ from pysqlite3 import dbapi2
 from adapters.sqlite.backup import CopyDamaged, copy
 
 
-def test_a_copy_that_breaks_its_own_schema_is_refused(tmp_path: Path) -> None:
+def test_a_backup_that_violates_its_own_schema_is_refused(tmp_path: Path) -> None:
     file, to = tmp_path / "cards.db", tmp_path / "copy.db"
     with closing(dbapi2.connect(str(file), isolation_level=None)) as database:
         database.execute("CREATE TABLE numbers (number integer)")

@@ -75,7 +75,7 @@ def connection_of(storage: SqliteStorage, *, writing: bool = False) -> Database:
 
 # Shows I1, F7.
 @pytest.mark.parametrize("writing", [False, True])
-def test_the_settings_that_keep_records_safe_are_in_force(path: Path, writing: bool) -> None:
+def test_each_connection_has_the_settings_that_keep_records_safe(path: Path, writing: bool) -> None:
     with closing(SqliteStorage(path)) as storage:
         db = connection_of(storage, writing=writing)
         settings = {
@@ -93,7 +93,7 @@ def test_the_settings_that_keep_records_safe_are_in_force(path: Path, writing: b
     assert busy_timeout == (0 if writing else 5_000)
 
 
-def test_a_database_that_lost_its_write_ahead_log_mode_gets_it_back(path: Path) -> None:
+def test_connecting_restores_a_lost_write_ahead_log_mode(path: Path) -> None:
     with closing(connect(path, busy_timeout_seconds=0)) as db:
         db.execute("PRAGMA query_only=OFF")
         assert db.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
@@ -101,7 +101,7 @@ def test_a_database_that_lost_its_write_ahead_log_mode_gets_it_back(path: Path) 
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_leaving_the_rollback_journal_waits_for_another_process_that_writes(tmp_path: Path) -> None:
+def test_switching_to_the_write_ahead_log_waits_for_another_writing_process(tmp_path: Path) -> None:
     path = tmp_path / "cardonfile.db"
     with closing(Database(path)) as other, closing(Database(path)) as db:
         other.execute("BEGIN IMMEDIATE")
@@ -123,13 +123,13 @@ def test_each_thread_has_its_own_reader(path: Path) -> None:
         assert len({id(first) for first, _ in readers}) == 4
 
 
-def test_threads_share_one_writer(path: Path) -> None:
+def test_all_threads_share_one_writer(path: Path) -> None:
     with closing(SqliteStorage(path)) as storage:
         writer = elsewhere(lambda: connection_of(storage, writing=True))
         assert connection_of(storage, writing=True) is writer
 
 
-def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
+def test_a_connection_is_opened_only_when_needed(tmp_path: Path) -> None:
     with closing(SqliteStorage(tmp_path / "not made yet.db")):
         assert list(tmp_path.iterdir()) == []
 
@@ -146,14 +146,14 @@ def test_closing_closes_the_connections_of_all_threads(path: Path, storage: Sqli
             db.execute("SELECT 1")
 
 
-def test_the_connection_of_a_thread_that_has_ended_is_closed(storage: SqliteStorage) -> None:
+def test_the_connection_of_an_ended_thread_is_closed(storage: SqliteStorage) -> None:
     elsewhere(lambda: has_session(storage))
     gc.collect()
     assert len(storage._connections._readers) == 0
 
 
 # Shows F12.
-def test_a_write_unit_is_unavailable_while_another_process_writes_too_long(
+def test_a_write_unit_fails_if_another_process_writes_too_long(
     path: Path, storage: SqliteStorage
 ) -> None:
     with writing_elsewhere(path):
@@ -166,7 +166,7 @@ def test_a_write_unit_is_unavailable_while_another_process_writes_too_long(
     add_session(storage)
 
 
-def test_a_write_unit_is_unavailable_while_another_thread_writes_too_long(
+def test_a_write_unit_fails_if_another_thread_writes_too_long(
     storage: SqliteStorage,
 ) -> None:
     with storage.write(), pytest.raises(ServiceUnavailable):
@@ -174,7 +174,7 @@ def test_a_write_unit_is_unavailable_while_another_thread_writes_too_long(
     add_session(storage)
 
 
-def test_a_write_unit_waits_for_one_that_ends_in_time(path: Path) -> None:
+def test_a_write_unit_waits_for_another_write_unit(path: Path) -> None:
     with (
         closing(SqliteStorage(path, busy_timeout_seconds=LIMIT_SECONDS)) as storage,
         writing_elsewhere(path) as db,
@@ -184,7 +184,7 @@ def test_a_write_unit_waits_for_one_that_ends_in_time(path: Path) -> None:
 
 
 # Shows F12.
-def test_a_writer_beyond_the_queue_is_refused_sooner(
+def test_a_writer_behind_a_full_queue_is_refused_sooner(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", 0)
@@ -206,7 +206,7 @@ def test_a_writer_beyond_the_queue_is_refused_sooner(
         elsewhere(lambda: write(0))
 
 
-def test_deleted_rows_stay_in_the_wal_while_a_reader_is_open(
+def test_deleted_rows_stay_in_the_write_ahead_log_while_a_reader_is_open(
     path: Path, storage: SqliteStorage
 ) -> None:
     def change(name: str) -> None:
@@ -226,7 +226,7 @@ def test_deleted_rows_stay_in_the_wal_while_a_reader_is_open(
 
 
 # Shows F13.
-def test_the_write_ahead_log_stays_small_but_for_a_long_reader(
+def test_the_write_ahead_log_stays_small_unless_a_reader_stays_open(
     path: Path, storage: SqliteStorage
 ) -> None:
     wal = path.with_name(f"{path.name}-wal")
@@ -252,7 +252,7 @@ def test_the_write_ahead_log_stays_small_but_for_a_long_reader(
 
 
 # Shows F8.
-def test_a_commit_that_fails_leaves_nothing_behind(path: Path, storage: SqliteStorage) -> None:
+def test_a_failed_commit_leaves_no_changes(path: Path, storage: SqliteStorage) -> None:
     assert not has_session(storage)
     with storage.write() as unit:
         unit.sessions.add(a_session())
@@ -269,7 +269,7 @@ def test_a_commit_that_fails_leaves_nothing_behind(path: Path, storage: SqliteSt
     assert has_session(storage)
 
 
-def test_a_transaction_that_sqlite_rolled_back_cannot_be_committed(storage: SqliteStorage) -> None:
+def test_a_transaction_rolled_back_by_sqlite_cannot_be_committed(storage: SqliteStorage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
         assert storage._connections._writer is not None
@@ -289,7 +289,7 @@ def test_a_connection_that_cannot_be_rolled_back_is_replaced(storage: SqliteStor
 
 
 @pytest.mark.parametrize("content", [None, b"no database" * 1_000, b""])
-def test_a_file_that_is_missing_no_database_or_without_tables_is_unavailable(
+def test_the_check_fails_for_a_file_that_is_not_a_migrated_database(
     tmp_path: Path, content: bytes | None
 ) -> None:
     path = tmp_path / "cardonfile.db"
@@ -302,7 +302,7 @@ def test_a_file_that_is_missing_no_database_or_without_tables_is_unavailable(
     assert path.exists() is (content is not None)
 
 
-def test_a_mistake_in_a_statement_is_not_taken_for_an_outage(path: Path) -> None:
+def test_a_mistake_in_a_statement_does_not_count_as_an_outage(path: Path) -> None:
     connections = Connections(path, busy_timeout_seconds=0)
     with (
         closing(connections),
@@ -313,7 +313,7 @@ def test_a_mistake_in_a_statement_is_not_taken_for_an_outage(path: Path) -> None
 
 
 @pytest.mark.parametrize("holder", ["thread", "process"])
-def test_a_wait_for_the_write_lock_is_told_also_if_it_was_in_vain(path: Path, holder: str) -> None:
+def test_even_a_failed_wait_for_the_write_lock_is_measured(path: Path, holder: str) -> None:
     waits: list[float] = []
     with (
         closing(SqliteStorage(path, busy_timeout_seconds=0.05, on_wait=waits.append)) as storage,
@@ -332,7 +332,7 @@ def test_a_wait_for_the_write_lock_is_told_also_if_it_was_in_vain(path: Path, ho
     assert waits[-1] >= 0.05
 
 
-def test_an_sqlite_that_may_corrupt_databases_is_refused(
+def test_a_version_of_sqlite_that_may_corrupt_databases_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "FIRST_SAFE_SQLITE", (99, 0, 0))
@@ -341,7 +341,7 @@ def test_an_sqlite_that_may_corrupt_databases_is_refused(
         connect(path, busy_timeout_seconds=1)
 
 
-def test_times_become_text_in_the_order_of_time(storage: SqliteStorage) -> None:
+def test_times_are_stored_as_text_in_chronological_order(storage: SqliteStorage) -> None:
     base = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
     east = timezone(timedelta(hours=9))
     times = [
@@ -383,7 +383,7 @@ def replace_link(path: Path) -> None:
         lambda path: Path(f"{path}-shm").unlink(),
     ],
 )
-def test_nothing_is_read_or_written_once_a_file_of_the_database_is_replaced(
+def test_the_storage_refuses_all_work_once_a_database_file_is_replaced(
     path: Path, replace: Callable[[Path], None]
 ) -> None:
     told: list[None] = []
@@ -410,7 +410,7 @@ def test_nothing_is_read_or_written_once_a_file_of_the_database_is_replaced(
     assert told == [None]
 
 
-def test_a_file_behind_a_symbolic_link_is_in_place(path: Path, tmp_path: Path) -> None:
+def test_a_database_file_behind_a_symbolic_link_can_be_used(path: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     link = tmp_path / "folder" / "link.db"
     link.symlink_to(path)

@@ -18,7 +18,7 @@ from tests.builders import OTHER_CENTER_ID, an_account
 from tests.databases import make_database_of_0_1_0
 
 
-def test_a_missing_file_is_created_by_a_migration_only(tmp_path: Path) -> None:
+def test_only_a_migration_creates_a_missing_database_file(tmp_path: Path) -> None:
     path = tmp_path / "cardonfile.db"
     names = pending(path)
     assert list(tmp_path.iterdir()) == []
@@ -37,7 +37,7 @@ class TestADatabaseOfTheRelease010:
         with closing(Database(path)) as db:
             yield db
 
-    def test_a_database_of_release_0_1_0_gets_the_schema_of_a_new_one(
+    def test_a_database_of_release_0_1_0_gets_the_schema_of_a_new_database(
         self, db: Database, path: Path, tmp_path: Path
     ) -> None:
         names = ["m005_release_0_2", "m006_operators", "m007_release_0_3"]
@@ -95,7 +95,7 @@ class TestADatabaseOfTheRelease010:
         assert [row["progress"] for row in rows] == ["created", "opened"]
 
 
-def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+def test_migrating_a_file_that_is_not_a_database_fails(tmp_path: Path) -> None:
     path = tmp_path / "cardonfile.db"
     path.write_bytes(b"no database" * 1_000)
     for use in (migrate, pending):
@@ -103,7 +103,7 @@ def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
             use(path)
 
 
-def test_the_files_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_only_their_owner_can_read_the_database_files(tmp_path: Path) -> None:
     path = tmp_path / "cardonfile.db"
     before = os.umask(0)
     try:

@@ -55,7 +55,7 @@ def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
         [endpoint(enabled_events=EVENTS[:1]), endpoint(enabled_events=EVENTS[1:])],
     ],
 )
-def test_a_webhook_endpoint_with_its_events_is_fine(
+def test_the_check_passes_if_a_webhook_endpoint_has_the_needed_events(
     shop: Shop, endpoints: Sequence[dict[str, Any]]
 ) -> None:
     shop.main.webhook_endpoints = [endpoint(url="https://other.example"), *endpoints]
@@ -64,7 +64,7 @@ def test_a_webhook_endpoint_with_its_events_is_fine(
 
 
 @pytest.mark.parametrize("url", [URL, f"{URL}/default"])
-def test_a_webhook_endpoint_of_the_default_account_may_name_it(shop: Shop, url: str) -> None:
+def test_the_webhook_url_of_the_default_account_may_include_its_name(shop: Shop, url: str) -> None:
     shop.main.webhook_endpoints = [endpoint(url=url)]
     shop.use_keys(KEYS, account=DEFAULT_MERCHANT_ACCOUNT)
 
@@ -84,7 +84,7 @@ def test_a_webhook_endpoint_of_the_default_account_may_name_it(shop: Shop, url: 
     ],
     ids=["none", "another", "disabled", "event", "events of cards"],
 )
-def test_a_webhook_endpoint_without_its_events_is_a_problem(
+def test_the_check_reports_a_webhook_endpoint_that_lacks_events(
     shop: Shop, endpoints: list[dict[str, Any]], said: str
 ) -> None:
     shop.main.webhook_endpoints = endpoints
@@ -95,9 +95,7 @@ def test_a_webhook_endpoint_without_its_events_is_a_problem(
 
 
 @pytest.mark.parametrize("url", [f"{URL}/", f"{URL}/{MAIN}", URL.rpartition("/")[0]])
-def test_a_webhook_endpoint_at_an_address_that_the_service_refuses_is_a_problem(
-    shop: Shop, url: str
-) -> None:
+def test_the_check_reports_a_webhook_endpoint_with_a_wrong_address(shop: Shop, url: str) -> None:
     shop.main.webhook_endpoints = [endpoint(url=url)]
 
     assert found_by(shop, "webhooks") == (
@@ -109,7 +107,7 @@ def test_a_webhook_endpoint_at_an_address_that_the_service_refuses_is_a_problem(
     )
 
 
-def test_stripe_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> None:
+def test_the_check_cannot_test_webhooks_to_a_loopback_address(shop: Shop) -> None:
     diagnosis, text = found_by(shop, "webhooks", "http://127.0.0.1:8000/webhooks/stripe")
 
     assert diagnosis is Diagnosis.UNKNOWN
@@ -127,7 +125,7 @@ def test_stripe_cannot_call_this_machine_by_its_loopback_address(shop: Shop) -> 
     ],
 )
 @pytest.mark.parametrize(("call", "about"), [("GET /v1/account", "keys"), (LISTING, "webhooks")])
-def test_the_check_distinguishes_what_stripe_refuses(
+def test_the_check_distinguishes_the_refusals_of_stripe(
     shop: Shop,
     call: str,
     about: str,
@@ -153,7 +151,7 @@ def test_the_check_distinguishes_what_stripe_refuses(
         (timedelta(minutes=-3), Diagnosis.PROBLEM, "180 seconds behind the clock of Stripe"),
     ],
 )
-def test_the_clock_is_compared_with_stripes(
+def test_the_check_compares_the_clock_with_stripe(
     shop: Shop, ahead: timedelta, diagnosis: Diagnosis, said: str
 ) -> None:
     clock = SettableClock(shop.stripe.clock.now().replace(microsecond=0) + ahead)
@@ -164,13 +162,13 @@ def test_the_clock_is_compared_with_stripes(
     assert said in found[1]
 
 
-def test_the_clock_is_compared_although_the_key_is_not_accepted(shop: Shop) -> None:
+def test_the_check_compares_the_clock_even_if_the_key_is_refused(shop: Shop) -> None:
     shop.server.have(Trouble.UNAUTHORIZED)
 
     assert found_by(shop, "clock")[0] is Diagnosis.OK
 
 
-def test_the_mode_is_named(shop: Shop) -> None:
+def test_the_check_names_test_or_live_mode(shop: Shop) -> None:
     shop.stripe.add_merchant("sk_live_shop", "whsec_x")
     keys = {"test": KEYS, "live": replace(KEYS, secret_key="sk_live_shop")}
     for mode, each in keys.items():

@@ -86,7 +86,7 @@ def at(after: timedelta) -> int:
         ({"branding_settings": {"name": "Spa"}}, "branding_settings[name]"),
     ],
 )
-def test_a_page_with_a_parameter_that_is_wrong_is_refused(
+def test_a_page_with_an_invalid_parameter_is_refused(
     sdk: stripe.StripeClient, customer: str, changes: dict[str, Any], param: str
 ) -> None:
     sdk.v1.checkout.sessions.create(good(customer))
@@ -95,7 +95,7 @@ def test_a_page_with_a_parameter_that_is_wrong_is_refused(
     assert refused.value.param == param
 
 
-def test_the_sdk_describes_the_version_that_is_requested() -> None:
+def test_the_sdk_describes_the_requested_api_version() -> None:
     assert stripe.api_version == API_VERSION
 
 
@@ -137,7 +137,9 @@ def test_a_response_that_differs_from_the_description_fails_its_test(
     server.stripe.broken.clear()
 
 
-def test_an_event_that_is_not_as_described_fails_its_test(server: FakeStripeServer) -> None:
+def test_an_event_that_differs_from_the_description_fails_its_test(
+    server: FakeStripeServer,
+) -> None:
     server.stripe.tell(server.stripe.main, "never.heard_of", {"object": "customer"})
 
     with pytest.raises(AssertionError, match=r"^event.type is 'never.heard_of'"):

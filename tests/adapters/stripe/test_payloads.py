@@ -87,7 +87,9 @@ FAILED = {"code": "card_declined", "message": "zoe@guests.example was declined"}
         ("expired", None, PageClosed()),
     ],
 )
-def test_the_outcome_without_a_card(status: str, intent: Any, expected: Outcome) -> None:
+def test_the_outcome_without_a_card_follows_the_setup_intent(
+    status: str, intent: Any, expected: Outcome
+) -> None:
     assert outcome_for(status, intent) == expected
 
 
@@ -118,7 +120,7 @@ def test_stripe_tells_the_facts_of_a_card_when_it_is_stored_or_read(
 
 
 @pytest.mark.parametrize("status", ["open", "complete", "expired"])
-def test_a_stored_card_is_collected_whatever_the_status_of_the_page(status: str) -> None:
+def test_a_stored_card_is_collected_under_any_page_status(status: str) -> None:
     outcome = outcome_for(status, an_intent("succeeded", payment_method=a_method()))
     assert isinstance(outcome, CardCollected)
     assert outcome.collected_at == START
@@ -132,7 +134,7 @@ def test_a_stored_card_is_collected_whatever_the_status_of_the_page(status: str)
         {"id": "pm_1", "type": "us_bank_account", "created": CREATED, "customer": "cus_1"},
     ],
 )
-def test_a_payment_method_that_is_no_card_is_not_collected(method: dict[str, Any]) -> None:
+def test_a_payment_method_other_than_a_card_is_not_collected(method: dict[str, Any]) -> None:
     assert outcome_for(
         "complete", an_intent("succeeded", payment_method=method)
     ) == NoCardCollected(
@@ -151,7 +153,7 @@ def test_a_payment_method_that_is_no_card_is_not_collected(method: dict[str, Any
         (None, None, AvsResult.NOT_CHECKED),
     ],
 )
-def test_the_two_address_checks_become_one_result(
+def test_the_two_address_checks_are_combined_into_one_result(
     line1: str | None, postal_code: str | None, expected: AvsResult
 ) -> None:
     checks = line1 and {"address_line1_check": line1, "address_postal_code_check": postal_code}
@@ -163,13 +165,13 @@ def test_the_two_address_checks_become_one_result(
 @pytest.mark.parametrize(
     "intent", ["seti_1", an_intent("succeeded", payment_method="pm_1")], ids=str
 )
-def test_a_part_that_was_not_expanded_is_not_understood(intent: Any) -> None:
+def test_an_unexpanded_part_of_a_session_counts_as_an_outage(intent: Any) -> None:
     with pytest.raises(ProviderUnavailable):
         outcome_for("complete", intent)
 
 
 @pytest.mark.parametrize("intent", [None, an_intent("succeeded")], ids=str)
-def test_a_part_that_is_null_may_come_later(intent: Any) -> None:
+def test_a_part_that_is_still_null_counts_as_not_found(intent: Any) -> None:
     with pytest.raises(NotFound):
         outcome_for("complete", intent)
 
@@ -212,12 +214,12 @@ def with_method(**fields: Any) -> dict[str, Any]:
         with_method(id=""),
     ],
 )
-def test_a_session_of_another_form_is_not_understood(fields: dict[str, Any]) -> None:
+def test_a_malformed_session_counts_as_an_outage(fields: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         a_session(**{"status": "open", "intent": None, **fields})
 
 
-def test_a_page_without_an_address_is_not_understood() -> None:
+def test_a_page_without_an_address_counts_as_an_outage() -> None:
     with pytest.raises(ProviderUnavailable):
         page_of(a_session("open", None, url=None), "cus_1")
 
@@ -248,11 +250,11 @@ def test_stripe_shows_markup_in_the_consent_as_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Smith & Co", "St. Mary’s Spa-Hotel (North), #1!"])
-def test_an_ordinary_name_is_sent_as_it_is(name: str) -> None:
+def test_an_ordinary_name_is_sent_unchanged(name: str) -> None:
     assert consent_as_sent(a_shipped_consent(name).text) == a_shipped_consent(name).text
 
 
-def test_the_languages_of_the_page_are_those_of_the_sdk() -> None:
+def test_the_languages_of_the_page_match_the_sdk() -> None:
     listed = re.search(r"Literal\[(.*?)\]", repr(SessionCreateParams.__annotations__["locale"]))
     assert listed is not None
     assert set(re.findall("'(.+?)'", listed[1])) - {"auto"} == LOCALES
@@ -273,7 +275,9 @@ def test_the_languages_of_the_page_are_those_of_the_sdk() -> None:
         ),
     ],
 )
-def test_the_latest_attempt_tells_of_3d_secure(attempt: Any, expected: bool | None) -> None:
+def test_the_latest_attempt_shows_whether_3d_secure_was_used(
+    attempt: Any, expected: bool | None
+) -> None:
     intent = an_intent("succeeded", payment_method=a_method(), latest_attempt=attempt)
     outcome = outcome_for("complete", intent)
 

@@ -44,7 +44,7 @@ CREATE_SESSION = "^POST /v1/checkout/sessions$"
 
 
 class TestPage:
-    def test_it_is_a_checkout_session_that_takes_cards_alone(self, shop: Shop) -> None:
+    def test_a_page_is_a_checkout_session_that_takes_only_cards(self, shop: Shop) -> None:
         page = shop.start()
 
         session = shop.session()
@@ -78,14 +78,14 @@ class TestPage:
         ("language", "locale"),
         [("de", "de"), ("pt-BR", "pt-BR"), ("de-AT", "de"), ("zh-TW", "zh-TW")],
     )
-    def test_it_is_in_the_language_of_the_consent(
+    def test_a_page_is_in_the_language_of_the_consent(
         self, shop: Shop, language: str, locale: str
     ) -> None:
         shop.start(consent=replace(REQUEST.consent, language=language))
 
         assert shop.session()["locale"] == locale
 
-    def test_it_shows_one_consent_to_the_center(self, shop: Shop) -> None:
+    def test_a_page_shows_one_consent_to_the_center(self, shop: Shop) -> None:
         with urlopen(shop.start().address) as shown:
             text = shown.read().decode()
 
@@ -102,7 +102,7 @@ class TestPage:
             (None, False),
         ],
     )
-    def test_it_looks_as_the_center_wants_if_stripe_can_show_it(
+    def test_a_page_shows_the_branding_of_the_center_if_stripe_supports_it(
         self, shop: Shop, logo_uri: str | None, is_sent: bool
     ) -> None:
         shop.start(color="#1d4f91", logo_uri=logo_uri)
@@ -120,7 +120,7 @@ class TestPage:
         ],
         ids=["color", "logo"],
     )
-    def test_a_page_is_made_without_a_color_or_a_logo_that_stripe_refuses(
+    def test_a_page_is_created_without_a_color_or_logo_that_stripe_refuses(
         self, shop: Shop, changes: dict[str, str], param: str
     ) -> None:
         with capture_logs() as lines:
@@ -161,18 +161,18 @@ class TestPage:
         assert "payment_method_options" not in shop.session()
         assert [each["event"] for each in lines] == ["stripe_refuses_card_options"]
 
-    def test_it_has_no_address_form_without_avs(self, shop: Shop) -> None:
+    def test_a_page_without_avs_has_no_address_form(self, shop: Shop) -> None:
         shop.start(avs=False)
 
         assert "billing_address_collection" not in shop.session()
 
-    def test_it_names_a_currency_that_is_set(self, shop: Shop) -> None:
+    def test_a_page_has_the_configured_currency(self, shop: Shop) -> None:
         shop.use_keys(replace(KEYS, currency="eur"))
         shop.start()
 
         assert shop.session()["currency"] == "eur"
 
-    def test_one_that_takes_no_cards_is_closed(self, shop: Shop) -> None:
+    def test_a_created_page_that_takes_no_cards_is_closed(self, shop: Shop) -> None:
         shop.main.offered = ("us_bank_account",)
         shop.server.have(Trouble.DROPPED, "/expire$")
         with pytest.raises(ProviderUnavailable):
@@ -188,13 +188,15 @@ class TestPage:
         shop.main.offered = ("card",)
         assert shop.start(attempt=2).reference in shop.main.sessions
 
-    def test_a_refusal_names_the_customer_who_stays(self, shop: Shop) -> None:
+    def test_the_refusal_of_a_page_names_the_customer_left_at_stripe(self, shop: Shop) -> None:
         shop.main.offered = ("us_bank_account",)
         with pytest.raises(ProviderRefused) as refused:
             shop.start()
         assert refused.value.guest_reference == shop.customer()["id"]
 
-    def test_it_lives_as_long_as_the_session_within_stripes_bounds(self, shop: Shop) -> None:
+    def test_a_page_lives_as_long_as_the_session_within_the_limits_of_stripe(
+        self, shop: Shop
+    ) -> None:
         def life(minutes: float) -> timedelta:
             live_until = START + timedelta(minutes=minutes)
             return shop.start(attempt=int(minutes * 1_000), live_until=live_until).ends_at - START
@@ -203,13 +205,13 @@ class TestPage:
         assert life(45.001) == timedelta(minutes=45, seconds=1)
         assert life(24 * 60) == timedelta(hours=23, minutes=58)
 
-    def test_it_does_not_name_the_guest_beside_the_customer(self, shop: Shop) -> None:
+    def test_a_page_does_not_name_the_guest_outside_the_customer(self, shop: Shop) -> None:
         shop.start()
 
         assert REQUEST.guest_name not in str(shop.session())
 
     @pytest.mark.parametrize("key", [KEYS.secret_key, "sk_live_shop"])
-    def test_a_page_in_the_other_mode_than_the_key_is_not_used(self, shop: Shop, key: str) -> None:
+    def test_a_page_in_another_mode_than_the_key_is_not_used(self, shop: Shop, key: str) -> None:
         shop.stripe.add_merchant("sk_live_shop", TEST_SECRET)
         shop.use_keys(replace(KEYS, secret_key=key))
         page = shop.start()
@@ -222,7 +224,7 @@ class TestPage:
 
 
 class TestCustomer:
-    def test_it_is_who_pays_the_bill(self, shop: Shop) -> None:
+    def test_a_customer_has_the_billing_details(self, shop: Shop) -> None:
         who = {"first_name": "Zoë", "last_name": "Nulle", "email": "billing@guests.example"}
         shop.start(billing_info=BillingInfo(**who, phone="+34 (93) 123-45.67"))
 
@@ -239,7 +241,7 @@ class TestCustomer:
 
         assert page.guest_reference == shop.customer()["id"]
 
-    def test_a_guest_has_one_whatever_the_request_says(self, shop: Shop) -> None:
+    def test_a_guest_has_one_customer_even_if_the_details_change(self, shop: Shop) -> None:
         first = shop.start()
         # The reference was not stored here: the process crashed.
         second = shop.start(attempt=2, guest_name="Zoë Married")
@@ -248,7 +250,7 @@ class TestCustomer:
         assert shop.customer()["id"] == first.guest_reference
         assert first.guest_reference == second.guest_reference == third.guest_reference
 
-    def test_details_on_file_outlast_a_page_without_any(self, shop: Shop) -> None:
+    def test_a_page_without_details_keeps_the_details_of_the_customer(self, shop: Shop) -> None:
         reference = shop.start().guest_reference
         told_nothing = {"guest_name": "", "guest_email": None, "guest_reference": reference}
 
@@ -264,7 +266,7 @@ class TestCustomer:
 
         assert f"guest:{REQUEST.guest_id}" in shop.main.saved
 
-    def test_one_that_was_deleted_is_replaced_though_the_idempotency_key_returns_it(
+    def test_a_deleted_customer_is_replaced_even_if_the_idempotency_key_returns_it(
         self, shop: Shop
     ) -> None:
         deleted = shop.start().guest_reference
@@ -277,7 +279,7 @@ class TestCustomer:
         assert again.guest_reference == page.guest_reference
 
     @pytest.mark.parametrize("reference", [None, "cus_of_another_account"])
-    def test_one_that_is_gone_is_noticed_when_stripe_refuses_the_address_too(
+    def test_a_missing_customer_is_noticed_even_if_stripe_refuses_the_address(
         self, shop: Shop, reference: str | None
     ) -> None:
         gone = GuestReference(reference or shop.start().guest_reference)
@@ -324,7 +326,7 @@ def evidence(content: str, received_at: datetime) -> Evidence:
 
 class TestOutcome:
     @pytest.mark.parametrize("pay", [with_link, with_a_bank_account])
-    def test_a_payment_method_that_is_no_card_is_discarded(
+    def test_a_payment_method_other_than_a_card_is_discarded(
         self, shop: Shop, pay: Callable[[Shop, HostedPage], None]
     ) -> None:
         page = shop.start()
@@ -343,7 +345,7 @@ class TestOutcome:
         assert shop.outcome(page) == Pending()
 
     # Shows S23.
-    def test_each_refused_card_counts_by_its_webhook(self, shop: Shop) -> None:
+    def test_each_refused_card_is_counted_by_its_webhook(self, shop: Shop) -> None:
         page = shop.start()
         of_earlier_page = evidence(f"{REFUSED} evt_1", REQUEST.begun_at - timedelta(seconds=1))
         so_far = [of_earlier_page]
@@ -374,7 +376,9 @@ class TestOutcome:
         shop.clock.advance(timedelta(minutes=1))
         assert shop.outcome(page, completed) == PageClosed()
 
-    def test_without_a_webhook_it_closes_its_page_a_minute_after_the_end(self, shop: Shop) -> None:
+    def test_a_detached_card_without_a_webhook_closes_its_page_after_the_end(
+        self, shop: Shop
+    ) -> None:
         page = page_whose_card_is_detached(shop)
         shop.clock.advance(page.ends_at - shop.clock.now() - timedelta(seconds=1))
         assert shop.outcome(page) == Pending()
@@ -387,13 +391,13 @@ class TestOutcome:
         shop.clock.advance(timedelta(minutes=1))
         assert shop.outcome(page) == PageClosed()
 
-    def test_a_card_whose_customer_was_deleted_closes_its_page(self, shop: Shop) -> None:
+    def test_the_card_of_a_deleted_customer_closes_its_page(self, shop: Shop) -> None:
         page = shop.page_with_card()
         shop.stripe.delete_customer(shop.main, page.guest_reference)
 
         assert shop.outcome(page) == PageClosed()
 
-    def test_a_page_of_another_attempt_is_refused(self, shop: Shop) -> None:
+    def test_a_page_that_belongs_to_another_attempt_is_refused(self, shop: Shop) -> None:
         page = shop.start()
 
         with pytest.raises(ProviderUnavailable, match="another page"):
@@ -414,7 +418,7 @@ def test_the_card_of_a_deleted_customer_counts_as_discarded(shop: Shop, code: st
 
 
 @pytest.mark.parametrize("customer", [{}, {"customer": None, "customer_account": "acct_guest"}])
-def test_a_card_is_not_gone_because_a_response_lacks_its_customer(
+def test_a_response_without_a_customer_does_not_count_the_card_as_deleted(
     shop: Shop, customer: dict[str, Any]
 ) -> None:
     page = shop.page_with_card()
@@ -432,7 +436,7 @@ def test_a_card_is_not_gone_because_a_response_lacks_its_customer(
 
 
 class TestAListOfCards:
-    def test_a_list_of_cards_leaves_out_bank_accounts(self, shop: Shop) -> None:
+    def test_a_list_of_cards_omits_bank_accounts(self, shop: Shop) -> None:
         stripe, customer = shop.stripe, shop.page_with_card().guest_reference
         (token,) = map(CardToken, shop.main.methods)
         stripe.add_method(stripe.main, "card", card_details(stripe.main, GOOD))
@@ -440,7 +444,7 @@ class TestAListOfCards:
 
         assert shop.provider.list_cards(MAIN) == ([CardAtPsp(customer, token)], None)
 
-    def test_that_is_empty_cannot_go_on(self, shop: Shop) -> None:
+    def test_an_empty_list_of_cards_with_more_to_come_counts_as_an_outage(self, shop: Shop) -> None:
         shop.answered_with(b'{"object": "list", "data": [], "has_more": true}')
 
         with pytest.raises(ProviderUnavailable):
@@ -451,7 +455,7 @@ class TestFaults:
     """F20 to F24: what may go wrong between the service and Stripe, beyond the contract suite."""
 
     # Shows F20.
-    def test_f20_a_page_made_under_a_saved_fault_is_found(self, shop: Shop) -> None:
+    def test_f20_a_page_created_under_a_saved_fault_is_found(self, shop: Shop) -> None:
         shop.server.have(Trouble.FAULT_AFTER_IT_ACTED, CREATE_SESSION, times=1)
 
         page = shop.start()
@@ -466,7 +470,7 @@ class TestFaults:
             {"client_reference_id": None, "metadata": {}, "status": None},
         ],
     )
-    def test_f20_it_is_found_among_the_sessions_of_other_programs(
+    def test_f20_a_page_is_found_among_the_sessions_of_other_programs(
         self, shop: Shop, theirs: dict[str, Any]
     ) -> None:
         other = shop.start().reference
@@ -488,9 +492,7 @@ class TestFaults:
 
         assert shop.start() == page
 
-    def test_f20_a_saved_fault_without_a_page_is_a_refusal_so_that_the_next_attempt_begins(
-        self, shop: Shop
-    ) -> None:
+    def test_f20_a_saved_fault_without_a_page_starts_the_next_attempt(self, shop: Shop) -> None:
         shop.server.have(Trouble.FAULT, CREATE_SESSION, times=1)
         for _ in range(2):
             with pytest.raises(ProviderRefused):
@@ -514,17 +516,13 @@ class TestFaults:
         with pytest.raises(ProviderRefused):
             shop.start(avs=False)
 
-    def test_f20_an_open_page_that_was_made_with_other_parameters_is_found(
-        self, shop: Shop
-    ) -> None:
+    def test_f20_an_open_page_created_with_other_parameters_is_found(self, shop: Shop) -> None:
         page = shop.start()
 
         # As after an upgrade, which may send others.
         assert shop.start(avs=False) == page
 
-    def test_f20_a_repeat_that_comes_too_late_is_refused_unless_stripe_has_the_page(
-        self, shop: Shop
-    ) -> None:
+    def test_f20_a_late_repeat_is_refused_unless_stripe_has_the_page(self, shop: Shop) -> None:
         page = shop.start()
         shop.clock.advance(timedelta(minutes=10))
 
@@ -534,7 +532,9 @@ class TestFaults:
 
     # Shows F22.
     @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.CONFLICT, Trouble.LOCKED])
-    def test_f22_what_may_pass_is_tried_three_times(self, shop: Shop, trouble: Trouble) -> None:
+    def test_f22_a_call_with_a_temporary_fault_is_tried_three_times(
+        self, shop: Shop, trouble: Trouble
+    ) -> None:
         shop.server.have(trouble, CREATE_SESSION, times=3)
         with pytest.raises(ProviderUnavailable):
             shop.start()
@@ -542,7 +542,7 @@ class TestFaults:
 
         assert shop.start().reference == shop.session()["id"]
 
-    def test_f22_what_stripe_does_not_want_repeated_is_sent_once(self, shop: Shop) -> None:
+    def test_f22_a_call_that_stripe_asks_not_to_repeat_is_sent_once(self, shop: Shop) -> None:
         shop.server.have(Trouble.AWAY_FOR_LONG)
         with pytest.raises(ProviderUnavailable) as raised:
             shop.start()
@@ -551,7 +551,7 @@ class TestFaults:
         assert raised.value.retry_after is None
 
     # Shows F24.
-    def test_f24_a_page_that_stripe_closed_early_is_followed_by_another(self, shop: Shop) -> None:
+    def test_f24_a_new_page_follows_a_page_that_stripe_closed_early(self, shop: Shop) -> None:
         page = shop.start()
         shop.stripe.expire_session(shop.main, {}, page.reference)
 
@@ -559,7 +559,7 @@ class TestFaults:
         assert shop.start(attempt=2).reference != page.reference
 
 
-def test_an_unknown_route_does_not_mean_that_stripe_knows_no_such_customer(shop: Shop) -> None:
+def test_an_unknown_route_does_not_count_as_an_unknown_customer(shop: Shop) -> None:
     page = shop.start()
     shop.server.have(Trouble.NO_SUCH_ROUTE)
 
@@ -569,7 +569,7 @@ def test_an_unknown_route_does_not_mean_that_stripe_knows_no_such_customer(shop:
     assert not isinstance(raised.value, NotFound)
 
 
-def test_a_guest_is_not_forgotten_before_stripe_says_so(shop: Shop) -> None:
+def test_a_guest_counts_as_forgotten_only_if_stripe_confirms_it(shop: Shop) -> None:
     page = shop.start()
     shop.answered_with(b'{"id": "cus_1", "object": "customer"}')
 

@@ -52,7 +52,7 @@ def output() -> Iterator[io.StringIO]:
 
 # Shows I6.
 @pytest.mark.parametrize("trouble", [None, *Trouble])
-def test_a_call_says_nothing(
+def test_a_call_prints_or_logs_no_secret(
     server: FakeStripeServer,
     output: io.StringIO,
     trouble: Trouble | None,
@@ -74,7 +74,7 @@ def test_a_call_says_nothing(
     assert [word for word in FORBIDDEN if word in text] == []
 
 
-def test_the_details_of_a_refusal_are_what_stripes_support_needs(
+def test_the_details_of_a_refusal_suffice_for_the_support_of_stripe(
     server: FakeStripeServer, provider: StripeProvider
 ) -> None:
     server.have(Trouble.REFUSED)
@@ -99,7 +99,7 @@ def test_repr_hides_keys(provider: StripeProvider) -> None:
 
 
 @pytest.mark.parametrize("secret_key", ["", "pk_test_public", "sk_main", "sk_test_x\n"])
-def test_a_key_of_another_form_is_refused_without_showing_it(secret_key: str) -> None:
+def test_a_malformed_key_is_refused_without_showing_it(secret_key: str) -> None:
     with pytest.raises(ValueError, match="of Stripe") as refused:
         StripeKeys(secret_key=secret_key, webhook_secrets=("whsec_x",))
 
@@ -108,13 +108,13 @@ def test_a_key_of_another_form_is_refused_without_showing_it(secret_key: str) ->
 
 @pytest.mark.parametrize("prefix", ["sk", "rk"])
 @pytest.mark.parametrize(("mode", "is_live"), [("test", False), ("live", True)])
-def test_the_mode_is_in_the_key(prefix: str, mode: str, is_live: bool) -> None:
+def test_the_key_determines_test_or_live_mode(prefix: str, mode: str, is_live: bool) -> None:
     keys = StripeKeys(secret_key=f"{prefix}_{mode}_live", webhook_secrets=("whsec_x",))
 
     assert keys.is_live is is_live
 
 
-def test_the_environment_cannot_have_the_sdk_print_or_write_a_file(
+def test_environment_variables_cannot_make_the_sdk_print_or_write_files(
     server: FakeStripeServer, tmp_path: Path
 ) -> None:
     """The SDK reads each variable once in a process, so it runs in a process of its own."""
@@ -140,7 +140,7 @@ def test_the_environment_cannot_have_the_sdk_print_or_write_a_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_sdk_that_was_imported_to_print_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_sdk_with_logging_enabled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRIPE_LOG", "debug")
 
     with pytest.raises(PspSettingsError, match="unset STRIPE_LOG"):

@@ -8,7 +8,7 @@ from tests.contracts.storage.records import MINUTE, add, store
 from tests.databases import change_by_hand
 
 
-def test_the_latest_entries_come_first(storage: Storage) -> None:
+def test_the_audit_trail_lists_the_latest_entries_first(storage: Storage) -> None:
     first, second, third = (
         an_audit_entry(2, actor=Actor("caller:web-shop")),
         an_audit_entry(3),
@@ -26,7 +26,7 @@ def test_the_latest_entries_come_first(storage: Storage) -> None:
         assert unit.audit_trail.latest(since=NOW + MINUTE, about=first.about) == ()
 
 
-def test_an_action_of_another_release_hides_no_other(storage: Storage) -> None:
+def test_an_unknown_action_does_not_hide_other_entries_of_the_audit_trail(storage: Storage) -> None:
     store(storage, *(an_audit_entry(number) for number in (1, 2)))
     change_by_hand(
         storage,

@@ -62,7 +62,7 @@ def test_a_session_stores_one_account_even_after_its_removal(storage: Storage) -
     ],
     ids=lambda difference: next(iter(difference)),
 )
-def test_a_difference_in_one_field_makes_another_card(
+def test_a_card_that_differs_in_one_field_is_stored_separately(
     storage: Storage, difference: dict[str, object]
 ) -> None:
     store(storage, an_account(1), an_account(2, **({"fingerprint": "fingerprint-1"} | difference)))
@@ -77,7 +77,7 @@ def test_a_card_may_be_stored_again_after_its_removal(storage: Storage) -> None:
 
 
 # Shows I9.
-def test_one_active_card_of_a_guest_at_a_center_is_the_default(storage: Storage) -> None:
+def test_a_guest_has_one_default_card_per_center(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.accounts.add(an_account(1, is_default=True))
         unit.accounts.add(an_account(2))
@@ -97,7 +97,7 @@ def test_one_active_card_of_a_guest_at_a_center_is_the_default(storage: Storage)
 
 
 # Shows I2, F36.
-def test_one_card_added_many_times_at_once_is_stored_once(storage: Storage) -> None:
+def test_concurrent_additions_of_a_card_store_it_once(storage: Storage) -> None:
     def add(number: int) -> bool:
         try:
             store(storage, an_account(number, fingerprint="the same"))
@@ -109,7 +109,7 @@ def test_one_card_added_many_times_at_once_is_stored_once(storage: Storage) -> N
     assert accounts_of(storage)[1] == 1
 
 
-def test_a_token_is_held_while_its_account_is_active(storage: Storage) -> None:
+def test_a_token_counts_as_held_while_its_account_is_active(storage: Storage) -> None:
     store(storage, an_account(1), an_account(2, removed_at=NOW))
     with storage.read() as unit:
         held = unit.accounts.is_held
@@ -180,7 +180,7 @@ def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
         (AccountFilter(guest_id=GUEST_ID, center_id=CENTER_ID, only_active=True), [6, 9]),
     ],
 )
-def test_accounts_are_searched_newest_or_soonest_to_expire_first(
+def test_found_accounts_are_sorted_by_creation_or_expiry(
     storage: Storage, wanted: AccountFilter, numbers: list[int]
 ) -> None:
     before = {"created_at": NOW - MICROSECOND}
@@ -200,7 +200,7 @@ def test_accounts_are_searched_newest_or_soonest_to_expire_first(
 
 
 # Shows S2.
-def test_accounts_of_other_centers_are_neither_shown_nor_counted(storage: Storage) -> None:
+def test_listing_accounts_neither_shows_nor_counts_other_centers(storage: Storage) -> None:
     store(storage, an_account(1), an_account(2, center_id=OTHER_CENTER_ID))
     both = frozenset({CENTER_ID, OTHER_CENTER_ID})
     assert accounts_of(storage, frozenset({CENTER_ID})) == ([a_uuid(101)], 1)
@@ -211,7 +211,7 @@ def test_accounts_of_other_centers_are_neither_shown_nor_counted(storage: Storag
     assert accounts_of(storage, many) == ([a_uuid(102)], 1)
 
 
-def test_accounts_with_a_due_notice_are_found_soonest_first(storage: Storage) -> None:
+def test_accounts_with_a_due_expiry_notice_are_found_earliest_first(storage: Storage) -> None:
     waits = {1: timedelta(0), 2: -MINUTE, 3: MICROSECOND}
     with storage.write() as unit:
         for number, wait in waits.items():
@@ -226,7 +226,7 @@ def test_accounts_with_a_due_notice_are_found_soonest_first(storage: Storage) ->
         assert not unit.accounts.is_expiry_notice_due(NOW - DAY)
 
 
-def test_each_account_is_told_by_one_of_many_tellers_at_once(storage: Storage) -> None:
+def test_concurrent_processes_send_one_expiry_notice_per_account(storage: Storage) -> None:
     numbers = range(40)
     store(storage, *(an_account(number, expiry_notice_at=NOW) for number in numbers))
 
@@ -246,7 +246,9 @@ def test_each_account_is_told_by_one_of_many_tellers_at_once(storage: Storage) -
     assert sorted(told) == sorted(an_account(number).account_id for number in numbers)
 
 
-def test_a_guest_who_may_have_one_card_gets_one_of_many_at_once(storage: Storage) -> None:
+def test_concurrent_additions_give_one_card_to_a_guest_who_may_have_only_one(
+    storage: Storage,
+) -> None:
     def add_only_card(taker: int) -> list[bool]:
         def add(unit: WriteUnit, guest_id: GuestId, number: int) -> bool:
             if unit.accounts.active_at(guest_id, CENTER_ID):

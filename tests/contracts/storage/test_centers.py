@@ -35,7 +35,7 @@ def test_centers_are_listed_by_name(storage: Storage) -> None:
         assert unit.centers.page(frozenset(), PageRequest()).total == 0
 
 
-def test_a_configuration_may_be_removed_more_than_once(storage: Storage) -> None:
+def test_removing_a_payment_configuration_twice_is_harmless(storage: Storage) -> None:
     with committed(storage) as unit:
         for center_id in (CENTER_ID, OTHER_CENTER_ID):
             unit.configurations.put(center_id, a_configuration())
@@ -74,7 +74,7 @@ def test_concurrent_changes_to_a_center_are_all_kept(
         assert lengthen(unit) == "x" * 9
 
 
-def test_settings_are_those_of_every_center_until_some_are_stored(storage: Storage) -> None:
+def test_a_center_without_stored_settings_has_the_defaults(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.center_settings.put(CENTER_ID, center_settings())
     with storage.read() as unit:
@@ -82,7 +82,7 @@ def test_settings_are_those_of_every_center_until_some_are_stored(storage: Stora
         assert unit.center_settings.get(CENTER_ID) == center_settings()
 
 
-def test_a_center_has_one_text_in_each_language(storage: Storage) -> None:
+def test_a_center_has_one_consent_text_per_language(storage: Storage) -> None:
     german, arabic = a_consent_text(), a_consent_text(language="ar")
     with committed(storage) as unit:
         for text in (german, arabic, replace(german, version="own-2")):
@@ -97,7 +97,7 @@ def test_a_center_has_one_text_in_each_language(storage: Storage) -> None:
         assert unit.consent_texts.of(OTHER_CENTER_ID) == (german,)
 
 
-def test_configurations_of_all_centers_are_returned(storage: Storage) -> None:
+def test_the_payment_configurations_of_all_centers_can_be_read(storage: Storage) -> None:
     first = a_configuration()
     second = a_configuration(merchant_account=MerchantAccount("harbor"), redirect_origins=())
     with storage.write() as unit:

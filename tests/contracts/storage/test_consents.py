@@ -39,7 +39,7 @@ def consents(storage: Storage) -> Sequence[GivenConsent]:
         return unit.consents.of(ACCOUNT)
 
 
-def test_the_newest_consent_of_an_account_comes_first(storage: Storage) -> None:
+def test_the_consents_of_an_account_are_listed_newest_first(storage: Storage) -> None:
     renewal, first, second = (
         a_consent(token_id=TokenId(a_uuid(number)), agreed_at=NOW + DAY * days)
         for number, days in ((301, 2), (302, 0), (303, 1))
@@ -49,7 +49,7 @@ def test_the_newest_consent_of_an_account_comes_first(storage: Storage) -> None:
     assert consents(storage) == [renewal, second, first]
 
 
-def test_equal_texts_are_stored_once(storage: Storage) -> None:
+def test_equal_consent_texts_are_stored_once(storage: Storage) -> None:
     others = {"version": "2027-01"}, {"language": "de"}, {"text": "You may not."}
 
     def add(number: int) -> None:
@@ -62,7 +62,7 @@ def test_equal_texts_are_stored_once(storage: Storage) -> None:
         assert transaction_of(reading).one("SELECT count(*) FROM consent_texts") == (4,)
 
 
-def test_a_session_without_a_stored_consent_tells_its_own(storage: Storage) -> None:
+def test_the_consent_of_a_session_is_listed_if_no_other_is_stored(storage: Storage) -> None:
     """As when 0.1.0 has stored and renewed the account beside this release."""
     stored = a_consent(token_id=TokenId(a_uuid(203)), agreed_at=NOW + MINUTE)
     other = AccountId(a_uuid(999))

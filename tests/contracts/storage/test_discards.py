@@ -17,7 +17,7 @@ def test_a_second_discard_of_a_token_changes_nothing(storage: Storage) -> None:
         assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")) == begun
 
 
-def test_a_removal_leaves_other_tokens(storage: Storage) -> None:
+def test_removing_a_discard_leaves_other_tokens(storage: Storage) -> None:
     others = [
         a_discard(token=CardToken("token-2")),
         a_discard(merchant_account=MerchantAccount("other")),
@@ -33,7 +33,7 @@ def test_a_removal_leaves_other_tokens(storage: Storage) -> None:
     assert left == [None, *others]
 
 
-def test_a_removed_discard_is_not_brought_back_by_an_update(storage: Storage) -> None:
+def test_updating_a_removed_discard_does_not_restore_it(storage: Storage) -> None:
     with storage.write() as unit:
         unit.discards.add(a_discard())
         for _ in range(2):
@@ -43,7 +43,7 @@ def test_a_removed_discard_is_not_brought_back_by_an_update(storage: Storage) ->
 
 
 # Shows I7.
-def test_a_token_is_either_stored_or_discarded(storage: Storage) -> None:
+def test_a_concurrent_discard_does_not_discard_a_stored_token(storage: Storage) -> None:
     def discard(unit: WriteUnit, number: int) -> bool:
         token = CardToken(f"token-{number}")
         if unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, token):

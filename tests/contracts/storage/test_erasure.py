@@ -49,7 +49,7 @@ def test_a_guest_is_erased_once(storage: Storage) -> None:
         assert unit.erasures.among([]) == frozenset()
 
 
-def test_one_may_be_due_now_whether_or_not_it_is_done(storage: Storage) -> None:
+def test_an_erasure_can_be_reopened_whether_or_not_it_is_done(storage: Storage) -> None:
     going_on = erasure_of(1, NOW + MINUTE)
     store(storage, ERASURE.done(NOW), going_on)
     with storage.write() as unit:
@@ -62,7 +62,7 @@ def test_one_may_be_due_now_whether_or_not_it_is_done(storage: Storage) -> None:
         assert unit.erasures.get(going_on.guest_id) == replace(going_on, due_at=NOW)
 
 
-def test_those_that_are_due_come_first_come_first_served(storage: Storage) -> None:
+def test_due_erasures_are_taken_in_order_of_their_due_times(storage: Storage) -> None:
     later, soon = NOW + timedelta(minutes=1), NOW - timedelta(minutes=1)
     # A clock that was ahead has set its time.
     ahead = erasure_of(4, NOW + timedelta(days=1))
@@ -74,7 +74,7 @@ def test_those_that_are_due_come_first_come_first_served(storage: Storage) -> No
         assert unit.erasures.due(NOW, at_most=1) == due[:1]
 
 
-def test_those_that_are_not_done_are_left_also_while_they_are_not_due(storage: Storage) -> None:
+def test_the_count_of_unfinished_erasures_includes_those_not_yet_due(storage: Storage) -> None:
     with storage.read() as unit:
         assert unit.erasures.count_left() == (0, None)
     store(storage, replace(ERASURE, erased_at=NOW - MINUTE).looked_at(NOW))
@@ -83,7 +83,7 @@ def test_those_that_are_not_done_are_left_also_while_they_are_not_due(storage: S
         assert unit.erasures.count_left() == (2, NOW - MINUTE)
 
 
-def test_a_guest_is_removed_alone(storage: Storage) -> None:
+def test_removing_a_guest_leaves_other_guests(storage: Storage) -> None:
     other = a_guest(id=OTHER_GUEST_ID)
     with storage.write() as unit:
         unit.guests.put_many([a_guest(), other])
@@ -95,7 +95,7 @@ def test_a_guest_is_removed_alone(storage: Storage) -> None:
         assert unit.guests.get(OTHER_GUEST_ID) == other
 
 
-def test_every_session_of_a_guest_is_found(storage: Storage) -> None:
+def test_all_sessions_of_a_guest_are_found(storage: Storage) -> None:
     mine = a_session()
     store(storage, mine, a_session(token_id=OTHER_TOKEN_ID, guest_id=OTHER_GUEST_ID))
     with storage.read() as unit:
@@ -126,14 +126,16 @@ class TestUnreadableSession:
         change_by_hand(storage, f"UPDATE card_sessions SET source = {self.SESSION.source}")
         return are_over
 
-    def test_keeps_what_its_page_is_found_by_until_its_end(self, storage: Storage) -> None:
+    def test_an_unreadable_session_keeps_its_page_reference_until_its_end(
+        self, storage: Storage
+    ) -> None:
         assert not self.blank(storage, self.SESSION.expires_at - timedelta(seconds=1))
         with storage.read() as unit:
             assert unit.sessions.get(TOKEN_ID) == self.SESSION.without_personal_data()
             assert len(unit.evidence.of(TOKEN_ID)) == 1
             assert len(unit.earlier_pages.of(TOKEN_ID)) == 1
 
-    def test_keeps_the_consent_alone(self, storage: Storage) -> None:
+    def test_blanking_an_unreadable_session_keeps_its_consent(self, storage: Storage) -> None:
         account = an_account(token_id=TOKEN_ID, guest_id=GUEST_ID)
         with storage.write() as unit:
             unit.accounts.add(account)
@@ -151,7 +153,7 @@ class TestUnreadableSession:
             assert row == ("", None, None, None, None)
         assert before
 
-    def test_ends_when_its_time_is_over(self, storage: Storage) -> None:
+    def test_blanking_an_unreadable_session_past_its_end_expires_it(self, storage: Storage) -> None:
         assert self.blank(storage, self.SESSION.expires_at)
         change_by_hand(
             storage, f"UPDATE card_sessions SET attempt = NULL WHERE token_id = '{TOKEN_ID}'"
@@ -163,7 +165,7 @@ class TestUnreadableSession:
             assert list(unit.evidence.of(TOKEN_ID)) == []
             assert list(unit.earlier_pages.of(TOKEN_ID)) == []
 
-    def test_stays_alone(self, storage: Storage) -> None:
+    def test_blanking_an_unreadable_session_leaves_other_sessions(self, storage: Storage) -> None:
         self.blank(storage, self.SESSION.expires_at)
         with storage.read() as unit:
             other = replace(self.SESSION, token_id=OTHER_TOKEN_ID, link_key=None)
@@ -171,7 +173,7 @@ class TestUnreadableSession:
             assert len(unit.evidence.of(OTHER_TOKEN_ID)) == 1
 
 
-def test_active_accounts_that_cannot_be_decoded_are_removed(storage: Storage) -> None:
+def test_unreadable_active_accounts_are_removed(storage: Storage) -> None:
     readable, unreadable, removed, theirs = (
         an_account(1),
         an_account(2, is_default=True, expiry_notice_at=NOW),
@@ -195,7 +197,7 @@ def test_active_accounts_that_cannot_be_decoded_are_removed(storage: Storage) ->
             assert unit.accounts.get(account.account_id) == account
 
 
-def test_removed_accounts_are_blanked(storage: Storage) -> None:
+def test_blanking_the_removed_accounts_of_a_guest_leaves_other_accounts(storage: Storage) -> None:
     blanked, *kept = (
         an_account(1, removed_at=NOW, charge_reference="charge-1"),
         an_account(2),
@@ -212,7 +214,7 @@ def test_removed_accounts_are_blanked(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("kind", ["guest", "session", "account", "reference"])
-def test_a_guest_is_on_file_as_long_as_anything_is(storage: Storage, kind: str) -> None:
+def test_a_guest_is_on_file_as_long_as_any_record_is(storage: Storage, kind: str) -> None:
     with storage.write() as unit:
         if kind == "guest":
             unit.guests.add(a_guest())
@@ -226,7 +228,7 @@ def test_a_guest_is_on_file_as_long_as_anything_is(storage: Storage, kind: str) 
         assert not unit.guests.is_on_file(OTHER_GUEST_ID)
 
 
-def test_every_reference_of_a_guest_is_known(storage: Storage) -> None:
+def test_all_references_of_a_guest_are_found(storage: Storage) -> None:
     account = an_account(guest_reference=GuestReference("in an account"))
     session = a_session(attempt=an_attempt())
     assert session.attempt is not None
@@ -242,7 +244,7 @@ def test_every_reference_of_a_guest_is_known(storage: Storage) -> None:
         }
 
 
-def test_the_evidence_on_one_session_is_removed(storage: Storage) -> None:
+def test_removing_the_evidence_of_a_session_leaves_other_evidence(storage: Storage) -> None:
     removed, kept = TOKEN_ID, OTHER_TOKEN_ID
     with storage.write() as unit:
         for token_id in (removed, kept):
@@ -254,7 +256,7 @@ def test_the_evidence_on_one_session_is_removed(storage: Storage) -> None:
         assert list(unit.evidence.of(kept)) == [an_evidence()]
 
 
-def test_the_discards_of_one_guest_at_a_psp_are_found(storage: Storage) -> None:
+def test_discards_are_found_by_guest_reference(storage: Storage) -> None:
     mine = [a_discard(), a_discard(token=CardToken("done"), done_at=NOW, due_at=None)]
     others = [
         a_discard(token=CardToken("theirs"), guest_reference=GuestReference("another")),
@@ -267,7 +269,7 @@ def test_the_discards_of_one_guest_at_a_psp_are_found(storage: Storage) -> None:
     assert sorted(discard.token for discard in found) == ["done", "token-1"]
 
 
-def test_a_former_reference_is_one_of_the_guest(storage: Storage) -> None:
+def test_a_former_reference_of_a_guest_is_found(storage: Storage) -> None:
     psp_account, reference = an_account().psp_account, GuestReference("former")
     with storage.write() as unit:
         for _ in range(2):
@@ -279,7 +281,7 @@ def test_a_former_reference_is_one_of_the_guest(storage: Storage) -> None:
         assert unit.guest_references.guests(psp_account, reference) == {GUEST_ID}
 
 
-def test_the_references_of_one_guest_are_removed(storage: Storage) -> None:
+def test_removing_the_references_of_a_guest_leaves_those_of_others(storage: Storage) -> None:
     guest = a_psp_guest()
     removed = [
         guest,
@@ -297,7 +299,7 @@ def test_the_references_of_one_guest_are_removed(storage: Storage) -> None:
         assert unit.guest_references.get(kept) == "reference"
 
 
-def test_the_space_of_deleted_rows_may_be_overwritten_at_any_time(storage: Storage) -> None:
+def test_the_space_of_deleted_rows_can_be_overwritten_repeatedly(storage: Storage) -> None:
     store(storage, ERASURE)
     assert storage.overwrite_deleted()
     assert storage.overwrite_deleted()

@@ -24,7 +24,7 @@ from tests.contracts.storage.records import (
 )
 
 
-def test_one_url_has_one_endpoint_until_it_is_removed(storage: Storage) -> None:
+def test_a_url_has_one_active_endpoint(storage: Storage) -> None:
     other = EndpointId(a_uuid(401))
     with storage.write() as unit:
         unit.event_endpoints.add(an_event_endpoint(disabled_at=NOW))
@@ -38,7 +38,7 @@ def test_one_url_has_one_endpoint_until_it_is_removed(storage: Storage) -> None:
         assert [each.endpoint_id for each in listed] == [other, later.endpoint_id]
 
 
-def test_an_event_has_one_delivery_to_an_endpoint(storage: Storage) -> None:
+def test_an_event_has_one_delivery_per_endpoint(storage: Storage) -> None:
     store(storage, an_event_delivery())
     with storage.write() as unit:
         with pytest.raises(AlreadyStored):
@@ -67,11 +67,11 @@ def deliveries(storage: Storage) -> Iterator[EventDeliveries]:
         yield unit.event_deliveries
 
 
-def test_the_deliveries_of_an_event_are_found(deliveries: EventDeliveries) -> None:
+def test_deliveries_are_found_by_event(deliveries: EventDeliveries) -> None:
     assert deliveries.of(EVENTS[0].event_id) == (FAILED[0], PENDING)
 
 
-def test_the_deliveries_of_events_about_a_guest_are_found(deliveries: EventDeliveries) -> None:
+def test_deliveries_are_found_by_guest(deliveries: EventDeliveries) -> None:
     about_another = replace(EVENTS[0], event_id=EventId("evt_other"), guest_id=OTHER_GUEST_ID)
     deliveries.add(another := replace(PENDING, event=about_another))
     assert deliveries.naming(OTHER_GUEST_ID) == [another]
@@ -80,7 +80,7 @@ def test_the_deliveries_of_events_about_a_guest_are_found(deliveries: EventDeliv
     assert [third, fourth, fifth] == [FAILED[1], FAILED[2], DELIVERED]
 
 
-def test_the_latest_deliveries_come_first(deliveries: EventDeliveries) -> None:
+def test_deliveries_are_listed_latest_first(deliveries: EventDeliveries) -> None:
     latest = deliveries.latest(limit=3, only_failed=False)
     assert latest == (DELIVERED, FAILED[2], FAILED[1])
     assert deliveries.latest(limit=9, only_failed=True) == (*FAILED[::-1],)
@@ -102,7 +102,7 @@ def test_deliveries_are_counted_by_endpoint(deliveries: EventDeliveries) -> None
     assert deliveries.last_successes() == {first: NOW, second: NOW + MINUTE}
 
 
-def test_the_deliveries_of_a_session_are_found_oldest_first(deliveries: EventDeliveries) -> None:
+def test_the_deliveries_of_a_session_are_listed_oldest_first(deliveries: EventDeliveries) -> None:
     of_another = replace(an_event_delivery(7).event, token_id=OTHER_TOKEN_ID)
     deliveries.add(an_event_delivery(event=of_another))
 
@@ -139,7 +139,7 @@ def test_deliveries_to_excepted_endpoints_are_not_taken(storage: Storage) -> Non
         assert repository.take_due(NOW, until=NOW, except_to=endpoints) is None
 
 
-def test_the_endpoint_that_has_waited_the_longest_comes_first(storage: Storage) -> None:
+def test_the_endpoint_that_has_waited_longest_is_served_first(storage: Storage) -> None:
     with committed(storage) as unit:
         for number, wait in ((401, MINUTE), (402, 3 * MINUTE), (400, 2 * MINUTE)):
             each = EndpointId(a_uuid(number))
@@ -152,7 +152,7 @@ def test_the_endpoint_that_has_waited_the_longest_comes_first(storage: Storage) 
     assert [each.endpoint_id for each in taken if each] == [a_uuid(n) for n in (402, 400, 401)]
 
 
-def test_notices_of_cards_that_expire_come_after_all_other_events(storage: Storage) -> None:
+def test_expiry_notices_are_sent_after_all_other_events(storage: Storage) -> None:
     first, second = (EndpointId(a_uuid(number)) for number in (400, 401))
     told = [
         (first, EventType.ACCOUNT_EXPIRING, -DAY),

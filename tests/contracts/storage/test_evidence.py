@@ -11,7 +11,7 @@ from tests.builders import an_evidence
 from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, committed
 
 
-def test_evidence_comes_back_oldest_first(storage: Storage) -> None:
+def test_the_evidence_of_a_session_is_listed_oldest_first(storage: Storage) -> None:
     late = an_evidence(content="late", received_at=NOW + MINUTE)
     early = an_evidence(content="early", origin=EvidenceOrigin.RETURN)
     # In no order of their hashes.
@@ -24,7 +24,7 @@ def test_evidence_comes_back_oldest_first(storage: Storage) -> None:
         assert list(unit.evidence.of(TOKEN_ID)) == [early, *together, late]
 
 
-def test_the_same_piece_is_kept_once_for_each_origin(storage: Storage) -> None:
+def test_the_same_evidence_is_kept_once_per_origin(storage: Storage) -> None:
     returned = an_evidence(origin=EvidenceOrigin.RETURN)
     for evidence in (returned, an_evidence(), an_evidence(received_at=NOW + MINUTE)):
         with committed(storage) as unit:
@@ -33,7 +33,7 @@ def test_the_same_piece_is_kept_once_for_each_origin(storage: Storage) -> None:
         assert list(unit.evidence.of(TOKEN_ID)) == [returned, an_evidence()]
 
 
-def test_a_session_gets_no_more_pieces_than_it_may_have(storage: Storage) -> None:
+def test_a_session_keeps_only_a_limited_number_of_pieces_of_evidence(storage: Storage) -> None:
     with storage.write() as unit:
         for number in range(5):
             unit.evidence.add(TOKEN_ID, an_evidence(content=str(number)), at_most=3)
@@ -45,7 +45,7 @@ def test_a_session_gets_no_more_pieces_than_it_may_have(storage: Storage) -> Non
         assert len(reading.evidence.of(TokenId(a_uuid(22)))) == 1
 
 
-def test_a_session_gets_no_more_pieces_from_many_units_at_once(storage: Storage) -> None:
+def test_concurrent_units_do_not_exceed_the_limit_on_evidence(storage: Storage) -> None:
     def add_ten(number: int) -> None:
         def add(unit: WriteUnit, content: str) -> None:
             unit.evidence.add(TOKEN_ID, an_evidence(content=content), at_most=50)

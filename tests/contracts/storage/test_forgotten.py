@@ -27,7 +27,7 @@ OLD = BEFORE - timedelta(seconds=1)
 ENDED = a_session(status=SessionStatus.EXPIRED, ended_at=OLD, due_at=None)
 
 
-def test_an_old_session_goes_with_all_that_hangs_on_it(storage: Storage) -> None:
+def test_an_old_session_is_forgotten_with_its_dependent_records(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.sessions.add(ENDED)
         unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
@@ -43,7 +43,7 @@ def test_an_old_session_goes_with_all_that_hangs_on_it(storage: Storage) -> None
         assert list(reading.refused_cards.of(TOKEN_ID)) == []
 
 
-def test_a_session_that_is_young_open_or_due_stays(storage: Storage) -> None:
+def test_a_young_or_open_or_due_session_is_kept(storage: Storage) -> None:
     young = a_session(status=SessionStatus.EXPIRED, ended_at=BEFORE, due_at=None)
     due = a_session(token_id=OTHER_TOKEN_ID, status=SessionStatus.EXPIRED, ended_at=OLD, due_at=NOW)
     with committed(storage) as unit:
@@ -57,7 +57,7 @@ def test_a_session_that_is_young_open_or_due_stays(storage: Storage) -> None:
         assert reading.sessions.get(OTHER_TOKEN_ID) == due
 
 
-def test_a_session_that_alone_proves_a_consent_stays(storage: Storage) -> None:
+def test_a_session_that_is_the_only_proof_of_a_consent_is_kept(storage: Storage) -> None:
     account = an_account(token_id=TOKEN_ID)
     completed = a_session(
         status=SessionStatus.COMPLETED, account_id=account.account_id, ended_at=OLD, due_at=None
@@ -69,7 +69,7 @@ def test_a_session_that_alone_proves_a_consent_stays(storage: Storage) -> None:
         assert unit.sessions.forget(before=BEFORE) == 1
 
 
-def test_a_session_of_an_account_that_is_gone_goes(storage: Storage) -> None:
+def test_a_session_whose_account_is_deleted_is_forgotten(storage: Storage) -> None:
     gone = AccountId(an_account().account_id)
     with committed(storage) as unit:
         unit.sessions.add(
@@ -78,7 +78,7 @@ def test_a_session_of_an_account_that_is_gone_goes(storage: Storage) -> None:
         assert unit.sessions.forget(before=BEFORE) == 1
 
 
-def test_a_card_goes_with_its_consents_long_after_its_removal(storage: Storage) -> None:
+def test_a_removed_card_is_forgotten_later_with_its_consents(storage: Storage) -> None:
     old, young, active = (
         an_account(1, removed_at=OLD),
         an_account(2, removed_at=BEFORE),
@@ -99,7 +99,7 @@ def test_a_card_goes_with_its_consents_long_after_its_removal(storage: Storage) 
             assert len(reading.consents.of(account)) == 1
 
 
-def test_the_guest_of_a_card_that_went_is_still_known_at_the_psp(storage: Storage) -> None:
+def test_the_guest_reference_of_a_forgotten_card_is_kept(storage: Storage) -> None:
     imported, erased = an_account(1, removed_at=OLD), an_account(2, removed_at=OLD)
     with committed(storage) as unit:
         add(unit, imported, replace(erased, guest_id=OTHER_GUEST_ID))
@@ -111,7 +111,7 @@ def test_the_guest_of_a_card_that_went_is_still_known_at_the_psp(storage: Storag
         assert reading.guest_references.of(OTHER_GUEST_ID) == []
 
 
-def test_a_card_stays_while_its_token_is_to_be_discarded(storage: Storage) -> None:
+def test_a_removed_card_is_kept_until_its_token_is_discarded(storage: Storage) -> None:
     account = an_account(1, removed_at=OLD)
     discard = a_discard(token=account.token)
     with committed(storage) as unit:
@@ -121,7 +121,7 @@ def test_a_card_stays_while_its_token_is_to_be_discarded(storage: Storage) -> No
         assert unit.accounts.forget(before=BEFORE) == 1
 
 
-def test_old_entries_of_the_audit_trail_go(storage: Storage) -> None:
+def test_old_entries_of_the_audit_trail_are_forgotten(storage: Storage) -> None:
     old, young = (
         AuditEntry(
             entry_id=f"entry-{number}",

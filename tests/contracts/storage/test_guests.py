@@ -14,7 +14,7 @@ from tests.builders import a_guest
 from tests.contracts.storage.records import add, committed
 
 
-def test_the_last_record_of_an_id_counts(storage: Storage) -> None:
+def test_putting_a_guest_twice_keeps_the_last_record(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.put_many([a_guest(), a_guest(id=OTHER_GUEST_ID)])
         unit.guests.put_many([a_guest(last_name="Li"), a_guest(last_name="Ríos")])
@@ -23,7 +23,7 @@ def test_the_last_record_of_an_id_counts(storage: Storage) -> None:
         assert reading.guests.get(OTHER_GUEST_ID) == a_guest(id=OTHER_GUEST_ID)
 
 
-def test_a_guest_without_a_language_keeps_the_one_on_file(storage: Storage) -> None:
+def test_putting_a_guest_without_a_language_keeps_the_language_on_file(storage: Storage) -> None:
     with committed(storage) as unit:
         add(unit, a_guest(language="de"), a_guest(last_name="Li"))
         assert unit.guests.get(GUEST_ID) == a_guest(last_name="Li", language="de")
@@ -34,7 +34,7 @@ def test_a_guest_without_a_language_keeps_the_one_on_file(storage: Storage) -> N
         assert reading.guests.get(GUEST_ID) == a_guest()
 
 
-def test_a_guest_that_exists_is_not_added_again(storage: Storage) -> None:
+def test_an_existing_guest_is_not_added_again(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.add(a_guest())
     with pytest.raises(AlreadyStored), storage.write() as unit:
@@ -45,7 +45,7 @@ def test_a_guest_that_exists_is_not_added_again(storage: Storage) -> None:
         assert reading.guests.get(GUEST_ID) == a_guest(last_name="Ríos")
 
 
-def test_a_guest_added_many_times_at_once_is_added_once(storage: Storage) -> None:
+def test_concurrent_additions_of_a_guest_add_it_once(storage: Storage) -> None:
     def add(number: int) -> bool:
         try:
             with committed(storage) as unit:
@@ -57,7 +57,7 @@ def test_a_guest_added_many_times_at_once_is_added_once(storage: Storage) -> Non
     assert sum(at_once(8, add)) == 1
 
 
-def test_guests_before_an_error_of_the_source_are_not_stored(storage: Storage) -> None:
+def test_an_import_that_fails_midway_stores_no_guests(storage: Storage) -> None:
     def guests() -> Iterator[Guest]:
         yield a_guest()
         raise ZeroDivisionError
@@ -68,7 +68,7 @@ def test_guests_before_an_error_of_the_source_are_not_stored(storage: Storage) -
         assert reading.guests.get(GUEST_ID) is None
 
 
-def test_guests_are_found_by_their_address_in_any_case(storage: Storage) -> None:
+def test_guests_are_found_by_email_address_in_any_case(storage: Storage) -> None:
     addresses = ("ada@example.com", "ADA@Example.com", "ada@example.co", "xada@example.com", None)
     with committed(storage) as unit:
         unit.guests.put_many(
@@ -83,7 +83,7 @@ def test_guests_are_found_by_their_address_in_any_case(storage: Storage) -> None
     assert (whole.total, second.total) == (2, 2)
 
 
-def test_a_wildcard_in_an_email_address_matches_itself_alone(storage: Storage) -> None:
+def test_a_wildcard_in_an_email_address_matches_only_itself(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.add(a_guest(email="ada@example.com"))
     with storage.read() as reading:

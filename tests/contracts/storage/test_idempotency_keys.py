@@ -17,7 +17,7 @@ def claim(unit: WriteUnit, token_id: TokenId, hours: int = 0) -> TokenId:
 
 
 # Shows F1.
-def test_a_key_stands_for_the_session_that_claimed_it_first(storage: Storage) -> None:
+def test_an_idempotency_key_belongs_to_the_session_that_claimed_it_first(storage: Storage) -> None:
     with storage.write() as unit:
         assert claim(unit, TOKEN_ID) == TOKEN_ID
         assert claim(unit, OTHER_TOKEN_ID, hours=23) == TOKEN_ID
@@ -29,7 +29,7 @@ def test_a_key_stands_for_the_session_that_claimed_it_first(storage: Storage) ->
         assert reading.idempotency_keys.get(CALLER, "key", since=NOW - DAY) is None
 
 
-def test_a_key_may_be_claimed_again_after_its_time(storage: Storage) -> None:
+def test_an_expired_idempotency_key_can_be_claimed_again(storage: Storage) -> None:
     with storage.write() as unit:
         claim(unit, TOKEN_ID)
         assert unit.idempotency_keys.get(CALLER, "key", since=NOW) is None
@@ -37,7 +37,7 @@ def test_a_key_may_be_claimed_again_after_its_time(storage: Storage) -> None:
         assert unit.idempotency_keys.get(CALLER, "key", since=NOW) == OTHER_TOKEN_ID
 
 
-def test_many_claims_at_once_stand_for_one_session(storage: Storage) -> None:
+def test_concurrent_claims_of_an_idempotency_key_return_one_session(storage: Storage) -> None:
     def add(number: int) -> CardSession | None:
         mine = a_session(token_id=TokenId(a_uuid(number)))
 
@@ -56,7 +56,7 @@ def test_many_claims_at_once_stand_for_one_session(storage: Storage) -> None:
     assert others == [first] * 7
 
 
-def test_old_keys_are_forgotten(storage: Storage) -> None:
+def test_old_idempotency_keys_are_forgotten(storage: Storage) -> None:
     with storage.write() as unit:
         for key, used_at in (("old", NOW - DAY), ("young", NOW)):
             unit.idempotency_keys.claim(CALLER, key, TOKEN_ID, now=used_at, since=NOW - 2 * DAY)

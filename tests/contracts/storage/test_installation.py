@@ -15,7 +15,7 @@ from tests.builders import (
 from tests.contracts.storage.records import committed, store
 
 
-def test_the_installation_is_the_last_that_was_stored(storage: Storage) -> None:
+def test_storing_the_installation_again_replaces_it(storage: Storage) -> None:
     with committed(storage) as unit:
         assert unit.installations.get() == Installation()
         for each in (
@@ -29,7 +29,7 @@ def test_the_installation_is_the_last_that_was_stored(storage: Storage) -> None:
 
 
 # Shows F49.
-def test_a_copy_keeps_nothing_that_acts_for_the_original(storage: Storage) -> None:
+def test_a_copy_drops_all_records_that_would_act_for_the_original(storage: Storage) -> None:
     account, endpoint = an_account(due_at=NOW), an_event_endpoint()
     token, delivery = an_access_token(revoked_at=None), an_event_delivery(due_at=NOW)
     store(storage, account, endpoint, delivery, a_discard(due_at=NOW), token)

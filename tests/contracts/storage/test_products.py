@@ -32,7 +32,7 @@ def test_an_import_with_a_product_of_another_center_is_refused(storage: Storage)
     assert products_of(storage, OTHER_CENTER_ID) == ()
 
 
-def test_pages_of_a_center_are_in_the_order_of_creation(storage: Storage) -> None:
+def test_the_products_of_a_center_are_listed_in_order_of_creation(storage: Storage) -> None:
     sold_elsewhere = a_product(2, center_id=OTHER_CENTER_ID)
     put_products(storage, *map(a_product, [7, 3, 9]), sold_elsewhere, *map(a_product, [1, 5]))
     put_products(storage, a_product(8))
@@ -42,7 +42,7 @@ def test_pages_of_a_center_are_in_the_order_of_creation(storage: Storage) -> Non
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 10**4000], ids=["1", "2", "3", "far"])
-def test_the_total_is_true_on_every_page(storage: Storage, page: int) -> None:
+def test_every_page_has_the_correct_total(storage: Storage, page: int) -> None:
     put_products(storage, *map(a_product, range(3)))
     request = PageRequest(page=page, size=2)
     with storage.read() as unit:
@@ -54,7 +54,7 @@ def test_the_total_is_true_on_every_page(storage: Storage, page: int) -> None:
     assert (none.items, none.total) == ((), 0)
 
 
-def test_an_update_keeps_the_position(storage: Storage) -> None:
+def test_updating_a_product_keeps_its_position(storage: Storage) -> None:
     put_products(storage, a_product(1), a_product(2))
     renamed = a_product(2, name="Sauna", amount=Decimal(9))
     put_products(storage, a_product(4), renamed, a_product(3))
@@ -62,7 +62,7 @@ def test_an_update_keeps_the_position(storage: Storage) -> None:
     assert products_of(storage, page=2, size=2) == (a_product(4), a_product(3))
 
 
-def test_an_import_that_is_not_committed_leaves_no_gap(storage: Storage) -> None:
+def test_an_uncommitted_import_of_products_leaves_no_gap(storage: Storage) -> None:
     put_products(storage, a_product(1))
     with storage.write() as unit:
         unit.products.put_many([a_product(1, name="Sauna"), a_product(2)])
@@ -70,7 +70,7 @@ def test_an_import_that_is_not_committed_leaves_no_gap(storage: Storage) -> None
     assert products_of(storage, size=2) == (a_product(1), a_product(3))
 
 
-def test_pages_stay_full_under_concurrent_imports(storage: Storage) -> None:
+def test_pages_of_products_stay_full_under_concurrent_imports(storage: Storage) -> None:
     # No importer writes it, so none waits for the row of another.
     put_products(storage, a_product(0))
     importers, imports, of_each = 3, 3, 10

@@ -37,7 +37,7 @@ from tests.contracts.storage.records import committed
 from tests.databases import transaction_of
 
 
-def test_the_last_guest_reference_is_kept_for_its_guest(storage: Storage) -> None:
+def test_keeping_a_guest_reference_replaces_the_last_one_of_that_guest(storage: Storage) -> None:
     guest = a_psp_guest()
     others = [
         guest._replace(provider=ProviderName("other")),
@@ -54,7 +54,7 @@ def test_the_last_guest_reference_is_kept_for_its_guest(storage: Storage) -> Non
         assert [reading.guest_references.get(each) for each in others] == [None] * 5
 
 
-def test_every_reference_of_a_guest_is_found_also_those_of_an_earlier_release(
+def test_all_references_of_a_guest_are_found_even_from_an_earlier_release(
     storage: Storage,
 ) -> None:
     guest = a_psp_guest()
@@ -80,7 +80,7 @@ def test_every_reference_of_a_guest_is_found_also_those_of_an_earlier_release(
     )
 
 
-def test_guests_are_found_by_whatever_reference_they_have_at_a_psp(storage: Storage) -> None:
+def test_guests_are_found_by_any_of_their_references(storage: Storage) -> None:
     shared, guest = GuestReference("shared"), a_psp_guest()
     at, replaced = guest._replace(guest_id=OTHER_GUEST_ID), GuestId(a_uuid(76))
     with committed(storage) as unit:
@@ -95,7 +95,7 @@ def test_guests_are_found_by_whatever_reference_they_have_at_a_psp(storage: Stor
         assert not found(an_account().psp_account, GuestReference("other"))
 
 
-def test_the_first_merchant_identity_is_kept_for_its_psp_account_until_it_is_forgotten(
+def test_the_first_merchant_identity_is_kept_until_it_is_forgotten(
     storage: Storage,
 ) -> None:
     with storage.write() as unit:
@@ -114,7 +114,7 @@ def test_the_first_merchant_identity_is_kept_for_its_psp_account_until_it_is_for
         assert identities.get(PROVIDER, MerchantAccount("other")) == "acct_2"
 
 
-def test_an_account_of_which_nobody_has_said_anything_has_a_standing(storage: Storage) -> None:
+def test_a_merchant_account_without_stored_standing_has_the_default(storage: Storage) -> None:
     closed = a_standing(closed_at=NOW)
     with committed(storage) as unit:
         unit.merchant_standings.put(closed)
@@ -155,7 +155,7 @@ def test_open_work_at_a_merchant_account_is_found(storage: Storage) -> None:
         assert list(reading.erasures.left()) == [erasure]
 
 
-def test_cards_that_a_psp_does_not_know_are_told_from_others(storage: Storage) -> None:
+def test_cards_unknown_to_a_psp_are_counted_separately(storage: Storage) -> None:
     account, minute_ago = an_account(1, read_at=NOW), NOW - timedelta(minutes=1)
     elsewhere = MerchantAccount("other")
     with committed(storage) as unit:
@@ -174,7 +174,9 @@ def test_cards_that_a_psp_does_not_know_are_told_from_others(storage: Storage) -
         assert reading.accounts.count_unknown(account.psp_account, since=earlier) == 2
 
 
-def test_one_of_many_merchant_identities_claimed_at_once_is_kept(storage: Storage) -> None:
+def test_only_one_of_many_concurrently_claimed_merchant_identities_is_kept(
+    storage: Storage,
+) -> None:
     def claim(number: int) -> str:
         with committed(storage) as unit:
             return unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, str(number))
@@ -182,7 +184,7 @@ def test_one_of_many_merchant_identities_claimed_at_once_is_kept(storage: Storag
     assert len(set(at_once(8, claim))) == 1
 
 
-def test_each_of_many_references_kept_at_once_is_found(storage: Storage) -> None:
+def test_all_guest_references_kept_concurrently_are_found(storage: Storage) -> None:
     guest = a_psp_guest()
 
     def keep(number: int) -> None:
@@ -195,7 +197,7 @@ def test_each_of_many_references_kept_at_once_is_found(storage: Storage) -> None
         assert len(reading.guest_references.of(guest.guest_id)) == 24
 
 
-def test_a_reference_that_was_replaced_is_still_found_until_all_are_removed(
+def test_a_replaced_guest_reference_is_found_until_all_are_removed(
     storage: Storage,
 ) -> None:
     guest = a_psp_guest()

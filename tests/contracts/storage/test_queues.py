@@ -102,7 +102,7 @@ each_queue = pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "c
 
 
 @each_queue
-def test_due_records_are_taken_in_the_order_of_their_times(
+def test_due_records_are_taken_in_order_of_their_due_times(
     storage: Storage, due: DueRecords
 ) -> None:
     waits = {2: timedelta(0), 0: -MINUTE, 1: -MICROSECOND, 3: MICROSECOND}
@@ -139,7 +139,7 @@ def test_a_taken_record_is_due_again_at_its_new_time(storage: Storage, due: DueR
 
 # Shows F6.
 @each_queue
-def test_a_record_is_not_taken_without_a_commit(storage: Storage, due: DueRecords) -> None:
+def test_taking_a_record_without_a_commit_has_no_effect(storage: Storage, due: DueRecords) -> None:
     with committed(storage) as unit:
         due.add(unit, TOKEN_ID, NOW)
     for _ in range(2):
@@ -149,9 +149,7 @@ def test_a_record_is_not_taken_without_a_commit(storage: Storage, due: DueRecord
 
 # Shows F14.
 @each_queue
-def test_each_record_is_taken_by_one_of_many_takers_at_once(
-    storage: Storage, due: DueRecords
-) -> None:
+def test_concurrent_workers_take_each_record_once(storage: Storage, due: DueRecords) -> None:
     each = [a_uuid(number) for number in range(300, 324)]
     with committed(storage) as unit:
         for number in each:
@@ -168,7 +166,7 @@ def test_each_record_is_taken_by_one_of_many_takers_at_once(
     assert sorted(found for taker in at_once(8, take_all) for found in taker) == each
 
 
-def test_records_of_excepted_merchant_accounts_are_not_taken(storage: Storage) -> None:
+def test_records_of_excluded_merchant_accounts_are_not_taken(storage: Storage) -> None:
     accounts = [
         PspAccount(ProviderName(provider), MerchantAccount(account))
         for provider in ("fake", "stripe")
@@ -200,7 +198,7 @@ def test_records_of_excepted_merchant_accounts_are_not_taken(storage: Storage) -
     [(DUE[1], MAX_BACKOFF), (DUE[2], READ_EVERY[1]), (DUE[3], LONGEST_WAIT)],
     ids=["discards", "cards", "events"],
 )
-def test_a_record_due_later_than_it_ever_waits_is_due_now(
+def test_a_record_due_beyond_its_longest_wait_is_due_now(
     storage: Storage, due: DueRecords, waits_at_most: timedelta
 ) -> None:
     latest = latest_due(NOW, longest_wait=waits_at_most)
@@ -236,7 +234,7 @@ def test_unanswered_records_are_counted_by_merchant_account(storage: Storage) ->
             )
 
 
-def test_merchant_accounts_take_turns_however_long_one_has_waited(storage: Storage) -> None:
+def test_merchant_accounts_take_turns_even_if_one_has_a_backlog(storage: Storage) -> None:
     with storage.write() as unit:
         for number in range(9):
             merchant_account = MerchantAccount("backlog" if number < 7 else f"new {number}")
@@ -262,7 +260,7 @@ def test_merchant_accounts_take_turns_however_long_one_has_waited(storage: Stora
             }
 
 
-def test_a_merchant_account_has_a_budget_of_cards_to_read(storage: Storage) -> None:
+def test_the_readings_per_merchant_account_are_limited(storage: Storage) -> None:
     spain = MerchantAccount("spain")
     with storage.write() as unit:
         for number in range(READINGS_PER_MINUTE + 2):

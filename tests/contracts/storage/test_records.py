@@ -131,7 +131,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
     ],
     ids=kind,
 )
-def test_a_record_comes_back_as_it_was_stored(storage: Storage, record: object) -> None:
+def test_a_stored_record_is_read_back_unchanged(storage: Storage, record: object) -> None:
     with storage.read() as unit:
         assert GET[kind(record)](unit, record) is None
     with committed(storage) as unit:
@@ -193,7 +193,7 @@ def test_a_record_comes_back_as_it_was_stored(storage: Storage, record: object) 
     ],
     ids=kind,
 )
-def test_an_update_replaces_every_field_of_one_record(
+def test_an_update_replaces_every_field_of_one_record_only(
     storage: Storage, before: object, other: object, after: object
 ) -> None:
     with committed(storage) as unit:

@@ -75,7 +75,7 @@ def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
         assert (page.items, page.total) == ((sessions[2], sessions[0]), 2)
 
 
-def test_a_session_is_found_by_its_current_page_at_its_merchant_account(storage: Storage) -> None:
+def test_a_session_is_found_by_merchant_account_with_its_current_page(storage: Storage) -> None:
     other = MerchantAccount("other")
     elsewhere = a_session(
         token_id=OTHER_TOKEN_ID,
@@ -94,7 +94,7 @@ def test_a_session_is_found_by_its_current_page_at_its_merchant_account(storage:
         assert find(ProviderName("other"), MERCHANT_ACCOUNT, "page-2") is None
 
 
-def test_a_session_is_found_by_an_earlier_page_too(storage: Storage) -> None:
+def test_a_session_is_found_by_an_earlier_page(storage: Storage) -> None:
     first = a_session(attempt=an_attempt())
     page, moved = EarlierPage.of(first), a_session(attempt=an_attempt(page=a_page(reference="2")))
     store(storage, moved, a_session(token_id=OTHER_TOKEN_ID))
@@ -133,7 +133,7 @@ def test_a_session_is_found_by_the_key_of_its_link(storage: Storage) -> None:
         ({"link_key": None, "redirect_uri": ""}, False),
     ],
 )
-def test_a_session_without_a_key_is_found_for_a_time(
+def test_sessions_without_a_link_key_are_found_within_a_period(
     storage: Storage, changes: dict[str, Any], is_any: bool
 ) -> None:
     store(storage, a_session(**changes))
@@ -142,7 +142,7 @@ def test_a_session_without_a_key_is_found_for_a_time(
     assert found is is_any
 
 
-def test_an_id_that_is_no_uuid_is_of_no_session(storage: Storage) -> None:
+def test_a_malformed_session_id_finds_no_session(storage: Storage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
         for token_id in ("", "order-7", TOKEN_ID.replace("-", ""), f"{TOKEN_ID}\x00"):
@@ -150,7 +150,7 @@ def test_an_id_that_is_no_uuid_is_of_no_session(storage: Storage) -> None:
         assert unit.sessions.get(TOKEN_ID) == a_session()
 
 
-def test_a_session_that_another_unit_changes_is_not_taken_as_it_was(storage: Storage) -> None:
+def test_taking_a_session_sees_the_concurrent_change_of_another_unit(storage: Storage) -> None:
     store(storage, a_session(due_at=NOW - MINUTE), a_session(token_id=OTHER_TOKEN_ID, due_at=NOW))
     looked = Event()
 
@@ -180,7 +180,7 @@ def test_a_session_that_another_unit_changes_is_not_taken_as_it_was(storage: Sto
     assert session.due_at == NOW + 5 * MINUTE
 
 
-def test_open_sessions_of_a_guest_with_a_page_are_made_due_except_for_one(storage: Storage) -> None:
+def test_all_other_open_sessions_of_a_guest_with_a_page_are_made_due(storage: Storage) -> None:
     with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
     of_another = {"guest_id": OTHER_GUEST_ID}
     ended = {"status": SessionStatus.EXPIRED, "due_at": None}
@@ -200,7 +200,7 @@ def test_open_sessions_of_a_guest_with_a_page_are_made_due_except_for_one(storag
     assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY, NOW + DAY]
 
 
-def test_open_sessions_of_a_caller_are_found(storage: Storage) -> None:
+def test_open_sessions_are_found_by_caller(storage: Storage) -> None:
     sessions = numbered_sessions(
         {},
         {"attempt": an_attempt()},
@@ -224,7 +224,7 @@ def test_open_sessions_of_a_caller_are_found(storage: Storage) -> None:
         ({"expires_at": NOW}, POLL_EVERY),
     ],
 )
-def test_a_session_due_later_than_it_ever_waits_is_due_now(
+def test_a_session_due_beyond_its_longest_wait_is_due_now(
     storage: Storage, state: dict[str, Any], waits_at_most: timedelta
 ) -> None:
     latest = latest_due(NOW, longest_wait=waits_at_most)
@@ -239,7 +239,7 @@ def test_a_session_due_later_than_it_ever_waits_is_due_now(
 
 
 @pytest.mark.parametrize("attempt", [None, an_attempt(over=True)])
-def test_a_link_without_a_page_waits_for_its_own_end(
+def test_a_session_without_a_page_is_due_at_the_end_of_its_link(
     storage: Storage, attempt: PageAttempt | None
 ) -> None:
     end = NOW + 365 * DAY
@@ -249,7 +249,7 @@ def test_a_link_without_a_page_waits_for_its_own_end(
         assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is None
 
 
-def test_a_taken_session_names_its_psp_account(storage: Storage) -> None:
+def test_a_taken_session_has_its_merchant_account(storage: Storage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session(due_at=NOW))
         assert unit.sessions.take_due(NOW, until=NOW + MINUTE) == DueSession(
@@ -258,7 +258,7 @@ def test_a_taken_session_names_its_psp_account(storage: Storage) -> None:
         assert unit.sessions.get(TOKEN_ID) == a_session(due_at=NOW + MINUTE)
 
 
-def test_sessions_are_found_by_the_beginning_of_their_token(storage: Storage) -> None:
+def test_sessions_are_found_by_the_prefix_of_their_id(storage: Storage) -> None:
     tokens = [TokenId(f"0a1b2c3{digits}-0000-4000-8000-000000000001") for digits in ("c", "d", "e")]
     store(storage, *(a_session(token_id=token_id) for token_id in reversed(tokens)))
     first, last = "0a1b2c3d-0000-0000-0000-000000000000", "0a1b2c3e-ffff-ffff-ffff-ffffffffffff"
@@ -281,7 +281,7 @@ def test_sessions_are_found_by_the_beginning_of_their_token(storage: Storage) ->
         (SessionFilter(center_id=OTHER_CENTER_ID, created_since=NOW + 3 * MINUTE), [4]),
     ],
 )
-def test_sessions_are_searched_newest_first(
+def test_found_sessions_are_listed_newest_first(
     storage: Storage, wanted: SessionFilter, numbers: list[int]
 ) -> None:
     sessions = numbered_sessions(
@@ -298,7 +298,7 @@ def test_sessions_are_searched_newest_first(
     assert found == tuple(sessions[number] for number in numbers)
 
 
-def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> None:
+def test_sessions_are_counted_by_outcome(storage: Storage) -> None:
     account = an_account()
     failure = Failure(code=400, message="Refused", type="incorrect_billing_address")
     overdue = {"due_at": NOW - MICROSECOND}

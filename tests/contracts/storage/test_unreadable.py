@@ -41,7 +41,7 @@ class DiscardOfAnotherRelease(Discard):
             raise ValueError
 
 
-def test_an_unreadable_account_does_not_stay_the_first_whose_notice_is_due(
+def test_an_unreadable_account_does_not_block_expiry_notices_of_others(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A process logs a row once, and other tests are in the same process.
@@ -81,7 +81,7 @@ def test_an_unreadable_account_does_not_stay_the_first_whose_notice_is_due(
     assert (len(page.items), page.total) == (3, 4)
 
 
-def test_an_unreadable_account_is_passed_over_until_its_lease_ends(storage: Storage) -> None:
+def test_an_unreadable_account_is_skipped_until_its_lease_ends(storage: Storage) -> None:
     with committed(storage) as unit:
         for number in (1, 2, 3):
             unit.accounts.add(an_account(number, due_at=NOW - MINUTE * (4 - number)))
@@ -98,7 +98,7 @@ def test_an_unreadable_account_is_passed_over_until_its_lease_ends(storage: Stor
     assert taken == ["token-2", "token-3", None, "token-2"]
 
 
-def test_an_unreadable_discard_is_passed_over_until_its_lease_ends(
+def test_an_unreadable_discard_is_skipped_until_its_lease_ends(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No value that PostgreSQL takes in this table is one that a release cannot decode.
@@ -121,7 +121,7 @@ def test_an_unreadable_discard_is_passed_over_until_its_lease_ends(
     ]
 
 
-def test_lists_for_operators_leave_unreadable_rows_out(storage: Storage) -> None:
+def test_lists_for_operators_omit_unreadable_rows(storage: Storage) -> None:
     other = EndpointId(a_uuid(401))
     with committed(storage) as unit:
         unit.event_endpoints.add(an_event_endpoint())

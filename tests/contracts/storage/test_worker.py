@@ -24,7 +24,7 @@ def leave_heartbeats(storage: Storage, *workers: WorkerProcess) -> None:
             unit.workers.leave_heartbeat(worker, now())
 
 
-def test_workers_are_seen_in_the_order_of_their_first_heartbeats(storage: Storage) -> None:
+def test_workers_are_listed_in_order_of_their_first_heartbeats(storage: Storage) -> None:
     leave_heartbeats(storage, a_worker(2), a_worker(1), a_worker(2))
 
     with storage.read() as unit:
@@ -36,7 +36,7 @@ def test_workers_are_seen_in_the_order_of_their_first_heartbeats(storage: Storag
         assert abs(now() - each.since) < MINUTE
 
 
-def test_the_age_of_a_worker_is_that_of_its_last_heartbeat(storage: Storage) -> None:
+def test_the_age_of_a_worker_is_the_age_of_its_last_heartbeat(storage: Storage) -> None:
     leave_heartbeats(storage, a_worker(1), a_worker(2))
     workers_age(storage, 5 * MINUTE)
     leave_heartbeats(storage, a_worker(1))
@@ -49,7 +49,7 @@ def test_the_age_of_a_worker_is_that_of_its_last_heartbeat(storage: Storage) -> 
         assert abs(now() - each.since - 5 * MINUTE) < MINUTE
 
 
-def test_only_a_running_worker_is_lost(storage: Storage) -> None:
+def test_only_a_running_worker_can_be_marked_as_lost(storage: Storage) -> None:
     running, stopped = a_worker(1), a_worker(2)
     with committed(storage) as unit:
         assert not unit.workers.lose(running.worker_id)
@@ -63,7 +63,7 @@ def test_only_a_running_worker_is_lost(storage: Storage) -> None:
     assert states == {running: WorkerState.LOST, stopped: WorkerState.STOPPED}
 
 
-def test_a_heartbeat_brings_a_lost_worker_back(storage: Storage) -> None:
+def test_a_lost_worker_counts_as_running_after_a_heartbeat(storage: Storage) -> None:
     leave_heartbeats(storage, a_worker())
     for _ in range(2):
         with committed(storage) as unit:
@@ -72,7 +72,7 @@ def test_a_heartbeat_brings_a_lost_worker_back(storage: Storage) -> None:
 
 
 # Shows F46.
-def test_a_worker_in_a_state_of_another_release_hides_no_other(
+def test_an_unknown_worker_state_does_not_hide_other_workers(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A process logs a row once, and this test runs on each storage.

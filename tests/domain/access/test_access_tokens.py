@@ -36,7 +36,7 @@ def issue(installation: Installation, **changes: Any) -> str:
 
 
 class TestIssue:
-    def test_the_token_is_kept_by_its_hash(self, installation: Installation) -> None:
+    def test_only_the_hash_of_an_issued_token_is_stored(self, installation: Installation) -> None:
         token = issue(installation)
 
         assert re.fullmatch(r"cof_[A-Za-z0-9_-]{22,}", token)
@@ -52,7 +52,7 @@ class TestIssue:
             ),
         )
 
-    def test_a_caller_may_be_limited_to_centers(self, installation: Installation) -> None:
+    def test_a_token_may_be_limited_to_centers(self, installation: Installation) -> None:
         spa = CenterId("abcdefab-cdef-4abc-8def-abcdefabcdef")
         installation.has_center(a_center(id=spa))
 
@@ -63,7 +63,7 @@ class TestIssue:
         assert (some, none) == (frozenset({CENTER_ID, spa}), frozenset())
 
     @pytest.mark.parametrize("lifetime", [timedelta(minutes=1), timedelta(days=3650)])
-    def test_the_bounds_belong_to_what_is_taken(
+    def test_a_token_may_have_the_shortest_or_longest_lifetime_allowed(
         self, installation: Installation, lifetime: timedelta
     ) -> None:
         issue(installation, lifetime=lifetime, caller="x" * 100)
@@ -84,7 +84,7 @@ class TestIssue:
             ("centers", [CENTER_ID, "harbor"], "a UUID such as"),
         ],
     )
-    def test_a_token_that_could_not_be_used_is_not_issued(
+    def test_a_token_that_could_never_be_used_is_not_issued(
         self, installation: Installation, field: str, value: object, expected: str
     ) -> None:
         with pytest.raises(InvalidField) as refused:
@@ -105,7 +105,7 @@ class TestIssue:
         assert not installation.access_tokens()
 
 
-def test_a_token_is_active_until_it_is_revoked_or_its_time_is_over() -> None:
+def test_a_token_is_active_until_it_expires_or_is_revoked() -> None:
     token = an_access_token()
 
     assert token.state(token.expires_at - MICROSECOND) is TokenState.ACTIVE
@@ -115,7 +115,7 @@ def test_a_token_is_active_until_it_is_revoked_or_its_time_is_over() -> None:
     assert revoked.state(token.expires_at) is TokenState.REVOKED
 
 
-def test_a_use_is_noted_by_its_hour_which_only_moves_on() -> None:
+def test_the_last_use_of_a_token_is_noted_once_an_hour() -> None:
     hour = datetime(2026, 11, 20, 12, tzinfo=UTC)
     token = an_access_token()
 
@@ -129,7 +129,7 @@ def test_a_use_is_noted_by_its_hour_which_only_moves_on() -> None:
 
 class TestRevoke:
     @pytest.mark.parametrize("length", [8, 14, 999])
-    def test_a_token_is_named_by_its_beginning_or_the_whole_of_it(
+    def test_a_token_can_be_revoked_by_its_prefix_or_in_full(
         self, installation: Installation, length: int
     ) -> None:
         token = issue(installation)
@@ -162,7 +162,7 @@ class TestRevoke:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_a_shared_prefix_revokes_no_token_but_a_whole_token_does(
+    def test_a_prefix_that_two_tokens_share_revokes_neither(
         self, installation: Installation
     ) -> None:
         for secret in ("same-text-1", "same-text-2"):

@@ -25,7 +25,7 @@ def trail(installation: Installation, **within: Any) -> list[Noted]:
     return [(each.actor, each.action, each.about, each.details) for each in entries]
 
 
-def test_tokens_are_noted_with_their_caller(installation: Installation) -> None:
+def test_the_audit_trail_names_the_caller_of_a_token(installation: Installation) -> None:
     container = installation.container
     token = container.issue_token()(
         caller="kiosk",
@@ -46,7 +46,7 @@ def test_tokens_are_noted_with_their_caller(installation: Installation) -> None:
     assert trail(installation, about="kiosk") == []
 
 
-def test_endpoints_are_noted_by_their_host(installation: Installation) -> None:
+def test_the_audit_trail_names_endpoints_by_their_host(installation: Installation) -> None:
     container = installation.container
     endpoint = container.add_event_endpoint()(
         url="https://hooks.shop.example/secret-1?key=secret-2", types=["account.stored"]
@@ -63,7 +63,7 @@ def test_endpoints_are_noted_by_their_host(installation: Installation) -> None:
     ]
 
 
-def test_a_replay_is_noted(installation: Installation) -> None:
+def test_a_replay_of_an_event_is_in_the_audit_trail(installation: Installation) -> None:
     delivery = an_event_delivery()
     with installation.storage.write() as unit:
         unit.event_deliveries.add(delivery)
@@ -75,7 +75,7 @@ def test_a_replay_is_noted(installation: Installation) -> None:
     ]
 
 
-def test_a_card_is_noted_with_the_caller_who_removed_it(installation: Installation) -> None:
+def test_the_audit_trail_names_the_caller_that_removed_a_card(installation: Installation) -> None:
     account = installation.removed_card()
 
     with installation.storage.read() as unit:
@@ -90,7 +90,9 @@ def test_a_card_is_noted_with_the_caller_who_removed_it(installation: Installati
     )
 
 
-def test_cancelling_the_sessions_of_a_caller_is_noted_once(installation: Installation) -> None:
+def test_the_audit_trail_notes_once_that_the_sessions_of_a_caller_are_cancelled(
+    installation: Installation,
+) -> None:
     cancel = installation.container.cancel_sessions_of_caller()
     installation.token_for(installation.caller)
     for number in range(3):
@@ -102,7 +104,7 @@ def test_cancelling_the_sessions_of_a_caller_is_noted_once(installation: Install
     assert trail(installation, about="web-shop") == [noted]
 
 
-def test_an_act_of_an_operator_is_noted_each_time_with_its_details(
+def test_the_audit_trail_has_each_act_of_an_operator_with_its_details(
     installation: Installation,
 ) -> None:
     for _ in range(2):

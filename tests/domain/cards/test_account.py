@@ -20,7 +20,7 @@ STAYS: Final = {
 }
 
 
-def test_an_erasure_knows_every_field() -> None:
+def test_every_field_of_an_account_is_kept_or_erased_by_decision() -> None:
     """A new field belongs to one of these. `Accounts.blank` and `remove_unreadable` follow from two."""
     names = {field.name for field in fields(Account)}
 
@@ -39,7 +39,7 @@ def test_a_renewed_card_keeps_the_facts_that_the_psp_does_not_repeat() -> None:
     assert facts == (Funding.DEBIT, "AT", None)
 
 
-def test_a_removed_account_is_not_due_told_of_or_a_default() -> None:
+def test_removing_an_account_clears_its_due_times_with_its_default_flag() -> None:
     account = an_account(is_default=True, expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW)
 
     removed = account.removed(NOW)

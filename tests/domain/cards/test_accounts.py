@@ -14,7 +14,7 @@ from tests.builders import PROVIDER, a_guest, an_account
 from tests.installation import OTHER_GOOD_CARD, Installation
 
 
-def test_an_account_is_read_by_its_id(installation: Installation) -> None:
+def test_an_account_can_be_read_by_its_id_in_capital_letters(installation: Installation) -> None:
     account = installation.stored_card()
 
     found = installation.use_cases.read_account(
@@ -24,7 +24,7 @@ def test_an_account_is_read_by_its_id(installation: Installation) -> None:
     assert found.account == account
 
 
-def test_the_payment_reference_is_for_callers_that_may_use_cards(
+def test_only_callers_that_may_use_cards_see_the_payment_reference(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -42,7 +42,7 @@ def test_the_payment_reference_is_for_callers_that_may_use_cards(
 @pytest.mark.parametrize(
     "use_case", ["read_account", "read_consent", "remove_account", "choose_default_card"]
 )
-def test_a_card_of_others_or_one_that_was_removed_does_not_exist(
+def test_a_removed_card_or_the_card_of_another_guest_is_not_found(
     installation: Installation, use_case: str
 ) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
@@ -63,7 +63,7 @@ def test_a_card_of_others_or_one_that_was_removed_does_not_exist(
 
 
 # Shows F5.
-def test_a_removed_account_has_its_token_discarded(installation: Installation) -> None:
+def test_removing_an_account_discards_its_token(installation: Installation) -> None:
     account = installation.removed_card()
 
     assert installation.account(account.account_id).removed_at == installation.clock.now()
@@ -93,7 +93,7 @@ def test_a_card_expires_with_the_last_day_of_its_month(now: datetime, expired: b
         ({"merchant_account": "another"}, False),
     ],
 )
-def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
+def test_two_cards_are_the_same_if_fingerprint_with_merchant_account_match(
     changes: dict[str, Any], is_same: bool
 ) -> None:
     configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)
@@ -104,7 +104,7 @@ def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def test_nothing_of_a_removed_account_is_due() -> None:
+def test_a_removed_account_has_no_due_times() -> None:
     account = an_account(expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW, is_default=True)
 
     assert account.removed(NOW) == an_account(removed_at=NOW)
@@ -114,7 +114,7 @@ def test_nothing_of_a_removed_account_is_due() -> None:
     ("notice_in", "earliest", "latest"),
     [(20 * DAY, 16 * DAY, 19 * DAY), (HOUR, 27 * DAY, 30 * DAY), (DAY, 27 * DAY, 30 * DAY)],
 )
-def test_a_card_is_read_within_30_days_or_in_the_days_before_its_notice(
+def test_a_card_is_next_read_within_30_days_or_shortly_before_its_expiry_notice(
     notice_in: timedelta, earliest: timedelta, latest: timedelta
 ) -> None:
     due_at = an_account(expiry_notice_at=NOW + notice_in).waiting(NOW).due_at
@@ -132,7 +132,7 @@ def test_a_card_is_read_within_30_days_or_in_the_days_before_its_notice(
         ({"due_at": NOW + HOUR, "unanswered_since": NOW - HOUR}, NOW + HOUR),
     ],
 )
-def test_a_card_whose_notice_waits_is_read_at_once_but_no_more_often_from_a_silent_psp(
+def test_a_card_with_a_waiting_expiry_notice_is_read_at_once_unless_its_psp_is_silent(
     stored: dict[str, Any], due_at: datetime
 ) -> None:
     account = an_account(**stored)

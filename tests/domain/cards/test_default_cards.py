@@ -41,7 +41,7 @@ def test_renewing_a_card_keeps_the_default(installation: Installation, *, is_def
     assert defaults(installation) == [cards[0].account_id]
 
 
-def test_the_chosen_card_is_the_default_in_place_of_the_one_before(
+def test_choosing_a_default_card_replaces_the_previous_default(
     installation: Installation,
 ) -> None:
     installation.has_other_center()
@@ -55,7 +55,7 @@ def test_the_chosen_card_is_the_default_in_place_of_the_one_before(
 
 
 # Shows I9.
-def test_the_newest_card_left_is_the_next_default_once_the_default_is_removed(
+def test_the_newest_remaining_card_becomes_the_default_when_the_default_is_removed(
     installation: Installation,
 ) -> None:
     installation.has_other_center()
@@ -81,14 +81,14 @@ def by_older_release(installation: Installation) -> list[Account]:
 
 
 @pytest.mark.usefixtures("by_older_release")
-def test_a_card_stored_beside_cards_without_a_default_is_the_default(
+def test_a_new_card_becomes_the_default_if_no_other_card_is(
     installation: Installation,
 ) -> None:
     stored = installation.stored_card()
     assert defaults(installation) == [stored.account_id]
 
 
-def test_cards_without_a_default_get_one(
+def test_removing_or_choosing_a_card_sets_a_missing_default(
     installation: Installation, by_older_release: list[Account]
 ) -> None:
     installation.remove_card(by_older_release[0])
@@ -97,7 +97,9 @@ def test_cards_without_a_default_get_one(
     assert defaults(installation) == [by_older_release[1].account_id]
 
 
-def test_a_card_that_is_removed_meanwhile_is_not_chosen(installation: Installation) -> None:
+def test_a_card_that_another_request_removes_is_not_chosen_as_the_default(
+    installation: Installation,
+) -> None:
     first = installation.stored_card()
     second = installation.stored_card(OTHER_GOOD_CARD)
     installation.before_next_write(lambda: installation.remove_card(second))

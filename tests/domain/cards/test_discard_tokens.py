@@ -38,13 +38,15 @@ def removed(installation: Installation) -> Account:
     return installation.removed_card()
 
 
-def test_a_token_that_an_active_account_holds_is_not_noted(installation: Installation) -> None:
+def test_the_token_of_an_active_account_is_not_noted_for_discarding(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
 
     assert note(installation, account) is None
 
 
-def test_a_discard_that_is_under_way_stays_as_it_is(
+def test_noting_a_token_again_does_not_change_a_discard_under_way(
     installation: Installation, removed: Account
 ) -> None:
     taken = installation.container.discard_token().take()
@@ -56,7 +58,7 @@ def test_a_discard_that_is_under_way_stays_as_it_is(
 @pytest.mark.parametrize(
     ("typed_after", "may_be_kept"), [(SECOND, True), (timedelta(0), False), (-SECOND, False)]
 )
-def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
+def test_a_discarded_token_is_discarded_again_if_the_psp_reports_it_again(
     installation: Installation, removed: Account, typed_after: timedelta, may_be_kept: bool
 ) -> None:
     done_at = installation.clock.now()
@@ -70,7 +72,7 @@ def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
     assert (again.begun_at is None) == may_be_kept
 
 
-def test_a_discard_that_is_done_is_silent_no_more(
+def test_a_successful_discard_ends_the_silence_of_the_psp(
     installation: Installation, removed: Account
 ) -> None:
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
@@ -85,7 +87,7 @@ def test_a_discard_that_is_done_is_silent_no_more(
 
 
 # Shows F47.
-def test_a_token_that_is_not_found_once_is_still_discarded(
+def test_a_token_is_still_discarded_after_the_psp_failed_to_find_it_once(
     installation: Installation, removed: Account
 ) -> None:
     installation.provider.have(Trouble.NOT_FOUND, "discard")
@@ -98,7 +100,7 @@ def test_a_token_that_is_not_found_once_is_still_discarded(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_token_that_is_still_not_found_after_a_while_is_gone(
+def test_a_token_counts_as_discarded_if_the_psp_does_not_find_it_twice(
     installation: Installation, removed: Account
 ) -> None:
     installation.provider.have(Trouble.NOT_FOUND, "discard")
@@ -118,7 +120,7 @@ def test_a_token_that_is_still_not_found_after_a_while_is_gone(
     assert (gone.done_at, gone.due_at) == (installation.clock.now(), None)
 
 
-def test_who_took_a_discard_over_is_not_overruled(
+def test_a_paused_process_does_not_overrule_the_process_that_took_its_discard_over(
     installation: Installation, removed: Account
 ) -> None:
     """A process is paused in its call for longer than its lease lasts."""
@@ -146,11 +148,13 @@ def test_who_took_a_discard_over_is_not_overruled(
         (timedelta(days=9), timedelta(hours=1)),
     ],
 )
-def test_each_wait_is_as_long_as_the_silence_so_far(silence: timedelta, wait: timedelta) -> None:
+def test_the_wait_for_a_silent_psp_doubles_up_to_an_hour(
+    silence: timedelta, wait: timedelta
+) -> None:
     assert next_retry(START, START + silence) == START + silence + wait
 
 
-def test_a_silence_of_a_day_is_alarming() -> None:
+def test_an_alarm_is_due_after_a_day_of_silence() -> None:
     day = timedelta(hours=24)
 
     assert not is_alarming(None, START)

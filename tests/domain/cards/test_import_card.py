@@ -35,7 +35,7 @@ def brought(installation: Installation, card: Card, **changes: Any) -> Fate:
     return installation.container.import_card()(a_brought_card(card, **changes))
 
 
-def test_a_card_is_stored_as_its_psp_tells(installation: Installation) -> None:
+def test_an_imported_card_has_the_details_that_its_psp_reports(installation: Installation) -> None:
     card = installation.card_at_psp()
 
     assert brought(installation, card) is Fate.STORED
@@ -52,7 +52,7 @@ def test_a_card_is_stored_as_its_psp_tells(installation: Installation) -> None:
     assert installation.read_cards() == 0
 
 
-def test_a_psp_whose_clock_is_ahead_does_not_set_when_it_was_read(
+def test_the_reading_time_of_an_imported_card_ignores_a_psp_clock_that_is_ahead(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = installation.clock.now()
@@ -78,7 +78,9 @@ def test_an_imported_card_keeps_its_consent(installation: Installation, text: st
 
 
 # Shows I10.
-def test_clients_are_told_that_it_was_imported(installation: Installation) -> None:
+def test_the_event_of_an_imported_card_says_that_it_was_imported(
+    installation: Installation,
+) -> None:
     installation.has_endpoint()
     card = installation.card_at_psp()
     brought(installation, card, consent_text="Sie dürfen.", consent_language="de")
@@ -91,7 +93,7 @@ def test_clients_are_told_that_it_was_imported(installation: Installation) -> No
 
 # Shows I9.
 @pytest.mark.parametrize("has_default", [True, False])
-def test_a_second_card_is_the_default_only_beside_one_of_an_older_release(
+def test_an_imported_card_becomes_the_default_only_if_no_other_card_is(
     installation: Installation, has_default: bool
 ) -> None:
     first = installation.stored_card()
@@ -103,7 +105,7 @@ def test_a_second_card_is_the_default_only_beside_one_of_an_older_release(
 
 
 # Shows I2.
-def test_a_card_that_was_imported_is_not_read_again(installation: Installation) -> None:
+def test_importing_a_card_again_does_not_read_it_from_the_psp(installation: Installation) -> None:
     card = installation.card_at_psp()
     brought(installation, card)
     installation.provider.calls.clear()
@@ -114,7 +116,7 @@ def test_a_card_that_was_imported_is_not_read_again(installation: Installation) 
 
 
 # Shows I2, I7.
-def test_the_same_card_with_another_token_is_neither_stored_nor_discarded_at_its_center(
+def test_an_import_neither_stores_nor_discards_a_known_card_with_another_token(
     installation: Installation,
 ) -> None:
     stored = installation.stored_card()
@@ -129,7 +131,7 @@ def test_the_same_card_with_another_token_is_neither_stored_nor_discarded_at_its
 
 
 # Shows I5.
-def test_two_guests_cannot_have_one_guest_at_the_psp(installation: Installation) -> None:
+def test_two_guests_cannot_share_one_customer_at_the_psp(installation: Installation) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     card = installation.card_at_psp()
     other = installation.card_at_psp(OTHER_GOOD_CARD, guest=card.guest_reference)
@@ -142,7 +144,7 @@ def test_two_guests_cannot_have_one_guest_at_the_psp(installation: Installation)
 
 # Shows I5.
 @pytest.mark.parametrize("known", [Installation.opened_session, Installation.removed_card])
-def test_a_guest_at_the_psp_without_a_card_on_file_is_not_given_to_another(
+def test_a_customer_at_the_psp_belongs_to_one_guest_even_without_a_card_on_file(
     installation: Installation, known: Callable[[Installation], object]
 ) -> None:
     known(installation)
@@ -178,7 +180,7 @@ class TestACardThatIsNotStored:
         assert brought(installation, card) is Fate.REMOVED
         assert installation.tokens_at_psp() == set()
 
-    def test_a_second_card_is_not_imported_where_the_center_keeps_one(
+    def test_a_second_card_is_not_imported_if_the_center_allows_one_per_guest(
         self, installation: Installation
     ) -> None:
         installation.configure(cards_per_guest=CardsPerGuest.ONE)
@@ -209,7 +211,7 @@ class TestACardThatIsNotStored:
         assert not installation.accounts()
 
     # Shows I2.
-    def test_a_card_that_was_added_while_it_was_read_is_not_imported_twice(
+    def test_two_concurrent_imports_of_a_card_store_it_once(
         self, installation: Installation
     ) -> None:
         card = installation.card_at_psp()
@@ -219,7 +221,7 @@ class TestACardThatIsNotStored:
         assert len(installation.accounts()) == 1
 
 
-def test_the_budget_of_a_merchant_account_is_shared_with_the_worker(
+def test_imports_share_the_call_budget_of_a_merchant_account_with_the_worker(
     installation: Installation,
 ) -> None:
     assert IMPORTS_PER_MINUTE < READINGS_PER_MINUTE
@@ -259,7 +261,7 @@ CELLS = {
         ("2024-05-31T14:30:00+02:00", datetime(2024, 5, 31, 12, 30, tzinfo=UTC)),
     ],
 )
-def test_a_row_is_read(time: str, expected: datetime) -> None:
+def test_a_valid_row_of_an_import_is_parsed(time: str, expected: datetime) -> None:
     card = BroughtCard.parse(**{**CELLS, "consented_at": time})
 
     assert (card.consented_at, card.consent_text) == (expected, None)
@@ -276,7 +278,7 @@ def test_a_row_is_read(time: str, expected: datetime) -> None:
         *(("consent_language", "en"), ("consent_text", "You may charge 4242424242424242.")),
     ],
 )
-def test_a_wrong_cell_is_named(field: str, value: str) -> None:
+def test_the_refusal_of_an_import_row_names_the_invalid_cell(field: str, value: str) -> None:
     more = {"consent_language": "en"} if field == "consent_text" else {}
 
     with pytest.raises(InvalidField) as refused:
@@ -286,7 +288,7 @@ def test_a_wrong_cell_is_named(field: str, value: str) -> None:
     assert "4242" not in refused.value.expected
 
 
-def test_a_comparison_tells_what_only_one_side_has(installation: Installation) -> None:
+def test_a_comparison_reports_cards_that_only_one_side_has(installation: Installation) -> None:
     both = installation.stored_card()
     only_here = installation.stored_card(OTHER_GOOD_CARD)
     installation.psp.discard(MERCHANT, only_here.guest_reference, only_here.token)
@@ -306,7 +308,7 @@ def test_a_comparison_tells_what_only_one_side_has(installation: Installation) -
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_card_that_is_stored_during_a_comparison_is_on_both_sides_or_neither(
+def test_a_card_stored_during_a_comparison_is_no_difference(
     installation: Installation, is_there: bool
 ) -> None:
     there = installation.card_at_psp() if is_there else None
@@ -319,7 +321,7 @@ def test_a_card_that_is_stored_during_a_comparison_is_on_both_sides_or_neither(
     assert found == Comparison([], [], int(is_there))
 
 
-def test_a_card_that_is_renewed_or_removed_during_a_comparison_is_on_neither_side(
+def test_a_card_renewed_or_removed_during_a_comparison_is_no_difference(
     installation: Installation,
 ) -> None:
     installation.stored_card()
@@ -338,7 +340,9 @@ def test_a_card_that_is_renewed_or_removed_during_a_comparison_is_on_neither_sid
     assert found == Comparison([], [], 0)
 
 
-def test_a_token_is_compared_with_its_guest(installation: Installation) -> None:
+def test_a_comparison_reports_a_stored_token_that_differs_from_the_psp(
+    installation: Installation,
+) -> None:
     card = installation.card_at_psp()
     brought(installation, card)
     (account,) = installation.accounts()

@@ -36,7 +36,9 @@ def listed(
     )
 
 
-def test_a_guests_cards_are_listed_in_the_order_they_were_added(installation: Installation) -> None:
+def test_the_cards_of_a_guest_are_listed_in_the_order_they_were_added(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     second = installation.stored_card(OTHER_GOOD_CARD)
 
@@ -45,7 +47,7 @@ def test_a_guests_cards_are_listed_in_the_order_they_were_added(installation: In
 
 
 # Shows S2.
-def test_cards_of_other_centers_do_not_exist_for_a_limited_caller(
+def test_a_caller_limited_to_centers_does_not_see_cards_of_other_centers(
     installation: Installation,
 ) -> None:
     installation.has_other_center()
@@ -61,7 +63,7 @@ def test_cards_of_other_centers_do_not_exist_for_a_limited_caller(
         listed(installation, limited, center_ids=[CENTER_ID])
 
 
-def test_a_center_or_a_guest_that_cannot_be_meant_is_refused(installation: Installation) -> None:
+def test_listing_cards_of_an_unknown_center_or_guest_is_refused(installation: Installation) -> None:
     for center_ids in (["x"], [""], [a_uuid(9)], [CENTER_ID, CENTER_ID]):
         with pytest.raises(InvalidCenterId):
             listed(installation, center_ids=center_ids)
@@ -96,7 +98,7 @@ def expiring(
         ("9999-12-31", ["fingerprint-2", "fingerprint-1"], 3),
     ],
 )
-def test_cards_whose_last_day_is_before_the_date_are_listed_soonest_first(
+def test_expiring_cards_are_listed_by_expiry_date(
     installation: Installation, expires_before: str, soonest: list[str], total: int
 ) -> None:
     installation.add_accounts(
@@ -118,7 +120,7 @@ def test_cards_whose_last_day_is_before_the_date_are_listed_soonest_first(
         *(("2027-01-01T00:00:00",), ("2027-01-01\n",), ("\u0662\u0660\u0662\u0667-01-01",)),
     ],
 )
-def test_anything_but_one_date_is_refused(
+def test_listing_expiring_cards_requires_exactly_one_valid_date(
     installation: Installation, given: tuple[str, ...]
 ) -> None:
     with pytest.raises(InvalidField) as refused:
@@ -126,7 +128,9 @@ def test_anything_but_one_date_is_refused(
     assert refused.value.message == "expires_before must be a date such as 2027-01-31"
 
 
-def test_only_a_center_of_the_callers_is_listed(installation: Installation) -> None:
+def test_a_limited_caller_lists_expiring_cards_of_its_own_centers_only(
+    installation: Installation,
+) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
 

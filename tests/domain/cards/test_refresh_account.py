@@ -64,7 +64,7 @@ class TestAReissuedCard:
 
 
 class TestAnUnchangedCard:
-    def test_an_unchanged_card_is_read_after_a_day_then_every_thirty_days(
+    def test_an_unchanged_card_is_read_after_one_day_then_every_30_days(
         self, installation: Installation, account: Account
     ) -> None:
         assert read_after(installation, READ_FIRST_AFTER - MIN_BACKOFF) == 0
@@ -73,7 +73,7 @@ class TestAnUnchangedCard:
         assert read_after(installation, timedelta(days=4)) == 1
         assert told(installation) == []
 
-    def test_a_card_is_not_read_where_the_psp_cannot_read_cards(
+    def test_a_card_is_not_read_if_its_psp_cannot_read_cards(
         self, installation: Installation, account: Account
     ) -> None:
         refresh = installation.container.refresh_account()
@@ -117,7 +117,7 @@ class TestACardThatItsPspDoesNotKnow:
                 installation.put_account(replace(each, due_at=installation.clock.now()))
             installation.read_cards()
 
-    def test_a_card_that_its_psp_does_not_know_is_gone_after_a_week(
+    def test_a_card_is_removed_after_its_psp_has_not_known_it_for_a_week(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -130,7 +130,7 @@ class TestACardThatItsPspDoesNotKnow:
         assert told(installation) == [("account.removed", "gone_at_psp")]
 
     # Shows I9.
-    def test_that_is_gone_leaves_the_default_to_the_newest_other(
+    def test_the_newest_other_card_becomes_the_default_when_an_unknown_card_is_removed(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -141,7 +141,7 @@ class TestACardThatItsPspDoesNotKnow:
         (left,) = installation.accounts()
         assert (left.account_id, left.is_default) == (other.account_id, True)
 
-    def test_stays_once_the_psp_knows_it_again(
+    def test_an_unknown_card_stays_if_its_psp_knows_it_again(
         self, installation: Installation, account: Account
     ) -> None:
         installation.stored_card(OTHER_GOOD_CARD)
@@ -152,7 +152,7 @@ class TestACardThatItsPspDoesNotKnow:
 
         assert len(installation.accounts()) == 2
 
-    def test_stays_while_no_other_card_is_read(
+    def test_an_unknown_card_stays_while_no_other_card_can_be_read(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -161,7 +161,7 @@ class TestACardThatItsPspDoesNotKnow:
 
         assert len(installation.accounts()) == 2
 
-    def test_stays_while_nobody_knows_whose_the_keys_are(
+    def test_an_unknown_card_stays_while_the_owner_of_the_keys_is_not_known(
         self, installation: Installation, account: Account
     ) -> None:
         installation.stored_card(OTHER_GOOD_CARD)
@@ -171,7 +171,7 @@ class TestACardThatItsPspDoesNotKnow:
 
         assert len(installation.accounts()) == 2
 
-    def test_stays_where_many_are_unknown_until_an_operator_confirms_the_keys(
+    def test_many_unknown_cards_stay_until_an_operator_confirms_the_keys(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -224,7 +224,7 @@ class TestACardThatIsGone:
         assert read_after(installation, MONTH) == 0
 
     # Shows I9.
-    def test_leaves_the_default_to_the_newest_other(
+    def test_the_newest_other_card_becomes_the_default_when_a_card_is_gone(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -238,7 +238,7 @@ class TestACardThatIsGone:
 
 # Shows I2, I7, I9.
 @pytest.mark.parametrize("is_later", [False, True])
-def test_two_accounts_that_become_one_card_keep_the_later_consent(
+def test_two_accounts_merged_into_one_card_keep_the_later_consent(
     installation: Installation, account: Account, is_later: bool
 ) -> None:
     installation.clock.advance(timedelta(minutes=1))
@@ -262,7 +262,7 @@ def test_two_accounts_that_become_one_card_keep_the_later_consent(
 
 class TestAPspThatDoesNotRespond:
     @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
-    def test_a_psp_that_does_not_respond_is_asked_again_with_growing_waits(
+    def test_a_psp_that_does_not_respond_is_asked_again_at_growing_intervals(
         self, installation: Installation, account: Account, trouble: Trouble
     ) -> None:
         installation.provider.have(trouble, "read_card")
@@ -276,7 +276,7 @@ class TestAPspThatDoesNotRespond:
         assert read_after(installation, timedelta(hours=1)) == 1
         assert installation.account(account.account_id).unanswered_since is None
 
-    def test_holds_the_notice_of_expiry_for_three_days(
+    def test_a_psp_that_does_not_respond_delays_an_expiry_notice_by_at_most_three_days(
         self, installation: Installation, account: Account
     ) -> None:
         def reasons(day: int) -> list[str | None]:
@@ -293,7 +293,7 @@ class TestAPspThatDoesNotRespond:
         assert reasons(3) == ["expires_in_30_days"]
 
 
-def test_a_card_that_another_process_has_taken_over_is_not_read_twice(
+def test_a_card_taken_over_by_another_process_is_read_once(
     installation: Installation, account: Account
 ) -> None:
     refresh = installation.container.refresh_account()
@@ -311,7 +311,7 @@ def test_a_card_that_another_process_has_taken_over_is_not_read_twice(
 class TestMeanwhile:
     """What happens while the PSP is asked."""
 
-    def test_a_card_that_is_removed_stays_removed(
+    def test_a_card_removed_during_its_reading_stays_removed(
         self, installation: Installation, account: Account
     ) -> None:
         installation.bank_updates(account, expiry=(3, 2036))
@@ -324,7 +324,7 @@ class TestMeanwhile:
         assert told(installation) == [("account.removed", None)]
 
     # Shows I12.
-    def test_a_guest_who_is_erased_stays_erased(
+    def test_a_guest_erased_during_a_reading_stays_erased(
         self, installation: Installation, account: Account
     ) -> None:
         installation.bank_updates(account, expiry=(3, 2036))
@@ -336,7 +336,7 @@ class TestMeanwhile:
         assert told(installation) == [("account.removed", None)]
         assert read_after(installation, MONTH) == 0
 
-    def test_a_card_that_is_renewed_keeps_what_was_typed(
+    def test_a_card_renewed_during_its_reading_keeps_the_details_that_the_guest_typed(
         self, installation: Installation, account: Account
     ) -> None:
         session = installation.session_with_card(expiry=(3, 2036))
@@ -350,7 +350,7 @@ class TestMeanwhile:
 
     # Shows I13.
     @pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=2)])
-    def test_another_process_that_takes_over_is_not_undone(
+    def test_a_slow_reading_does_not_undo_the_reading_of_another_process(
         self,
         installation: Installation,
         account: Account,
@@ -378,7 +378,7 @@ class TestMeanwhile:
         assert told(installation) == [("account.updated", None)]
 
 
-def test_a_card_that_an_earlier_release_has_removed_is_not_read(
+def test_a_card_removed_by_an_earlier_release_is_not_read(
     installation: Installation, account: Account
 ) -> None:
     installation.put_account(replace(account, removed_at=NOW, is_default=False))
@@ -398,7 +398,7 @@ def test_a_card_that_an_earlier_release_has_removed_is_not_read(
         (timedelta(hours=2), timedelta(hours=2)),
     ],
 )
-def test_a_reading_that_is_not_later_is_repeated_after_its_lag(
+def test_a_reading_older_than_the_last_is_repeated_after_its_lag(
     lag: timedelta, wait: timedelta
 ) -> None:
     account = an_account(read_at=NOW)
@@ -413,7 +413,7 @@ def card_of(account: Account, **changes: Any) -> Card:
     return replace(card, **changes)
 
 
-def test_a_card_that_was_collected_by_a_clock_that_was_ahead_is_read() -> None:
+def test_a_card_collected_under_a_clock_that_was_ahead_can_be_read() -> None:
     account = an_account(consented_at=NOW + MONTH)
 
     verdict = judge_reading(account, [], CardReading(card=None, read_at=NOW), NOW)
@@ -422,7 +422,7 @@ def test_a_card_that_was_collected_by_a_clock_that_was_ahead_is_read() -> None:
 
 
 @pytest.mark.parametrize(("last_four", "is_other"), [("4242", False), ("4444", True)])
-def test_a_fingerprint_that_the_psp_does_not_tell_stays_while_the_card_looks_the_same(
+def test_the_fingerprint_stays_if_the_psp_omits_it_while_the_card_looks_the_same(
     last_four: str, is_other: bool
 ) -> None:
     account = an_account(consented_at=NOW - MONTH)
@@ -481,7 +481,7 @@ def test_a_clock_that_was_ahead_does_not_hide_later_changes() -> None:
     assert kept.read_at == NOW
 
 
-def test_a_minute_has_a_budget(installation: Installation) -> None:
+def test_the_number_of_readings_per_minute_is_limited(installation: Installation) -> None:
     now = installation.clock.now()
     installation.add_accounts(
         *(an_account(number, due_at=now) for number in range(READINGS_PER_MINUTE + 5))
@@ -512,7 +512,7 @@ class TestAWebhook:
         assert installation.read_cards() == 1
         assert told(installation) == [event]
 
-    def test_that_names_the_guest_has_all_cards_read(
+    def test_a_webhook_about_a_guest_makes_all_cards_of_the_guest_due_for_reading(
         self, installation: Installation, account: Account
     ) -> None:
         installation.stored_card(OTHER_GOOD_CARD)
@@ -520,7 +520,7 @@ class TestAWebhook:
 
         assert installation.read_cards() == 2
 
-    def test_during_a_reading_has_the_card_read_again(
+    def test_a_webhook_that_arrives_during_a_reading_has_the_card_read_again(
         self, installation: Installation, account: Account
     ) -> None:
         installation.provider.meanwhile["read_card"] = lambda: make_due(

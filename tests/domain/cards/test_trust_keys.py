@@ -32,7 +32,7 @@ def kept(installation: Installation) -> str | None:
         return unit.merchant_identities.get(*ACCOUNT)
 
 
-def test_the_first_keys_are_forgotten_so_that_others_are_recognized(
+def test_trusting_new_keys_forgets_the_identity_of_the_first_keys(
     installation: Installation,
 ) -> None:
     installation.container.trust_keys()(ACCOUNT)
@@ -54,7 +54,7 @@ def test_the_first_keys_are_forgotten_so_that_others_are_recognized(
     ],
     ids=["a card", "a discard"],
 )
-def test_an_account_that_needs_its_first_keys_is_refused(
+def test_new_keys_are_not_trusted_while_cards_or_discards_need_the_first_keys(
     installation: Installation, left: object
 ) -> None:
     store(installation.storage, left)
@@ -64,7 +64,9 @@ def test_an_account_that_needs_its_first_keys_is_refused(
     assert kept(installation) == "the wrong one"
 
 
-def test_an_account_whose_identity_is_not_stored_is_refused(installation: Installation) -> None:
+def test_trusting_keys_of_a_merchant_account_without_stored_identity_is_refused(
+    installation: Installation,
+) -> None:
     with pytest.raises(InvalidField, match="was stored by this installation"):
         installation.container.trust_keys()(
             ACCOUNT._replace(merchant_account=MerchantAccount("another"))

@@ -18,7 +18,9 @@ def read(**named: object) -> CenterSettings:
         *("https://spa.example", "https://spa.example/contact?from=card"),
     ],
 )
-def test_a_contact_is_kept_as_it_is(contact: str) -> None:
+def test_a_phone_number_an_email_address_or_a_page_is_kept_unchanged_as_contact(
+    contact: str,
+) -> None:
     assert read(contact=contact).contact == contact
 
 
@@ -31,7 +33,7 @@ def test_a_contact_is_kept_as_it_is(contact: str) -> None:
         f"https://spa.example/{'x' * 200}",
     ],
 )
-def test_a_contact_of_another_kind_is_refused(contact: str) -> None:
+def test_a_contact_of_an_unsupported_kind_is_refused(contact: str) -> None:
     with pytest.raises(InvalidField, match=r"^contact must be tel:"):
         read(contact=contact)
 
@@ -40,7 +42,7 @@ def test_a_contact_of_another_kind_is_refused(contact: str) -> None:
 @pytest.mark.parametrize(
     "color", ["#000000", "#0a0a0a", "#767676", "#1D4F91", "#0000ff", "#008000"]
 )
-def test_a_color_on_which_white_text_is_readable_is_taken(color: str) -> None:
+def test_a_color_with_enough_contrast_to_white_text_is_accepted(color: str) -> None:
     assert read(color=color).color == color.lower()
 
 
@@ -56,13 +58,13 @@ def test_a_color_with_too_little_contrast_is_refused(color: str, contrast: str) 
 @pytest.mark.parametrize(
     "color", ["", "1d4f91", "#123", "#1d4f9", "red", "#1d4f91;", "#\u0661d4f91"]
 )
-def test_a_color_in_another_form_is_refused(color: str) -> None:
+def test_a_malformed_color_is_refused(color: str) -> None:
     with pytest.raises(InvalidField, match="six hexadecimal digits"):
         read(color=color)
 
 
 @pytest.mark.parametrize(("picture", "kind"), [(a_png(), "png"), (A_WEBP, "webp")])
-def test_a_logo_has_the_type_that_its_bytes_show(picture: bytes, kind: str) -> None:
+def test_the_type_of_a_logo_is_detected_from_its_content(picture: bytes, kind: str) -> None:
     logo = read(logo=picture).logo
 
     assert logo is not None
@@ -83,14 +85,14 @@ PADDED = a_png()[:-12] + b"x" * (MAX_LOGO_BYTES - len(a_png())) + a_png()[-12:]
         PADDED + PADDED[-12:],
     ],
 )
-def test_a_logo_that_is_no_picture_of_the_right_size_is_refused(content: bytes) -> None:
+def test_a_logo_of_another_format_or_over_100_kb_is_refused(content: bytes) -> None:
     assert len(PADDED) == MAX_LOGO_BYTES
     assert read(logo=PADDED).logo is not None
     with pytest.raises(InvalidField, match="logo must be a PNG or WebP picture of at most 100 KB"):
         read(logo=content)
 
 
-def test_settings_that_are_not_named_stay() -> None:
+def test_changing_a_setting_keeps_the_other_settings() -> None:
     both = read(contact="tel:+49301234567", color="#1d4f91")
 
     assert both.changed({"color": None}) == read(contact="tel:+49301234567")

@@ -59,7 +59,7 @@ FULL = replace(
 )
 
 
-def test_options_that_are_not_named_at_first_have_their_defaults(
+def test_options_omitted_in_the_first_configuration_get_defaults(
     installation: Installation,
 ) -> None:
     use_case = configure_payments(installation)
@@ -82,7 +82,7 @@ def test_options_that_are_not_named_at_first_have_their_defaults(
     ],
     ids=str,
 )
-def test_later_only_what_is_named_changes(
+def test_a_later_configuration_changes_only_the_named_options(
     installation: Installation, named: dict[str, Any]
 ) -> None:
     installation.configure(**asdict(FULL))
@@ -160,7 +160,9 @@ def test_a_center_that_takes_no_cards_needs_a_psp(installation: Installation) ->
     assert configured(installation) is None
 
 
-def test_remaining_options_must_fit_the_named_ones(installation: Installation) -> None:
+def test_a_named_option_must_be_consistent_with_the_kept_options(
+    installation: Installation,
+) -> None:
     installation.configure(**asdict(FULL))
 
     with pytest.raises(InvalidField, match="link_minutes must be from 180"):
@@ -169,7 +171,7 @@ def test_remaining_options_must_fit_the_named_ones(installation: Installation) -
     assert configured(installation) == FULL
 
 
-def test_each_change_is_in_the_audit_trail(installation: Installation) -> None:
+def test_each_change_of_the_configuration_is_in_the_audit_trail(installation: Installation) -> None:
     use_case = configure_payments(installation, **KEYS_OF_SPAIN)
     for change in (at("fake"), at("stripe", "spain"), None, None):
         use_case(CENTER_ID, change)
@@ -193,7 +195,7 @@ def test_each_change_is_in_the_audit_trail(installation: Installation) -> None:
     ],
     ids=str,
 )
-def test_a_psp_that_is_not_ready_is_refused(
+def test_configuring_a_psp_that_is_not_ready_is_refused(
     installation: Installation,
     change: dict[str, Any],
     environment: dict[str, str],
@@ -225,7 +227,9 @@ def test_the_consent_must_fit_on_the_page_of_the_psp(installation: Installation)
     use_case(CENTER_ID, None)
 
 
-def test_addresses_are_not_verified_where_the_psp_cannot(installation: Installation) -> None:
+def test_address_verification_is_refused_if_the_psp_does_not_support_it(
+    installation: Installation,
+) -> None:
     before = configured(installation)
     psps = psps_that(Settings.read({}).psps, checks_addresses=False)
     use_case = replace(configure_payments(installation), psps=psps)
@@ -243,7 +247,7 @@ def test_addresses_are_not_verified_where_the_psp_cannot(installation: Installat
 @pytest.mark.parametrize(
     ("center_id", "refusal"), [(f"{{{CENTER_ID}}}", InvalidField), (GUEST_ID, CenterNotFound)]
 )
-def test_a_center_must_exist(
+def test_configuring_a_center_that_does_not_exist_is_refused(
     installation: Installation,
     change: dict[str, Any] | None,
     center_id: str,

@@ -35,7 +35,7 @@ def test_centers_are_listed_by_name_with_their_configuration(installation: Insta
     assert (second_page.items, second_page.total) == (found.items[1:], 2)
 
 
-def test_a_caller_sees_its_own_centers_only(installation: Installation) -> None:
+def test_a_limited_caller_sees_only_its_own_centers(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     caller = installation.a_caller(Permission.GUESTS_VIEW, centers=frozenset({OTHER_CENTER_ID}))
 
@@ -48,7 +48,7 @@ def test_a_caller_sees_its_own_centers_only(installation: Installation) -> None:
         read(caller, center_id=CENTER_ID)
 
 
-def test_a_center_that_does_not_exist_is_refused(installation: Installation) -> None:
+def test_reading_a_center_that_does_not_exist_is_refused(installation: Installation) -> None:
     for center_id in ("x", a_uuid(999)):
         with pytest.raises(InvalidCenterId):
             installation.use_cases.read_center(installation.caller, center_id=center_id)

@@ -35,7 +35,7 @@ def noted(installation: Installation) -> list[tuple[Action, Any]]:
     return [(entry.action, entry.details) for entry in entries][::-1]
 
 
-def test_a_language_is_switched_on_with_the_shipped_text(
+def test_switching_a_language_on_uses_the_shipped_consent_text(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     done = set_consent(CENTER_ID, "DE")
@@ -49,7 +49,7 @@ def test_a_language_is_switched_on_with_the_shipped_text(
     ]
 
 
-def test_each_text_of_a_center_has_its_own_version(
+def test_each_consent_text_of_a_center_has_its_own_version(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     set_consent(CENTER_ID, "de")
@@ -67,7 +67,7 @@ def test_each_text_of_a_center_has_its_own_version(
     assert len(noted(installation)) == 3
 
 
-def test_a_language_is_switched_off_again(
+def test_a_language_can_be_switched_off_again(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     set_consent(CENTER_ID, "de")
@@ -79,7 +79,7 @@ def test_a_language_is_switched_off_again(
     assert off == (Action.CONSENT_SET, {"language": "de", "version": "none"})
 
 
-def test_a_language_without_a_shipped_text_needs_an_own_one(
+def test_a_language_without_a_shipped_text_needs_a_text_of_the_center(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     with pytest.raises(
@@ -92,7 +92,7 @@ def test_a_language_without_a_shipped_text_needs_an_own_one(
     assert done.not_shown_by == "fake"
 
 
-def test_the_operator_hears_that_the_page_of_the_psp_lacks_the_language(
+def test_the_operator_is_warned_if_the_page_of_the_psp_lacks_the_language(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     installation.configure(provider=ProviderName("stripe"))
@@ -110,7 +110,7 @@ def test_the_operator_hears_that_the_page_of_the_psp_lacks_the_language(
     ],
     ids=lambda own: ascii(own)[:20],
 )
-def test_a_text_that_cannot_be_shown_is_refused(
+def test_an_invalid_consent_text_is_refused(
     installation: Installation, set_consent: SetConsent, own: str
 ) -> None:
     with pytest.raises(InvalidField, match=r"^text must be "):
@@ -118,7 +118,7 @@ def test_a_text_that_cannot_be_shown_is_refused(
     assert texts(installation) == {}
 
 
-def test_a_text_must_fit_on_the_page_of_the_psp_as_it_is_sent(
+def test_a_consent_text_with_its_escapes_must_fit_on_the_page_of_the_psp(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     # Stripe counts the backslashes that keep its page from reading the text as Markdown.
@@ -138,7 +138,7 @@ def test_a_text_must_fit_on_the_page_of_the_psp_as_it_is_sent(
         (GUEST_ID, "de", CenterNotFound),
     ],
 )
-def test_a_text_needs_a_center_with_its_language(
+def test_setting_a_consent_needs_a_known_center_with_a_valid_language(
     set_consent: SetConsent, center_id: str, language: str, refusal: type[Exception]
 ) -> None:
     for off in (True, False):

@@ -86,7 +86,7 @@ def added(
 
 
 class TestWhatIsTold:
-    def test_a_stored_card(self, installation: Receiving) -> None:
+    def test_storing_a_card_sends_an_event(self, installation: Receiving) -> None:
         account = installation.stored_card(reference="order-1")
 
         event = installation.event()
@@ -105,7 +105,9 @@ class TestWhatIsTold:
             live=False,
         )
 
-    def test_a_renewed_card_with_the_session_that_renewed_it(self, installation: Receiving) -> None:
+    def test_renewing_a_card_sends_an_event_that_names_the_session(
+        self, installation: Receiving
+    ) -> None:
         account = installation.stored_card()
         session = installation.session_with_card(expiry=(1, 2034))
         installation.return_to_shop(session)
@@ -114,12 +116,12 @@ class TestWhatIsTold:
         assert (event.account_id, event.token_id) == (account.account_id, session.token_id)
         assert event.card == replace(SUMMARY, expiry_on="01/34")
 
-    def test_a_removed_card(self, installation: Receiving) -> None:
+    def test_removing_a_card_sends_an_event(self, installation: Receiving) -> None:
         installation.removed_card()
 
         assert installation.event(EventType.ACCOUNT_REMOVED).status == "removed"
 
-    def test_a_session_whose_card_is_refused(self, installation: Receiving) -> None:
+    def test_refusing_the_card_of_a_session_sends_an_event(self, installation: Receiving) -> None:
         account = installation.stored_card()
         session = installation.session_with_card()
         installation.return_to_shop(session)
@@ -138,7 +140,7 @@ class TestWhatIsTold:
             (Installation.opened_session, True, "cancelled"),
         ],
     )
-    def test_a_session_that_ends_without_a_card(
+    def test_a_session_that_ends_without_a_card_sends_an_event(
         self,
         installation: Receiving,
         begin: Callable[..., CardSession],
@@ -155,7 +157,7 @@ class TestWhatIsTold:
         assert event.token_id == session.token_id
         assert (event.reason, event.reference) == (reason, "order-1")
 
-    def test_a_session_whose_page_the_psp_refuses_after_its_end(
+    def test_a_session_that_expires_after_the_psp_refused_its_page_sends_an_event(
         self, installation: Receiving
     ) -> None:
         installation.session_without_answer()
@@ -165,13 +167,13 @@ class TestWhatIsTold:
 
         assert installation.event(EventType.SESSION_EXPIRED).reason == "not_finished"
 
-    def test_a_declined_card_is_no_event(self, installation: Receiving) -> None:
+    def test_a_declined_card_sends_no_event(self, installation: Receiving) -> None:
         session = installation.session_with_card(DECLINED_CARD)
         installation.settle(session.token_id)
 
         assert not installation.deliveries()
 
-    def test_only_what_the_endpoint_takes(self, installation: Receiving) -> None:
+    def test_an_endpoint_is_sent_only_its_event_types(self, installation: Receiving) -> None:
         installation.has_other_center()
         other = added(installation, "https://a.example", "account.stored", centers=[CENTER_ID])
 
@@ -227,7 +229,9 @@ class TestDelivery:
         deliver(taken)
         assert len(installation.receiver.received) == 1
 
-    def test_that_is_replayed_while_it_is_sent_is_sent_again(self, installation: Receiving) -> None:
+    def test_an_event_replayed_during_its_delivery_is_sent_again(
+        self, installation: Receiving
+    ) -> None:
         installation.stored_card()
         deliver, replay = (
             installation.container.deliver_event(),
@@ -250,13 +254,13 @@ class TestDelivery:
         assert 1 - JITTER <= min(waits) < 1 - JITTER / 2
         assert 1 + JITTER / 2 < max(waits) <= 1 + JITTER
 
-    def test_never_waits_so_long_that_a_clock_counts_as_wrong(self) -> None:
+    def test_the_longest_wait_of_a_delivery_is_within_the_clock_check(self) -> None:
         last = [an_event_delivery(number, attempts=len(WAITS) - 1) for number in range(20)]
         waits = [due_at - NOW for each in last if (due_at := each.refused("500", NOW).due_at)]
         # Compared as `latest_due` does, which allows for a difference of two clocks.
         assert max(WAITS) + CLOCKS_DIFFER_BY < max(waits) <= LONGEST_WAIT
 
-    def test_that_cannot_be_read_stops_no_other(self, installation: Receiving) -> None:
+    def test_an_unreadable_delivery_stops_no_other_delivery(self, installation: Receiving) -> None:
         installation.stored_card()
         change_by_hand(
             installation.storage,
@@ -280,7 +284,7 @@ class TestDelivery:
             ("unreadable", EndpointState.AWAY, ENDPOINT_IS_UNREADABLE),
         ],
     )
-    def test_notes_what_its_endpoint_did(
+    def test_a_delivery_records_the_result_of_its_endpoint(
         self, installation: Receiving, answer: int | str, state: EndpointState, result: str
     ) -> None:
         installation.stored_card()
@@ -307,7 +311,7 @@ class TestDelivery:
         assert (noted.last_result, noted.attempted_at) == (result, installation.clock.now())
 
     # Shows F44.
-    def test_ends_for_an_endpoint_that_is_gone(self, installation: Receiving) -> None:
+    def test_deliveries_to_an_endpoint_that_answers_gone_end(self, installation: Receiving) -> None:
         receiver = installation.receiver
         receiver.status = 410
         installation.removed_card()
@@ -329,7 +333,7 @@ class TestDelivery:
 
 class TestReplay:
     # Shows I10, F42.
-    def test_sends_an_event_again_under_its_id_also_to_an_endpoint_added_later(
+    def test_a_replay_sends_an_event_under_its_id_also_to_a_later_endpoint(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -342,7 +346,7 @@ class TestReplay:
             assert later.times == {event_id: 1}
         assert installation.receiver.times == {event_id: 2}
 
-    def test_sends_nothing_to_an_endpoint_that_does_not_take_the_event(
+    def test_a_replay_skips_endpoints_that_do_not_take_the_event(
         self, installation: Receiving
     ) -> None:
         installation.has_other_center()
@@ -361,7 +365,7 @@ class TestReplay:
         assert (replayed.status, replayed.attempts) == (DeliveryStatus.PENDING, 0)
         assert replayed.due_at == NOW
 
-    def test_since_some_time_sends_no_earlier_event(self, installation: Receiving) -> None:
+    def test_a_replay_since_a_time_sends_no_earlier_event(self, installation: Receiving) -> None:
         installation.stored_card()
         installation.clock.advance(timedelta(hours=1))
         since = installation.clock.now()
@@ -372,7 +376,9 @@ class TestReplay:
         installation.reconcile()
         assert list(installation.receiver.times.values()) == [1, 2]
 
-    def test_since_some_time_may_be_to_one_endpoint_only(self, installation: Receiving) -> None:
+    def test_a_replay_since_a_time_may_be_limited_to_one_endpoint(
+        self, installation: Receiving
+    ) -> None:
         since = installation.clock.now()
         installation.stored_card()
         later = added(installation, "https://later.example").endpoint_id
@@ -384,7 +390,7 @@ class TestReplay:
         with pytest.raises(EndpointNotFound):
             replay(since, endpoint_id=CENTER_ID)
 
-    def test_since_some_time_takes_several_units_of_work(
+    def test_a_replay_since_a_time_takes_several_units_of_work(
         self, installation: Receiving, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("domain.events.replay_event.EVENTS_AT_ONCE", 1)
@@ -399,13 +405,15 @@ class TestReplay:
 
         assert installation.container.replay_events_since()(since) == (2, 1)
 
-    def test_refuses_an_event_that_is_not_there(self, installation: Receiving) -> None:
+    def test_replaying_an_unknown_event_is_refused(self, installation: Receiving) -> None:
         with pytest.raises(EventNotFound):
             installation.container.replay_event()("evt_1")
 
 
 class TestUpdate:
-    def test_changes_what_an_endpoint_takes_from_then_on(self, installation: Receiving) -> None:
+    def test_an_update_changes_which_events_an_endpoint_takes(
+        self, installation: Receiving
+    ) -> None:
         update, endpoint = installation.container.update_event_endpoint(), installation.endpoint
         updated = update(endpoint.endpoint_id, types=["session.failed"])
 
@@ -413,7 +421,7 @@ class TestUpdate:
         installation.stored_card()
         assert not installation.deliveries()
 
-    def test_refuses_a_type_that_is_only_sent_on_request(self, installation: Receiving) -> None:
+    def test_an_endpoint_cannot_subscribe_to_test_events(self, installation: Receiving) -> None:
         with pytest.raises(InvalidField):
             installation.container.update_event_endpoint()(
                 installation.endpoint.endpoint_id, types=["test"]
@@ -438,7 +446,9 @@ class TestTestEvent:
 
 class TestSecrets:
     # Shows S25.
-    def test_both_sign_for_a_day_after_one_was_rolled(self, installation: Receiving) -> None:
+    def test_the_old_secret_of_an_endpoint_still_signs_for_a_day_after_a_roll(
+        self, installation: Receiving
+    ) -> None:
         old, now = installation.endpoint, installation.clock.now()
         rolled = installation.container.roll_event_secret()(old.endpoint_id).secrets
 
@@ -622,7 +632,7 @@ class TestEndpoints:
         assert installation.receiver.types == ["account.stored"]
 
     # Shows F46.
-    def test_that_cannot_be_read_wait_without_stopping_others(
+    def test_an_unreadable_endpoint_does_not_stop_events_to_others(
         self, installation: Receiving
     ) -> None:
         unreadable = added(installation, "https://other.example").endpoint_id
@@ -649,7 +659,7 @@ class TestEndpoints:
         with pytest.raises(CenterNotFound):
             added(installation, "https://shop.example", centers=[OTHER_CENTER_ID])
 
-    def test_that_are_removed_or_unknown_cannot_be_changed(self, installation: Receiving) -> None:
+    def test_a_removed_or_unknown_endpoint_cannot_be_changed(self, installation: Receiving) -> None:
         remove = installation.container.remove_event_endpoint()
         remove(installation.endpoint.endpoint_id)
         for unknown in (installation.endpoint.endpoint_id, OTHER_CENTER_ID, "x"):

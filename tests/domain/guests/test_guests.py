@@ -35,7 +35,7 @@ def read(installation: Installation, guest_id: str = OTHER_GUEST_ID) -> Guest:
     return installation.use_cases.read_guest(installation.a_caller(VIEW), guest_id=guest_id)
 
 
-def test_a_guest_is_read_as_last_put(installation: Installation) -> None:
+def test_reading_a_guest_returns_the_details_last_put(installation: Installation) -> None:
     with pytest.raises(GuestNotFound):
         read(installation)
 
@@ -48,7 +48,7 @@ def test_a_guest_is_read_as_last_put(installation: Installation) -> None:
     assert changed.first_name == "Grace B."
 
 
-def test_a_language_that_is_left_out_stays(installation: Installation) -> None:
+def test_putting_a_guest_without_a_language_keeps_the_language(installation: Installation) -> None:
     assert put(installation, ADD, language="de-at").language == "de-AT"
     assert put(installation, EDIT, first_name="Grace B.").language == "de-AT"
     assert read(installation).language == "de-AT"
@@ -59,7 +59,7 @@ def test_a_language_that_is_left_out_stays(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("permission", list(Permission))
-def test_each_write_of_a_guest_needs_its_permission(
+def test_adding_or_changing_a_guest_needs_its_permission(
     installation: Installation, permission: Permission
 ) -> None:
     def is_allowed(guest_id: str) -> bool:
@@ -73,13 +73,15 @@ def test_each_write_of_a_guest_needs_its_permission(
     assert is_allowed(OTHER_GUEST_ID) == (permission is ADD)
 
 
-def test_repeating_a_request_needs_no_other_permission(installation: Installation) -> None:
+def test_repeating_the_request_that_added_a_guest_needs_no_other_permission(
+    installation: Installation,
+) -> None:
     assert put(installation, ADD) == put(installation, ADD) == put(installation, EDIT)
     with pytest.raises(UserNotAuthorized):
         put(installation, VIEW)
 
 
-def test_invalid_input_is_not_stored(installation: Installation) -> None:
+def test_invalid_details_of_a_guest_are_not_stored(installation: Installation) -> None:
     with pytest.raises(GuestIdNotUsable):
         put(installation, guest_id="x")
     with pytest.raises(InvalidField, match=r"^first_name must be "):
@@ -88,7 +90,7 @@ def test_invalid_input_is_not_stored(installation: Installation) -> None:
         read(installation)
 
 
-def test_many_requests_at_once_create_one_guest(installation: Installation) -> None:
+def test_concurrent_requests_create_one_guest(installation: Installation) -> None:
     caller = installation.a_caller(ADD)
 
     guests = at_once(8, lambda _: put(installation, caller=caller))

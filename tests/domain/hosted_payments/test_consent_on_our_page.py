@@ -79,7 +79,7 @@ def given(installation: Installation) -> GivenConsent:
     return consent
 
 
-def test_opening_a_link_is_no_agreement(installation: Installation) -> None:
+def test_opening_a_link_does_not_count_as_consent(installation: Installation) -> None:
     session = installation.add_card()
 
     for _ in range(2):
@@ -92,7 +92,7 @@ def test_opening_a_link_is_no_agreement(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("agreed", [None, a_shipped_consent(language="de")], ids=["none", "other"])
-def test_a_click_on_what_was_not_shown_is_no_agreement(
+def test_a_click_on_a_text_that_was_not_shown_does_not_count_as_consent(
     installation: Installation, agreed: Consent | None
 ) -> None:
     session = installation.add_card()
@@ -118,7 +118,7 @@ def test_the_agreement_is_stored_before_the_psp_is_called(installation: Installa
     assert before.current_attempt.request.consent == a_shipped_consent()
 
 
-def test_the_guest_agrees_once_for_a_page(installation: Installation) -> None:
+def test_the_guest_agrees_once_per_page(installation: Installation) -> None:
     session = installation.add_card()
     address = agree(installation, session)
     agreed = installation.session(session.token_id).current_attempt.agreed_at
@@ -132,7 +132,7 @@ def test_the_guest_agrees_once_for_a_page(installation: Installation) -> None:
     assert way_back(installation, session, browser=PHONE).consent is None
 
 
-def test_each_browser_agrees_for_itself(installation: Installation) -> None:
+def test_each_browser_has_to_agree_separately(installation: Installation) -> None:
     session = installation.add_card()
     address = agree(installation, session, SCANNER)
     installation.clock.advance(MINUTE)
@@ -148,7 +148,7 @@ def test_each_browser_agrees_for_itself(installation: Installation) -> None:
     assert attempt.agreed_at == installation.clock.now()
 
 
-def test_nothing_that_is_stored_tells_which_browser_it_was(installation: Installation) -> None:
+def test_the_stored_agreement_does_not_identify_the_browser(installation: Installation) -> None:
     sessions = [installation.add_card() for _ in range(2)]
     for session in sessions:
         agree(installation, session)
@@ -171,7 +171,7 @@ def test_the_agreement_outlives_an_outage_of_the_psp(installation: Installation)
     assert reopen(installation, session).startswith(BASE_URL)
 
 
-def test_a_page_that_is_made_while_another_browser_agrees_is_kept(
+def test_a_page_created_while_another_browser_agrees_is_kept(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -198,7 +198,7 @@ def test_a_page_that_is_made_while_another_browser_agrees_is_kept(
         assert unit.guest_references.of(GUEST_ID) == [(psp_account, page.guest_reference)]
 
 
-def test_the_guest_agrees_again_for_another_page(installation: Installation) -> None:
+def test_a_new_page_needs_a_new_agreement(installation: Installation) -> None:
     installation.configure(link_minutes=3 * 24 * 60)
     session = installation.add_card(link_minutes=3 * 24 * 60)
     address = agree(installation, session)
@@ -213,7 +213,7 @@ def test_the_guest_agrees_again_for_another_page(installation: Installation) -> 
     assert agree(installation, session) != address
 
 
-def test_the_card_is_kept_with_the_agreement(installation: Installation) -> None:
+def test_a_stored_card_has_the_time_of_the_agreement(installation: Installation) -> None:
     installation.container.set_consent()(CENTER_ID, "de")
     session = installation.add_card(locale="de")
     agree(installation, session)
@@ -231,7 +231,7 @@ def test_the_card_is_kept_with_the_agreement(installation: Installation) -> None
     assert account.consented_at == agreed_at + MINUTE
 
 
-def test_an_agreement_after_the_card_was_typed_is_not_the_one_for_it(
+def test_an_agreement_given_after_the_card_was_typed_does_not_apply_to_it(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -265,7 +265,7 @@ def rename_the_center(installation: Installation) -> None:
 @pytest.mark.parametrize(
     "change", [set_another_text, set_the_same_as_an_own_text, rename_the_center]
 )
-def test_a_text_that_is_changed_while_it_is_read_is_shown_again(
+def test_a_consent_text_changed_while_the_guest_reads_it_is_shown_again(
     installation: Installation, change: Callable[[Installation], None]
 ) -> None:
     session = installation.add_card()
@@ -301,7 +301,7 @@ def test_the_page_of_the_psp_is_in_the_language_of_the_agreement(
     assert way_back(installation, session, "fr").language == "de"
 
 
-def test_a_text_in_a_language_that_our_page_lacks_is_not_shown(tmp_path: Path) -> None:
+def test_a_consent_in_a_language_that_our_page_lacks_is_not_shown(tmp_path: Path) -> None:
     capabilities = {"shows_consent": False, "locales": frozenset({"en", "de", "pl"})}
     with closing(Installation(tmp_path, capabilities=capabilities)) as installed:
         done = installed.container.set_consent()(CENTER_ID, "pl", own="Zgoda.")
@@ -310,7 +310,9 @@ def test_a_text_in_a_language_that_our_page_lacks_is_not_shown(tmp_path: Path) -
         assert shown(installed, installed.add_card(locale="pl")).language == "en"
 
 
-def test_a_page_that_was_made_without_an_agreement_waits_for_it(installation: Installation) -> None:
+def test_a_page_created_without_an_agreement_waits_for_the_agreement(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     address = agree(installation, session)
     opened = installation.session(session.token_id)
@@ -327,7 +329,7 @@ def test_a_page_that_was_made_without_an_agreement_waits_for_it(installation: In
     assert attempt.agreed_at == installation.clock.now()
 
 
-def test_a_process_that_does_not_know_the_psp_leads_nobody_past_our_page(
+def test_a_process_without_the_plugin_of_the_psp_skips_no_consent_page(
     installation: Installation,
 ) -> None:
     open_page = installation.use_cases.open_hosted_page
@@ -345,7 +347,7 @@ def test_a_process_that_does_not_know_the_psp_leads_nobody_past_our_page(
         unaware(key=session.link_key)
 
 
-def test_the_consent_of_the_card_on_file_is_first_though_it_was_given_earlier(
+def test_the_consent_of_the_card_on_file_is_listed_before_a_later_consent(
     installation: Installation,
 ) -> None:
     earlier = installation.add_card()

@@ -46,7 +46,7 @@ def way_back(installation: Installation, session: CardSession, *accepted: str) -
     return found
 
 
-def test_nothing_but_english_is_shown_until_an_operator_has_switched_it_on(
+def test_only_english_is_shown_until_an_operator_switches_another_language_on(
     installation: Installation,
 ) -> None:
     installation.has_guest(a_guest(language="de"))
@@ -59,7 +59,7 @@ def test_nothing_but_english_is_shown_until_an_operator_has_switched_it_on(
     assert language(installation, "de") == "en"
 
 
-def test_the_request_decides_before_the_guest_who_decides_before_the_center(
+def test_the_language_of_the_request_precedes_that_of_the_guest_or_center(
     installation: Installation,
 ) -> None:
     switch_on(installation, "de", "fr", "it")
@@ -72,7 +72,7 @@ def test_the_request_decides_before_the_guest_who_decides_before_the_center(
     assert language(installation, "ja") == "fr"
 
 
-def test_the_browser_decides_only_where_the_client_leaves_it_to_it(
+def test_the_language_of_the_browser_is_used_only_if_the_client_allows_it(
     installation: Installation,
 ) -> None:
     switch_on(installation, "de", "fr")
@@ -84,7 +84,7 @@ def test_the_browser_decides_only_where_the_client_leaves_it_to_it(
     assert language(installation, "en", "de") == "en"
 
 
-def test_a_language_that_the_page_of_the_psp_lacks_is_not_used(installation: Installation) -> None:
+def test_a_language_is_not_used_if_the_page_of_the_psp_lacks_it(installation: Installation) -> None:
     switch_on(installation, "ar", "de")
     installation.configure(provider=ProviderName("stripe"))
     session = installation.add_card(locale="ar")
@@ -96,7 +96,7 @@ def test_a_language_that_the_page_of_the_psp_lacks_is_not_used(installation: Ins
     assert language(installation, "ar") == "ar"
 
 
-def test_a_text_that_became_too_long_is_not_shown(installation: Installation) -> None:
+def test_a_consent_text_that_became_too_long_is_not_shown(installation: Installation) -> None:
     own = "a" * (MAX_TEXT_LENGTH - MAX_NAME_LENGTH + 1) + "{center}"
     installation.has_center(a_center(name="S"))
     switch_on(installation, "de", own=own)
@@ -109,7 +109,9 @@ def test_a_text_that_became_too_long_is_not_shown(installation: Installation) ->
     assert shown.language == "en"
 
 
-def test_an_attempt_keeps_its_language_whatever_changes(installation: Installation) -> None:
+def test_a_created_page_keeps_its_language_after_settings_change(
+    installation: Installation,
+) -> None:
     switch_on(installation, "de")
     session, consent = opened(installation, "auto", "de")
     installation.container.set_consent()(CENTER_ID, "de", off=True)
@@ -130,7 +132,7 @@ def test_an_attempt_keeps_its_language_whatever_changes(installation: Installati
     ("locale", "expected", "negotiated"),
     [("de", "de", False), (None, "fr", False), ("auto", "it", True)],
 )
-def test_our_own_pages_are_in_the_language_that_the_hosted_page_would_have(
+def test_our_own_pages_use_the_language_of_the_hosted_page(
     installation: Installation, locale: str | None, expected: str, negotiated: bool
 ) -> None:
     switch_on(installation, "de", "fr", "it")
@@ -144,7 +146,7 @@ def test_our_own_pages_are_in_the_language_that_the_hosted_page_would_have(
     assert way_back(installation, session, "fr") == replace(found, negotiated=False)
 
 
-def test_a_page_is_shown_without_its_guest_its_center_or_its_psp(
+def test_our_pages_are_shown_even_if_guest_center_or_psp_are_missing(
     installation: Installation,
 ) -> None:
     switch_on(installation, "de")

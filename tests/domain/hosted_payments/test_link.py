@@ -5,7 +5,7 @@ from domain.hosted_payments.link import HostedLinks
 from tests.builders import a_session
 
 
-def test_nothing_of_the_redirect_uri_is_left_as_it_is_in_the_link() -> None:
+def test_the_redirect_uri_is_percent_encoded_in_the_link() -> None:
     session = a_session(redirect_uri="https://shop.example/cards?a=b&c=X d~_.-")
 
     assert HostedLinks(base_url="https://cards.example").hosted_payment_uri(session) == (

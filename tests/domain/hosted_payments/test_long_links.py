@@ -31,7 +31,7 @@ def click(installation: Installation, session: CardSession) -> str:
     return installation.use_cases.open_hosted_page(key=session.link_key, by_click=True)
 
 
-def test_opening_a_link_does_not_shorten_its_life(
+def test_opening_a_long_link_does_not_shorten_its_lifetime(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -42,7 +42,7 @@ def test_opening_a_link_does_not_shorten_its_life(
     assert opened.current_attempt.page.ends_at == installation.clock.now() + DAY
 
 
-def test_a_page_that_ended_is_followed_by_another_while_the_link_lives(
+def test_a_valid_link_opens_a_new_page_after_the_last_page_ended(
     installation: Installation, session: CardSession
 ) -> None:
     addresses = [installation.open_page(session)]
@@ -56,7 +56,7 @@ def test_a_page_that_ended_is_followed_by_another_while_the_link_lives(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_a_page_that_is_over_is_not_asked_about_until_the_link_ends(
+def test_the_psp_is_not_asked_again_about_an_ended_page_of_a_valid_link(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -76,7 +76,7 @@ def test_a_page_that_is_over_is_not_asked_about_until_the_link_ends(
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed_then(
+def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -96,7 +96,7 @@ def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed_then(
     assert installation.session(session.token_id).due_at == session.expires_at
 
 
-def test_nobody_is_sent_to_a_page_that_ended_while_the_psp_is_away(
+def test_a_guest_is_not_sent_to_an_ended_page_while_the_psp_is_unavailable(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -125,7 +125,7 @@ def test_a_preview_of_an_old_link_has_no_effect(
     assert click(installation, session)
 
 
-def test_a_page_made_for_an_old_link_verifies_an_address_that_it_does_not_show(
+def test_the_page_of_an_old_link_verifies_the_address_without_showing_it(
     installation: Installation, session: CardSession
 ) -> None:
     installation.clock.advance(DAY - TIME_TO_TYPE)
@@ -150,7 +150,7 @@ def test_a_page_made_for_an_old_link_verifies_an_address_that_it_does_not_show(
 
 
 # Shows S28.
-def test_a_page_that_shows_the_guest_ends_before_the_link_is_old(
+def test_a_page_with_guest_details_ends_before_its_link_is_old(
     installation: Installation, session: CardSession
 ) -> None:
     installation.clock.advance(timedelta(hours=20))
@@ -165,7 +165,7 @@ def test_a_page_that_shows_the_guest_ends_before_the_link_is_old(
 
 
 # Shows S28.
-def test_a_page_with_details_that_is_made_after_an_outage_of_a_day_is_not_shown(
+def test_a_page_with_guest_details_is_not_shown_if_it_is_created_a_day_late(
     installation: Installation,
 ) -> None:
     installation.configure(link_minutes=MONTH_IN_MINUTES)
@@ -182,7 +182,7 @@ def test_a_page_with_details_that_is_made_after_an_outage_of_a_day_is_not_shown(
     assert (shown.attempt, shown.guest_name, shown.guest_email) == (2, "", None)
 
 
-def test_a_page_in_the_hour_before_its_link_is_old_shows_nothing_instead_of_ending(
+def test_a_page_opened_shortly_before_its_link_is_old_shows_no_guest_details(
     installation: Installation, session: CardSession
 ) -> None:
     installation.clock.advance(timedelta(hours=23, minutes=30))
@@ -195,7 +195,7 @@ def test_a_page_in_the_hour_before_its_link_is_old_shows_nothing_instead_of_endi
 
 
 @pytest.mark.parametrize("by_click", [False, True])
-def test_an_old_link_is_refused_like_a_young_one(
+def test_an_old_link_is_refused_for_the_same_reasons_as_a_young_link(
     installation: Installation, session: CardSession, by_click: bool
 ) -> None:
     stored = installation.stored_card(billing_info=ADDRESS)
@@ -212,7 +212,7 @@ def test_an_old_link_is_refused_like_a_young_one(
         follow(session.link_key)
 
 
-def test_one_day_does_not_use_up_the_pages_of_the_next(
+def test_a_link_may_open_its_full_number_of_pages_each_day(
     installation: Installation, session: CardSession
 ) -> None:
     def open_until_refused() -> int:

@@ -24,7 +24,7 @@ from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Install
 HALF_AN_HOUR = timedelta(minutes=30)
 
 
-def test_the_first_opening_has_the_page_made(installation: Installation) -> None:
+def test_opening_a_link_first_creates_its_page(installation: Installation) -> None:
     session = installation.add_card()
     installation.clock.advance(timedelta(minutes=10))
 
@@ -42,14 +42,14 @@ def test_the_first_opening_has_the_page_made(installation: Installation) -> None
 
 
 # Shows F35.
-def test_opening_again_leads_to_the_same_page(installation: Installation) -> None:
+def test_opening_a_link_again_leads_to_the_same_page(installation: Installation) -> None:
     session = installation.add_card()
 
     assert installation.open_page(session) == installation.open_page(session)
     assert installation.provider.calls.count("start") == 1
 
 
-def test_one_of_many_tabs_asks_for_the_page(installation: Installation) -> None:
+def test_many_tabs_opened_at_once_create_one_page(installation: Installation) -> None:
     session = installation.add_card()
 
     def open_page(_: int) -> str | None:
@@ -62,7 +62,7 @@ def test_one_of_many_tabs_asks_for_the_page(installation: Installation) -> None:
     assert installation.provider.calls.count("start") == 1
 
 
-def test_another_tab_asks_for_the_page_once_the_first_has_failed_2_seconds_ago(
+def test_another_tab_may_create_the_page_2_seconds_after_the_first_tab_failed(
     installation: Installation,
 ) -> None:
     session = installation.session_without_answer()
@@ -78,7 +78,9 @@ def test_another_tab_asks_for_the_page_once_the_first_has_failed_2_seconds_ago(
 
 # Shows F2, F19.
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
-def test_a_time_out_repeats_the_same_attempt(installation: Installation, trouble: Trouble) -> None:
+def test_opening_a_link_after_a_time_out_repeats_the_same_attempt(
+    installation: Installation, trouble: Trouble
+) -> None:
     session = installation.session_without_answer(trouble)
     installation.clock.advance(timedelta(seconds=5))
 
@@ -88,7 +90,7 @@ def test_a_time_out_repeats_the_same_attempt(installation: Installation, trouble
     assert installation.session(session.token_id).current_attempt.request == asked
 
 
-def test_a_definite_refusal_starts_the_next_attempt(installation: Installation) -> None:
+def test_opening_a_link_after_a_refusal_starts_the_next_attempt(installation: Installation) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.REFUSED)
     with pytest.raises(ProviderUnavailable, match=r"^the PSP refused to make a page$"):
@@ -101,7 +103,9 @@ def test_a_definite_refusal_starts_the_next_attempt(installation: Installation) 
 
 
 # Shows F24.
-def test_a_page_that_has_died_is_followed_by_another(installation: Installation) -> None:
+def test_opening_a_link_creates_a_new_page_if_the_last_page_has_ended(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     first = installation.page_reference(session)
     installation.psp.close_page(first)
@@ -112,7 +116,9 @@ def test_a_page_that_has_died_is_followed_by_another(installation: Installation)
     assert installation.session(session.token_id).current_attempt.request.attempt == 2
 
 
-def test_a_page_that_is_known_to_be_dead_is_not_asked_for_again(installation: Installation) -> None:
+def test_the_psp_is_not_asked_again_about_a_page_known_to_have_ended(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.psp.close_page(installation.page_reference(session))
     installation.settle(session.token_id)
@@ -122,7 +128,7 @@ def test_a_page_that_is_known_to_be_dead_is_not_asked_for_again(installation: In
     assert installation.provider.calls == ["start", "outcome", "start"]
 
 
-def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
+def test_an_existing_page_can_be_opened_while_the_psp_is_unreachable(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -134,7 +140,9 @@ def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
 
 # Shows F38.
 @pytest.mark.parametrize("number", ["4242424242424242", MISMATCHING_CARD])
-def test_a_settled_session_leads_back_to_the_shop(installation: Installation, number: str) -> None:
+def test_the_link_of_a_settled_session_leads_back_to_the_shop(
+    installation: Installation, number: str
+) -> None:
     installation.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
     session = installation.session_with_card(number, billing_info=address)
@@ -158,7 +166,7 @@ def test_a_settled_session_leads_back_to_the_shop(installation: Installation, nu
         *("{}\u2026", "{}\u060c", "{}\u061f", "{}\u200f", "{}\u00a0", "{}\u200b", "%22{}%22"),
     ],
 )
-def test_a_link_opens_whatever_a_text_has_around_its_key(
+def test_a_link_opens_even_if_punctuation_surrounds_its_key(
     installation: Installation, link: str
 ) -> None:
     session = installation.add_card()
@@ -169,7 +177,7 @@ def test_a_link_opens_whatever_a_text_has_around_its_key(
         assert address == installation.open_page(session)
 
 
-def test_the_token_of_a_session_opens_only_a_link_of_an_earlier_release(
+def test_the_session_id_alone_opens_only_links_of_an_earlier_release(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -189,7 +197,7 @@ def test_the_token_of_a_session_opens_only_a_link_of_an_earlier_release(
 
 
 @pytest.mark.parametrize(("ago", "opens"), [(UPGRADES_TAKE, False), (UPGRADES_TAKE / 2, True)])
-def test_the_token_opens_a_session_that_was_started_beside_an_earlier_release(
+def test_the_session_id_opens_sessions_started_during_an_upgrade(
     installation: Installation, ago: timedelta, opens: bool
 ) -> None:
     installation.put_session(replace(installation.add_card(), link_key=None))
@@ -202,13 +210,13 @@ def test_the_token_opens_a_session_that_was_started_beside_an_earlier_release(
 
 
 @pytest.mark.parametrize("key", ["", "x", "&amp;", "a" * 25, "a" * 26, a_uuid(1)])
-def test_an_unknown_link_leads_nowhere(installation: Installation, key: str) -> None:
+def test_an_unknown_link_is_refused(installation: Installation, key: str) -> None:
     with pytest.raises(LinkUnknown):
         installation.use_cases.open_hosted_page(key=key)
 
 
 @pytest.mark.parametrize("table", ["guests", "centers"])
-def test_a_link_of_a_guest_or_center_that_is_gone_leads_nowhere(
+def test_a_link_is_refused_if_its_guest_or_center_is_deleted(
     installation: Installation, table: str
 ) -> None:
     session = installation.add_card()
@@ -228,7 +236,7 @@ def has_expired(installation: Installation, session: CardSession) -> bool:
     return is_over and installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
+def test_an_expired_link_stays_expired_even_if_its_page_is_created_late(
     installation: Installation,
 ) -> None:
     session = installation.session_without_answer()
@@ -238,7 +246,7 @@ def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
 
 
 @pytest.mark.parametrize("call", ["start", "outcome"])
-def test_a_link_that_expires_while_the_psp_is_asked_leads_to_no_page(
+def test_a_link_that_expires_while_the_psp_is_asked_opens_no_page(
     installation: Installation, call: str
 ) -> None:
     session = installation.add_card()
@@ -251,7 +259,7 @@ def test_a_link_that_expires_while_the_psp_is_asked_leads_to_no_page(
 
 
 # Shows F38.
-def test_an_expired_link_costs_no_call_to_the_psp(installation: Installation) -> None:
+def test_opening_an_expired_link_does_not_call_the_psp(installation: Installation) -> None:
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=31))
     calls = len(installation.provider.calls)
@@ -262,7 +270,7 @@ def test_an_expired_link_costs_no_call_to_the_psp(installation: Installation) ->
     assert len(installation.provider.calls) == calls
 
 
-def test_a_session_that_is_settled_while_its_next_page_is_made_leads_back(
+def test_a_session_settled_while_its_next_page_is_created_leads_back_to_the_shop(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -280,7 +288,7 @@ def test_a_session_that_is_settled_while_its_next_page_is_made_leads_back(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_a_guest_whom_the_psp_makes_for_a_page_that_comes_late_is_forgotten_there_too(
+def test_an_erasure_includes_the_customer_that_the_psp_created_for_a_late_page(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -304,7 +312,7 @@ def test_a_guest_whom_the_psp_makes_for_a_page_that_comes_late_is_forgotten_ther
     assert forgotten == [(psp_account.merchant_account, reference)]
 
 
-def test_a_page_that_comes_late_does_not_take_the_place_of_the_next(
+def test_a_page_created_late_does_not_replace_a_newer_page(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -325,7 +333,7 @@ def test_a_page_that_comes_late_does_not_take_the_place_of_the_next(
     assert not installation.psp.page(attempt.page.reference).is_over
 
 
-def test_a_page_that_died_while_it_was_made_is_shown_to_nobody(installation: Installation) -> None:
+def test_a_page_that_ended_before_it_was_returned_is_not_shown(installation: Installation) -> None:
     session = installation.add_card()
 
     def lose_the_page_in_another_tab() -> None:
@@ -340,7 +348,7 @@ def test_a_page_that_died_while_it_was_made_is_shown_to_nobody(installation: Ins
         installation.open_page(session)
 
 
-def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> None:
+def test_the_psp_is_sent_the_details_of_the_guest(installation: Installation) -> None:
     session = installation.opened_session(billing_info={"zipcode": "98101"})
 
     request = session.current_attempt.request
@@ -350,7 +358,7 @@ def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> 
     assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
 
 
-def test_neither_name_nor_address_is_told_for_a_caller_who_may_not_read_the_guest(
+def test_the_psp_gets_no_guest_details_if_the_caller_may_not_read_the_guest(
     installation: Installation,
 ) -> None:
     session = installation.opened_session(caller=installation.a_caller(Permission.GUESTS_ADD))
@@ -359,7 +367,9 @@ def test_neither_name_nor_address_is_told_for_a_caller_who_may_not_read_the_gues
     assert (request.guest_name, request.guest_email) == ("", None)
 
 
-def test_one_of_two_tabs_that_find_a_page_asks_about_it(installation: Installation) -> None:
+def test_only_one_of_two_tabs_asks_the_psp_about_an_existing_page(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.clock.advance(ANSWERED_WITHIN)
     installation.before_next_write(lambda: installation.open_page(session))
@@ -378,13 +388,13 @@ class TestGuestAtThePsp:
         assert page is not None
         return page.guest_reference
 
-    def test_a_guest_has_one_reference_for_all_pages_at_a_center(
+    def test_all_pages_of_a_guest_at_a_center_share_one_guest_reference(
         self, installation: Installation
     ) -> None:
         assert self.guest_of(installation) == self.guest_of(installation)
 
     # Shows S28.
-    def test_a_guest_has_another_reference_at_another_center_with_the_same_merchant_account(
+    def test_two_centers_with_one_merchant_account_have_separate_guest_references(
         self, installation: Installation
     ) -> None:
         installation.has_other_center()
@@ -393,7 +403,7 @@ class TestGuestAtThePsp:
         assert self.guest_of(installation) != elsewhere
 
     # Shows S28.
-    def test_a_guest_has_another_reference_for_callers_who_may_not_read_the_guest(
+    def test_callers_that_may_not_read_a_guest_get_a_separate_guest_reference(
         self, installation: Installation
     ) -> None:
         adds = installation.a_caller(Permission.GUESTS_ADD)
@@ -406,7 +416,7 @@ class TestGuestAtThePsp:
 
         assert len(references) == 3
 
-    def test_a_guest_has_another_reference_than_the_one_of_an_earlier_release(
+    def test_the_guest_reference_of_an_earlier_release_is_not_used_for_new_pages(
         self, installation: Installation
     ) -> None:
         before = installation.stored_card().guest_reference
@@ -422,7 +432,7 @@ class TestGuestAtThePsp:
         assert account.guest_reference == before
 
 
-def test_a_page_that_a_form_opens_is_made_once(installation: Installation) -> None:
+def test_a_page_that_opens_by_a_form_is_created_once(installation: Installation) -> None:
     start = installation.provider.start
     installation.provider.start = lambda request: replace(start(request), fields={"a": "1"})
     session = installation.add_card()

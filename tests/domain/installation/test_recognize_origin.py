@@ -14,7 +14,7 @@ def at(installation: Installation, origin: str | None) -> RecognizeOrigin:
 
 # Shows F49.
 @pytest.mark.parametrize("other", [B, "https://a.example:8443", "http://a.example", None])
-def test_records_that_work_for_an_origin_work_at_no_other(
+def test_a_database_claimed_by_one_origin_is_refused_at_another(
     installation: Installation, other: str | None
 ) -> None:
     at(installation, A)(claims=True)
@@ -29,7 +29,7 @@ def test_records_that_work_for_an_origin_work_at_no_other(
     at(installation, A)()
 
 
-def test_records_work_for_no_origin_before_a_public_one_is_claimed(
+def test_a_database_accepts_any_origin_until_a_public_origin_claims_it(
     installation: Installation,
 ) -> None:
     at(installation, None)(claims=True)
@@ -40,7 +40,7 @@ def test_records_work_for_no_origin_before_a_public_one_is_claimed(
         at(installation, B)()
 
 
-def test_the_second_of_two_processes_with_different_origins_is_refused(
+def test_the_second_of_two_processes_that_claim_different_origins_is_refused(
     installation: Installation,
 ) -> None:
     installation.before_next_write(lambda: at(installation, A)(claims=True))

@@ -81,7 +81,7 @@ def files_that_hold(folder: Path, *texts: str) -> list[str]:
     )
 
 
-def test_the_card_is_removed_with_its_token(installation: Installation) -> None:
+def test_an_erasure_removes_the_card_with_its_token(installation: Installation) -> None:
     account = installation.stored_card()
     installation.erase_guest()
 
@@ -104,7 +104,7 @@ def test_the_card_is_removed_with_its_token(installation: Installation) -> None:
         (Installation.session_with_card, SessionStatus.FAILED),
     ],
 )
-def test_an_open_session_ends_with_its_page(
+def test_an_erasure_ends_an_open_session_with_its_page(
     installation: Installation, begin: Callable[..., CardSession], status: SessionStatus
 ) -> None:
     session = begin(installation, billing_info=BILLING)
@@ -126,7 +126,7 @@ def test_a_session_cannot_be_added_during_an_erasure(installation: Installation)
         assert unit.sessions.of_guest(GUEST_ID) == ()
 
 
-def test_an_erasure_removes_what_another_process_stores_meanwhile(
+def test_an_erasure_removes_rows_that_another_process_stores_meanwhile(
     installation: Installation,
 ) -> None:
     session = installation.add_card(billing_info=BILLING)
@@ -144,7 +144,7 @@ def test_an_erasure_removes_what_another_process_stores_meanwhile(
         assert unit.guests.get(GUEST_ID) is None
 
 
-def test_a_card_that_another_process_stores_meanwhile_is_discarded(
+def test_a_card_that_another_process_stores_during_an_erasure_is_discarded(
     installation: Installation,
 ) -> None:
     installation.has_endpoint()
@@ -160,7 +160,9 @@ def test_a_card_that_another_process_stores_meanwhile_is_discarded(
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
-def test_a_repeated_request_finds_no_guest(installation: Installation, is_finished: bool) -> None:
+def test_a_request_repeated_after_an_erasure_finds_no_guest(
+    installation: Installation, is_finished: bool
+) -> None:
     installation.add_card(idempotency_key="visit-1")
     installation.erase_guest()
     if is_finished:
@@ -180,7 +182,7 @@ def expired_session_with_card(installation: Installation) -> CardSession:
     return expired
 
 
-def test_evidence_is_kept_until_its_psp_has_been_asked(installation: Installation) -> None:
+def test_an_erasure_keeps_evidence_until_the_psp_has_been_asked(installation: Installation) -> None:
     expired_session_with_card(installation)
     installation.receive_webhook()
     installation.erase_guest()
@@ -191,7 +193,7 @@ def test_evidence_is_kept_until_its_psp_has_been_asked(installation: Installatio
     assert finish(installation)
 
 
-def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
+def test_a_card_that_appears_while_the_psp_forgets_the_guest_is_discarded(
     installation: Installation,
 ) -> None:
     session = expired_session_with_card(installation)
@@ -205,7 +207,7 @@ def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_webhook_that_comes_while_the_psp_forgets_does_not_stay(
+def test_a_webhook_that_arrives_while_the_psp_forgets_the_guest_is_erased(
     installation: Installation,
 ) -> None:
     session = expired_session_with_card(installation)
@@ -223,7 +225,7 @@ def test_a_webhook_that_comes_while_the_psp_forgets_does_not_stay(
     ("begin", "pending"),
     [(Installation.opened_session, "outcome"), (Installation.stored_card, "discard")],
 )
-def test_the_psp_forgets_nobody_whose_page_or_token_is_left(
+def test_the_psp_forgets_a_guest_only_after_page_or_token_are_closed(
     installation: Installation, begin: Callable[[Installation], object], pending: str
 ) -> None:
     begin(installation)
@@ -233,7 +235,7 @@ def test_the_psp_forgets_nobody_whose_page_or_token_is_left(
     assert "forget_guest" not in installation.provider.calls
 
 
-def test_a_guest_for_whom_the_psp_refused_a_page_is_forgotten_there(
+def test_an_erasure_includes_a_psp_customer_whose_page_was_refused(
     installation: Installation,
 ) -> None:
     forgotten: list[GuestReference] = []
@@ -262,7 +264,7 @@ def erased_where_the_psp_cannot_forget(
     return session, finish_erasures
 
 
-def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_guests(
+def test_a_card_that_appears_after_the_erasure_is_discarded_if_the_psp_cannot_forget(
     installation: Installation,
 ) -> None:
     session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
@@ -287,7 +289,7 @@ def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_gue
     assert installation.evidence(session) == ()
 
 
-def test_it_is_not_done_while_a_request_may_store_what_it_has_read(
+def test_an_erasure_waits_for_requests_that_may_still_store_data(
     installation: Installation,
 ) -> None:
     installation.stored_card()
@@ -304,7 +306,7 @@ def test_it_is_not_done_while_a_request_may_store_what_it_has_read(
     assert is_done(installation)
 
 
-def test_a_reference_that_turns_up_while_the_psp_forgets_is_forgotten_too(
+def test_a_psp_customer_that_appears_during_the_erasure_is_forgotten_too(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -346,7 +348,7 @@ def test_evidence_that_arrives_at_the_last_moment_is_erased(installation: Instal
     assert installation.evidence(session) == ()
 
 
-def test_an_answer_that_comes_after_the_erasure_changes_nothing(installation: Installation) -> None:
+def test_an_answer_of_the_psp_after_the_erasure_changes_nothing(installation: Installation) -> None:
     session = expired_session_with_card(installation)
     ask = installation.provider.outcome
 
@@ -389,7 +391,9 @@ def test_a_return_after_the_erasure_is_not_kept(installation: Installation) -> N
     assert installation.evidence(session) == ()
 
 
-def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_path: Path) -> None:
+def test_an_erasure_leaves_no_personal_data_in_any_file(
+    installation: Installation, tmp_path: Path
+) -> None:
     installation.stored_card(billing_info=BILLING)
     installation.session_with_card(OTHER_GOOD_CARD, billing_info=BILLING)
     left = installation.opened_session(billing_info=BILLING)
@@ -403,7 +407,7 @@ def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_pa
     assert files_that_hold(tmp_path, *texts) == []
 
 
-def test_it_is_not_done_while_somebody_reads_what_was_there_before(
+def test_an_erasure_waits_for_a_reader_that_still_sees_the_old_data(
     installation: Installation,
 ) -> None:
     installation.erase_guest()
@@ -422,7 +426,7 @@ def test_it_is_not_done_while_somebody_reads_what_was_there_before(
     assert is_done(installation)
 
 
-def test_references_go_once_the_psp_has_confirmed(
+def test_references_to_a_psp_customer_are_erased_after_the_psp_has_confirmed(
     installation: Installation, tmp_path: Path
 ) -> None:
     account = installation.stored_card()
@@ -440,7 +444,7 @@ def test_references_go_once_the_psp_has_confirmed(
 
 # Shows F47.
 @pytest.mark.parametrize("is_found_later", [True, False])
-def test_a_guest_whom_the_psp_does_not_find_is_looked_for_again(
+def test_the_psp_is_asked_again_to_forget_a_guest_that_it_did_not_find(
     installation: Installation, is_found_later: bool
 ) -> None:
     account = installation.stored_card()
@@ -458,7 +462,9 @@ def test_a_guest_whom_the_psp_does_not_find_is_looked_for_again(
     assert is_done(installation)
 
 
-def test_a_clock_that_was_a_year_ahead_holds_nothing_up(installation: Installation) -> None:
+def test_a_clock_that_was_a_year_ahead_does_not_delay_an_erasure(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     installation.clock.advance(timedelta(days=365))
     installation.erase_guest()
@@ -466,7 +472,7 @@ def test_a_clock_that_was_a_year_ahead_holds_nothing_up(installation: Installati
     assert finish(installation)
 
 
-def test_the_id_never_comes_back(installation: Installation) -> None:
+def test_the_id_of_an_erased_guest_cannot_be_used_again(installation: Installation) -> None:
     installation.erase_guest()
     with pytest.raises(GuestNotFound):
         installation.erase_guest()
@@ -477,7 +483,7 @@ def test_the_id_never_comes_back(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("lost", [("guests",), ("guests", "card_sessions")])
-def test_a_guest_who_was_deleted_by_hand_is_erased_too(
+def test_a_guest_whose_row_was_deleted_by_hand_can_be_erased(
     installation: Installation, lost: tuple[str, ...]
 ) -> None:
     account = installation.stored_card()
@@ -490,7 +496,7 @@ def test_a_guest_who_was_deleted_by_hand_is_erased_too(
 class TestUnreadable:
     """A row that another release has written."""
 
-    def test_session_keeps_nobody_from_being_erased(
+    def test_an_unreadable_session_does_not_prevent_an_erasure(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         installation.stored_card(billing_info=BILLING)
@@ -511,7 +517,9 @@ class TestUnreadable:
         assert installation.tokens_at_psp() == frozenset()
         assert files_that_hold(tmp_path, NAME, "Ohnesorg", EMAIL, STREET) == []
 
-    def test_account_is_removed(self, installation: Installation, tmp_path: Path) -> None:
+    def test_an_erasure_removes_an_unreadable_account(
+        self, installation: Installation, tmp_path: Path
+    ) -> None:
         account = installation.stored_card()
         change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 99")
 
@@ -525,7 +533,9 @@ class TestUnreadable:
         assert files_that_hold(tmp_path, account.guest_reference) == ["erasures.txt"]
 
 
-def test_a_merchant_account_that_is_away_holds_up_no_other(installation: Installation) -> None:
+def test_an_unreachable_merchant_account_does_not_delay_erasures_at_another(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     installation.has_other_center()
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("another"))
@@ -560,7 +570,7 @@ def left(installation: Installation) -> int:
         return unit.erasures.count_left().items
 
 
-def test_a_few_are_finished_at_a_time(installation: Installation) -> None:
+def test_erasures_are_finished_in_small_batches(installation: Installation) -> None:
     erase_many(installation, MAX_PER_CALL + 1)
     finish_erasures = installation.container.finish_erasures()
 
@@ -572,7 +582,7 @@ def test_a_few_are_finished_at_a_time(installation: Installation) -> None:
 
 # Shows F46.
 @pytest.mark.parametrize("fault", [ServiceUnavailable, RecordUnreadable])
-def test_guests_whose_rows_are_damaged_hold_up_no_other(
+def test_damaged_rows_of_a_guest_do_not_delay_other_erasures(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
 ) -> None:
     guests = erase_many(installation, 2 * MAX_PER_CALL)
@@ -591,7 +601,7 @@ def test_guests_whose_rows_are_damaged_hold_up_no_other(
     assert left(installation) == MAX_PER_CALL + 1
 
 
-def test_a_discard_that_cannot_be_decoded_is_begun_anew(installation: Installation) -> None:
+def test_an_erasure_restarts_an_unreadable_discard(installation: Installation) -> None:
     installation.stored_card()
     installation.erase_guest()
     change_by_hand(installation.storage, "UPDATE discards SET begun_at = 'soon'")
@@ -600,7 +610,7 @@ def test_a_discard_that_cannot_be_decoded_is_begun_anew(installation: Installati
     assert not installation.tokens_at_psp()
 
 
-def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) -> None:
+def test_an_erasure_logs_only_its_beginning_or_end(installation: Installation) -> None:
     installation.stored_card()
     with capture_logs() as lines:
         installation.erase_guest()
@@ -613,7 +623,7 @@ def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) 
     ]
 
 
-def test_one_that_is_not_done_after_a_day_is_told_of(installation: Installation) -> None:
+def test_an_erasure_that_is_not_done_after_a_day_is_logged(installation: Installation) -> None:
     installation.stored_card()
     installation.erase_guest()
     psps = installation.container.worker_psps()
@@ -636,7 +646,7 @@ def test_one_that_is_not_done_after_a_day_is_told_of(installation: Installation)
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_one_that_another_process_finishes_meanwhile_has_one_end_in_the_log(
+def test_an_erasure_that_two_processes_finish_at_once_is_logged_as_done_once(
     installation: Installation, is_begun: bool
 ) -> None:
     installation.stored_card()
@@ -655,7 +665,7 @@ def test_one_that_another_process_finishes_meanwhile_has_one_end_in_the_log(
     assert [line["event"] for line in lines] == ["guest_erased_everywhere"]
 
 
-def test_it_is_in_the_audit_trail(installation: Installation) -> None:
+def test_an_erasure_is_in_the_audit_trail(installation: Installation) -> None:
     installation.erase_guest()
     with installation.storage.read() as unit:
         (entry,) = unit.audit_trail.latest(about=GUEST_ID)
@@ -663,7 +673,9 @@ def test_it_is_in_the_audit_trail(installation: Installation) -> None:
     assert entry.action is Action.GUEST_ERASED
 
 
-def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Installation) -> None:
+def test_the_erasure_file_finds_an_erased_guest_in_a_restored_backup(
+    installation: Installation,
+) -> None:
     installation.erase_guest()
     installation.loses("erasures")
     installation.has_guest(GUEST)
@@ -674,7 +686,7 @@ def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Install
     assert erase_guest.brought_back() == []
 
 
-def test_an_id_that_a_restored_backup_never_had_does_not_come_back(
+def test_an_erasure_can_be_repeated_for_an_id_missing_in_a_restored_backup(
     installation: Installation,
 ) -> None:
     installation.erase_guest()
@@ -687,7 +699,7 @@ def test_an_id_that_a_restored_backup_never_had_does_not_come_back(
     assert finish(installation)
 
 
-def test_a_guest_whom_an_older_copy_does_not_know_at_the_psp_is_forgotten_there(
+def test_an_older_copy_forgets_the_psp_customers_named_in_the_erasure_file(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -705,7 +717,7 @@ def test_a_guest_whom_an_older_copy_does_not_know_at_the_psp_is_forgotten_there(
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 9])
-def test_a_line_that_a_full_disk_has_cut_off_names_no_guest_at_a_psp(
+def test_a_truncated_line_of_the_erasure_file_names_no_psp_customer(
     installation: Installation, tmp_path: Path, cut: int
 ) -> None:
     installation.stored_card()
@@ -718,7 +730,7 @@ def test_a_line_that_a_full_disk_has_cut_off_names_no_guest_at_a_psp(
     assert len(installation.container.erasure_file().erased()[GUEST_ID]) == whole
 
 
-def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(
+def test_a_truncated_line_of_the_erasure_file_spoils_no_other_line(
     installation: Installation, tmp_path: Path
 ) -> None:
     (tmp_path / "erasures.txt").write_text("0b54f1d7-63c7")
@@ -727,7 +739,7 @@ def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(
 
 
 @pytest.mark.parametrize("words", ["by hand .", "now cus_1 .", "now fake/default .", "now // ."])
-def test_a_line_that_somebody_has_changed_names_the_guest_alone(
+def test_a_line_of_the_erasure_file_changed_by_hand_names_only_the_guest(
     installation: Installation, tmp_path: Path, words: str
 ) -> None:
     (tmp_path / "erasures.txt").write_text(f"{GUEST_ID} {words}\n")
@@ -737,7 +749,9 @@ def test_a_line_that_somebody_has_changed_names_the_guest_alone(
         assert unit.guest_references.of(GUEST_ID) == []
 
 
-def test_nothing_is_erased_without_the_file(installation: Installation, tmp_path: Path) -> None:
+def test_a_guest_is_not_erased_if_the_erasure_file_cannot_be_written(
+    installation: Installation, tmp_path: Path
+) -> None:
     (tmp_path / "erasures.txt").mkdir()
     with pytest.raises(ServiceUnavailable):
         installation.erase_guest()
@@ -745,14 +759,16 @@ def test_nothing_is_erased_without_the_file(installation: Installation, tmp_path
         assert unit.guests.get(GuestId(GUEST_ID)) == GUEST
 
 
-def test_only_a_guest_who_is_on_file_is_erased(installation: Installation) -> None:
+def test_erasing_an_unknown_guest_is_refused(installation: Installation) -> None:
     with pytest.raises(GuestNotFound):
         installation.erase_guest(OTHER_GUEST_ID)
     with pytest.raises(GuestIdNotUsable):
         installation.erase_guest(GuestId("12"))
 
 
-def test_a_link_opened_during_the_erasure_leads_back(installation: Installation) -> None:
+def test_a_link_opened_during_the_erasure_leads_back_to_the_shop(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
     installation.clock.advance(ASK_AGAIN_AFTER)
 

@@ -40,7 +40,7 @@ def products_of(installation: Installation, center_id: CenterId = CENTER_ID) -> 
     ).items
 
 
-def test_a_product_is_created_at_the_end(installation: Installation) -> None:
+def test_a_new_product_is_listed_last(installation: Installation) -> None:
     with installation.storage.write() as unit:
         unit.products.put_many([a_product()])
         unit.commit()
@@ -49,7 +49,7 @@ def test_a_product_is_created_at_the_end(installation: Installation) -> None:
     assert products_of(installation) == (a_product(), created)
 
 
-def test_a_product_is_changed_in_its_place(installation: Installation) -> None:
+def test_a_changed_product_keeps_its_place_in_the_list(installation: Installation) -> None:
     put(installation)
     other = put(installation, product_id=a_product().id)
 
@@ -79,7 +79,7 @@ def test_an_invalid_product_is_not_stored(installation: Installation) -> None:
     assert products_of(installation) == ()
 
 
-def test_a_product_of_another_center_stays_there(installation: Installation) -> None:
+def test_a_product_cannot_be_moved_to_another_center(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     product = put(installation)
 

@@ -59,26 +59,26 @@ NO_YEAR = (datetime.min.replace(tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
         ({"a": "x" * MAX_FIELDS_LENGTH}, False),
     ],
 )
-def test_a_page_has_fields_of_text_that_is_not_too_long(
+def test_the_form_fields_of_a_page_must_be_short_printable_text(
     fields: dict[str, Any], expected: bool
 ) -> None:
     assert is_credible_page(replace(PAGE, fields=fields)) is expected
 
 
 @pytest.mark.parametrize("token", ["", "a card", "x" * 256])
-def test_a_list_with_a_card_that_cannot_be_stored_is_not_credible(token: str) -> None:
+def test_a_card_list_with_an_invalid_card_is_not_credible(token: str) -> None:
     cards = [CardAtPsp(CARD.guest_reference, CARD.token)]
     assert is_credible_list(CardList(cards, None), None)
     assert not is_credible_list(CardList([cards[0]._replace(token=CardToken(token))], None), None)
 
 
 @pytest.mark.parametrize("after", [None, "place"])
-def test_a_list_that_leads_nowhere_is_not_credible(after: str | None) -> None:
+def test_a_card_list_whose_next_page_is_itself_is_not_credible(after: str | None) -> None:
     assert is_credible_list(CardList([], "next"), after)
     assert not is_credible_list(CardList([], after or ""), after)
 
 
-def test_outcomes_of_a_sound_psp_are_credible() -> None:
+def test_valid_outcomes_are_credible() -> None:
     assert is_credible_page(PAGE)
     for outcome in (COLLECTED, replace(COLLECTED, charge_reference="tr_1"), PageClosed()):
         assert is_credible(outcome, PAGE)
@@ -122,7 +122,7 @@ def test_a_reading_of_another_card_is_not_credible() -> None:
 
 
 @pytest.mark.parametrize("reference", NO_TEXT)
-def test_a_charge_reference_that_is_no_word_is_not_credible(reference: str) -> None:
+def test_a_malformed_charge_reference_is_not_credible(reference: str) -> None:
     assert not is_credible(replace(COLLECTED, charge_reference=reference), PAGE)
 
 
@@ -136,12 +136,14 @@ def test_a_time_out_of_bounds_is_not_credible(time: datetime) -> None:
 
 
 @pytest.mark.parametrize("refused_cards", [-1, 10**18])
-def test_a_count_of_refused_cards_keeps_no_card_from_its_guest(refused_cards: int) -> None:
+def test_a_collected_card_is_credible_despite_an_absurd_count_of_refused_cards(
+    refused_cards: int,
+) -> None:
     assert is_credible(replace(COLLECTED, refused_cards=refused_cards), PAGE)
 
 
 @pytest.mark.parametrize("code", ["card_declined", "51", "05:Do-not-honor", "x" * 100, None])
-def test_a_refusal_code_is_a_word(code: str | None) -> None:
+def test_a_well_formed_refusal_code_is_kept(code: str | None) -> None:
     refused = CardRefused(refused_cards=2, refusal_code=code)
     assert without_false_details(refused) == refused
 
@@ -153,7 +155,7 @@ def test_a_refusal_code_is_a_word(code: str | None) -> None:
         *("4242424242424242", "no:4242-4242-4242-4242"),
     ],
 )
-def test_an_outcome_counts_without_its_malformed_refusal_code(code: Any) -> None:
+def test_a_malformed_refusal_code_is_dropped_from_its_outcome(code: Any) -> None:
     assert without_false_details(replace(COLLECTED, refused_cards=2, refusal_code=code)) == replace(
         COLLECTED, refused_cards=2
     )

@@ -16,7 +16,7 @@ def recognize(installation: Installation) -> RecognizeMerchant:
     return RecognizeMerchant(storage=installation.storage)
 
 
-def test_the_first_merchant_is_recognized_later(
+def test_the_merchant_seen_first_is_stored(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     for _ in range(2):
@@ -25,7 +25,7 @@ def test_the_first_merchant_is_recognized_later(
         assert unit.merchant_identities.get(PSP, SPA) == "acct_1 test"
 
 
-def test_another_merchant_is_not_kept(
+def test_another_merchant_is_refused(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 test")
@@ -36,7 +36,7 @@ def test_another_merchant_is_not_kept(
     recognize(PSP, SPA, "acct_1 test")
 
 
-def test_a_merchant_who_is_known_is_recognized_without_a_write(
+def test_a_known_merchant_is_recognized_without_a_write(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 test")
@@ -46,7 +46,7 @@ def test_a_merchant_who_is_known_is_recognized_without_a_write(
     assert written == []
 
 
-def test_the_second_of_two_processes_with_different_merchants_is_refused(
+def test_the_second_of_two_processes_that_see_different_merchants_is_refused(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     installation.before_next_write(lambda: recognize(PSP, SPA, "acct_1 test"))
@@ -55,7 +55,7 @@ def test_the_second_of_two_processes_with_different_merchants_is_refused(
 
 
 # Shows F49.
-def test_a_copy_recognizes_no_merchant_of_the_original(
+def test_a_copy_does_not_recognize_the_merchant_of_its_original(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 live")

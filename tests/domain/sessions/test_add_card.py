@@ -39,7 +39,7 @@ NOBODY = a_uuid(999)
 GOOD_ADDRESS = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
 
 
-def test_a_session_is_stored_as_it_was_asked_for(installation: Installation) -> None:
+def test_a_session_is_stored_as_requested(installation: Installation) -> None:
     session = installation.add_card(billing_info={"city": "Seattle"})
 
     stored = installation.session(session.token_id)
@@ -52,13 +52,13 @@ def test_a_session_is_stored_as_it_was_asked_for(installation: Installation) -> 
 
 
 # Shows F22.
-def test_the_psp_is_not_called(installation: Installation) -> None:
+def test_adding_a_session_does_not_call_the_psp(installation: Installation) -> None:
     installation.add_card()
 
     assert installation.provider.calls == []
 
 
-def test_the_session_keeps_the_configuration_as_it_was(installation: Installation) -> None:
+def test_a_session_keeps_the_payment_configuration_of_its_start(installation: Installation) -> None:
     installation.configure(avs=True, session_minutes=90)
     session = installation.add_card(billing_info=GOOD_ADDRESS)
     installation.configure(avs=False)
@@ -84,7 +84,7 @@ def test_the_session_keeps_the_configuration_as_it_was(installation: Installatio
         ({"guest_id": NOBODY}, GuestNotFound),
     ],
 )
-def test_a_wrong_request_stores_nothing(
+def test_an_invalid_request_stores_no_session(
     installation: Installation, changes: dict[str, Any], refusal: type[Refusal]
 ) -> None:
     with pytest.raises(refusal):
@@ -94,7 +94,9 @@ def test_a_wrong_request_stores_nothing(
     assert installation.reconcile().jobs["sessions"] == 0
 
 
-def test_refusals_come_in_the_decided_order(installation: Installation) -> None:
+def test_the_first_invalid_field_in_the_documented_order_is_reported(
+    installation: Installation,
+) -> None:
     installation.unconfigure()
     order: list[tuple[str, object, object, type[Refusal]]] = [
         ("center_id", "x", NOBODY, InvalidCenterId),
@@ -117,7 +119,7 @@ def test_refusals_come_in_the_decided_order(installation: Installation) -> None:
         installation.add_card(**request)
 
 
-def test_a_center_outside_the_token_is_refused_whether_or_not_it_exists(
+def test_a_limited_caller_cannot_tell_whether_another_center_exists(
     installation: Installation,
 ) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
@@ -129,7 +131,7 @@ def test_a_center_outside_the_token_is_refused_whether_or_not_it_exists(
     assert installation.add_card(caller).status is SessionStatus.OPEN
 
 
-def test_a_center_with_a_list_of_origins_allows_no_other(installation: Installation) -> None:
+def test_a_center_with_redirect_origins_refuses_other_origins(installation: Installation) -> None:
     installation.configure(redirect_origins=("https://shop.example", "myspa://"))
 
     for uri in ("https://shop.example/a", "myspa://cards/done"):
@@ -138,7 +140,7 @@ def test_a_center_with_a_list_of_origins_allows_no_other(installation: Installat
         installation.add_card(redirect_uri="https://other.example/a")
 
 
-def test_a_center_with_one_card_per_guest_refuses_a_second(installation: Installation) -> None:
+def test_a_center_with_one_card_per_guest_refuses_a_second_card(installation: Installation) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
     installation.stored_card()
 
@@ -155,7 +157,7 @@ def test_a_center_with_one_card_per_guest_refuses_a_second(installation: Install
         ({"address": " ", "country_code": "US"}, ".address"),
     ],
 )
-def test_address_verification_names_what_it_misses(
+def test_address_verification_names_the_missing_billing_field(
     installation: Installation, billing_info: object, missing: str
 ) -> None:
     installation.configure(avs=True)
@@ -172,7 +174,7 @@ def test_address_verification_names_what_it_misses(
         *(("GB", "12345", False), ("AE", None, True), ("HK", "999077", True)),
     ],
 )
-def test_a_postal_code_must_have_its_countrys_format(
+def test_a_postal_code_must_have_the_format_of_its_country(
     installation: Installation, country_code: str, zipcode: str | None, is_fine: bool
 ) -> None:
     installation.configure(avs=True)
@@ -185,7 +187,7 @@ def test_a_postal_code_must_have_its_countrys_format(
             installation.add_card(billing_info=address)
 
 
-def test_a_link_lives_as_long_as_is_asked_for_within_the_limit_of_the_center(
+def test_a_link_lives_as_long_as_requested_within_the_limit_of_the_center(
     installation: Installation,
 ) -> None:
     installation.configure(session_minutes=60, link_minutes=43_200)
@@ -200,7 +202,7 @@ def test_a_link_lives_as_long_as_is_asked_for_within_the_limit_of_the_center(
 
 
 @pytest.mark.parametrize("link_minutes", [14, 61, 0, -60, True, 60.0, "60", [60], 10**30])
-def test_a_link_for_any_other_time_is_refused_with_the_limit_of_the_center(
+def test_the_refusal_of_a_link_lifetime_names_the_limit_of_the_center(
     installation: Installation, link_minutes: object
 ) -> None:
     installation.configure(session_minutes=60)
@@ -219,9 +221,7 @@ def test_a_link_for_any_other_time_is_refused_with_the_limit_of_the_center(
     "reference",
     ["", " ", "x" * 101, "a\nb", 7, ["x"], "4242 4242 4242 4242", "order-4242424242424242"],
 )
-def test_a_reference_that_cannot_be_kept_is_refused(
-    installation: Installation, reference: object
-) -> None:
+def test_an_invalid_reference_is_refused(installation: Installation, reference: object) -> None:
     with pytest.raises(InvalidField) as refused:
         installation.add_card(reference=reference)
     assert refused.value.message == (
@@ -231,7 +231,7 @@ def test_a_reference_that_cannot_be_kept_is_refused(
 
 
 # Shows F1.
-def test_a_repeated_request_under_its_key_gives_the_same_session(
+def test_repeating_a_request_with_its_idempotency_key_returns_the_same_session(
     installation: Installation,
 ) -> None:
     asked: dict[str, Any] = {
@@ -263,14 +263,14 @@ OTHERWISE: dict[str, list[object]] = {
 }
 
 
-def test_every_part_of_a_request_is_asked_for_otherwise_below() -> None:
+def test_the_next_test_varies_every_part_of_a_request() -> None:
     assert OTHERWISE.keys() | {"idempotency_key"} == {each.name for each in fields(AddCardRequest)}
 
 
 @pytest.mark.parametrize(
     "changes", [{name: value} for name, values in OTHERWISE.items() for value in values]
 )
-def test_a_different_request_under_a_key_is_refused(
+def test_a_different_request_with_a_used_idempotency_key_is_refused(
     installation: Installation, changes: dict[str, Any]
 ) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
@@ -280,7 +280,7 @@ def test_a_different_request_under_a_key_is_refused(
         installation.add_card(idempotency_key="key", **changes)
 
 
-def test_a_key_is_free_again_after_a_day(installation: Installation) -> None:
+def test_an_idempotency_key_can_be_used_again_after_a_day(installation: Installation) -> None:
     key = "!" + "~" * 254
     first = installation.add_card(idempotency_key=key)
     installation.clock.advance(timedelta(hours=24))
@@ -288,7 +288,7 @@ def test_a_key_is_free_again_after_a_day(installation: Installation) -> None:
     assert installation.add_card(idempotency_key=key, source=5).token_id != first.token_id
 
 
-def test_a_key_belongs_to_its_caller(installation: Installation) -> None:
+def test_two_callers_may_use_the_same_idempotency_key(installation: Installation) -> None:
     other = replace(installation.caller, name=CallerName("other-shop"))
     mine = installation.add_card(idempotency_key="key")
     theirs = installation.add_card(other, idempotency_key="key")
@@ -296,14 +296,14 @@ def test_a_key_belongs_to_its_caller(installation: Installation) -> None:
     assert mine.token_id != theirs.token_id
 
 
-def test_a_refused_request_leaves_its_key_free(installation: Installation) -> None:
+def test_a_refused_request_does_not_use_up_its_idempotency_key(installation: Installation) -> None:
     with pytest.raises(GuestNotFound):
         installation.add_card(idempotency_key="key", guest_id=NOBODY)
 
     assert installation.add_card(idempotency_key="key").status is SessionStatus.OPEN
 
 
-def test_another_request_under_the_same_key_may_come_first_by_a_hair(
+def test_the_second_of_two_concurrent_requests_with_one_idempotency_key_is_refused(
     installation: Installation,
 ) -> None:
     installation.before_next_write(lambda: installation.add_card(idempotency_key="key", source=5))

@@ -83,7 +83,9 @@ def sessions_and_refused_cards(installation: Installation) -> tuple[int, int]:
 
 
 # Shows S23.
-def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(limited: Limited) -> None:
+def test_the_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
+    limited: Limited,
+) -> None:
     installation = limited("")
     for _ in range(10):
         installation.add_card()
@@ -117,7 +119,7 @@ def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(limite
         ("center=off/2", "refused cards per center", {"guest", "center"}),
     ],
 )
-def test_each_limit_stops_only_those_that_it_is_about(
+def test_each_limit_stops_only_sessions_of_its_own_guest_caller_or_center(
     limited: Limited, limit: str, counted: str, free: set[str]
 ) -> None:
     installation = limited(only(limit))
@@ -146,7 +148,7 @@ def test_each_limit_stops_only_those_that_it_is_about(
     add()
 
 
-def test_a_repeated_request_is_neither_counted_nor_refused(limited: Limited) -> None:
+def test_a_repeated_request_does_not_count_towards_a_limit(limited: Limited) -> None:
     installation = limited("guest=2/off")
     first = installation.add_card(idempotency_key="key")
     assert installation.add_card(idempotency_key="key") == first
@@ -157,14 +159,14 @@ def test_a_repeated_request_is_neither_counted_nor_refused(limited: Limited) -> 
         installation.add_card(idempotency_key="another")
 
 
-def test_an_invalid_request_is_reported_before_the_limit(limited: Limited) -> None:
+def test_an_invalid_request_is_reported_before_an_exceeded_limit(limited: Limited) -> None:
     installation = limited("caller=1/off")
     installation.add_card()
     with pytest.raises(GuestNotFound):
         installation.add_card(guest_id=GuestId(a_uuid(999)))
 
 
-def test_the_wait_lasts_until_no_limit_is_reached(limited: Limited) -> None:
+def test_the_announced_wait_lasts_until_no_limit_is_exceeded(limited: Limited) -> None:
     installation = limited("guest=1/off,center=2/off")
     installation.add_card(guest_id=OTHER_GUEST_ID)
     installation.clock.advance(MINUTE)
@@ -189,7 +191,7 @@ def test_each_refused_card_of_a_page_is_counted_once(installation: Installation)
     assert refusal_codes(installation, session) == ["declined", "declined", "unpublished"]
 
 
-def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Installation) -> None:
+def test_cards_refused_before_a_good_card_are_counted(installation: Installation) -> None:
     session = installation.session_with_card(DECLINED_CARD)
     installation.type_card(session, CHALLENGED_CARD)
     installation.psp.answer_challenge(installation.page_reference(session), confirmed=False)
@@ -202,7 +204,7 @@ def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Ins
     assert refusal_codes(installation, session) == [None, "challenge_failed"]
 
 
-def test_cards_that_were_refused_on_a_page_that_ends_are_counted(
+def test_cards_refused_on_a_page_that_then_expires_are_counted(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card(DECLINED_CARD)
@@ -227,7 +229,7 @@ def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation
 
 
 # Shows S23.
-def test_a_guest_gets_no_more_than_the_limit_by_requests_at_once(limited: Limited) -> None:
+def test_concurrent_requests_of_a_guest_do_not_exceed_the_limit(limited: Limited) -> None:
     installation = limited("guest=1/off")
     # Both requests find no session; the other one stores the first.
     installation.before_next_write(lambda: installation.add_card(idempotency_key="other"))
@@ -259,7 +261,7 @@ def is_page_open(installation: Installation, session: CardSession) -> bool:
         ("center=off/3", {"center_id": OTHER_CENTER_ID}),
     ],
 )
-def test_links_made_before_open_no_page_once_a_limit_on_refused_cards_is_reached(
+def test_existing_links_open_no_page_once_the_limit_on_refused_cards_is_reached(
     limited: Limited, limit: str, of_another: dict[str, Any]
 ) -> None:
     installation = limited(only(limit))
@@ -279,7 +281,7 @@ def test_links_made_before_open_no_page_once_a_limit_on_refused_cards_is_reached
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
-def test_a_page_that_the_psp_has_not_answered_about_opens_no_more_once_a_limit_is_reached(
+def test_an_unanswered_page_cannot_be_opened_once_the_limit_is_reached(
     limited: Limited, trouble: Trouble
 ) -> None:
     installation = limited("guest=off/3")
@@ -321,7 +323,7 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: L
 
 
 # Shows S23.
-def test_a_center_may_have_its_own_limits(limited: Limited) -> None:
+def test_a_center_may_have_limits_of_its_own(limited: Limited) -> None:
     installation = limited("guest=1/1,guest-everywhere=off/off,caller=off/off,center=off/off")
     installation.configure(card_testing_limits="guest=2/2")
     first, second = (installation.opened_session() for _ in range(2))
@@ -360,7 +362,7 @@ def test_cards_refused_on_all_open_pages_of_a_guest_count_together(limited: Limi
     assert not any(is_page_open(installation, session) for session in sessions)
 
 
-def test_a_card_refused_on_the_only_page_of_a_guest_causes_no_further_question(
+def test_a_card_refused_on_the_only_page_of_a_guest_causes_no_further_call_to_the_psp(
     limited: Limited,
 ) -> None:
     installation = limited("guest=off/10")
@@ -373,7 +375,7 @@ def test_a_card_refused_on_the_only_page_of_a_guest_causes_no_further_question(
 
 
 @pytest.mark.parametrize("limits", ["off", only("guest=10/off"), only("center=off/1")])
-def test_a_refused_card_causes_no_question_about_other_pages_where_no_limit_closes_them(
+def test_the_psp_is_not_asked_about_other_pages_if_no_limit_could_close_them(
     limited: Limited, limits: str
 ) -> None:
     installation = limited(limits)
@@ -386,7 +388,7 @@ def test_a_refused_card_causes_no_question_about_other_pages_where_no_limit_clos
 
 
 @pytest.mark.parametrize("limit", ["caller=off/1", "center=off/1"])
-def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_refused_cards(
+def test_the_limit_of_a_caller_or_center_does_not_close_pages_of_other_guests(
     limited: Limited, limit: str
 ) -> None:
     installation = limited(only(limit))
@@ -400,7 +402,9 @@ def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_re
 
 # Shows S23, S27.
 @pytest.mark.parametrize("limit", ["center=off/2", "center=5/2"])
-def test_a_few_guests_do_not_lock_a_center_for_the_others(limited: Limited, limit: str) -> None:
+def test_refused_cards_of_a_few_guests_do_not_block_a_center_for_others(
+    limited: Limited, limit: str
+) -> None:
     installation = limited(only(limit))
     in_advance = installation.add_card(guest_id=OTHER_GUEST_ID)
     opened = installation.opened_session(guest_id=OTHER_GUEST_ID)
@@ -443,7 +447,7 @@ def test_a_center_with_five_times_the_limit_refuses_every_guest(limited: Limited
 
 
 # Shows S27.
-def test_a_card_that_was_collected_before_its_page_is_closed_is_stored(limited: Limited) -> None:
+def test_a_card_collected_before_the_limit_closes_its_page_is_stored(limited: Limited) -> None:
     installation = limited("guest=off/3")
     collected = installation.opened_session()
     installation.type_card(collected)
@@ -454,7 +458,7 @@ def test_a_card_that_was_collected_before_its_page_is_closed_is_stored(limited: 
     assert len(installation.accounts()) == 1
 
 
-def test_a_page_that_was_made_while_the_limit_was_reached_is_closed_as_well(
+def test_a_page_created_while_the_limit_was_reached_is_closed(
     limited: Limited,
 ) -> None:
     installation = limited("guest=off/3")
@@ -466,14 +470,14 @@ def test_a_page_that_was_made_while_the_limit_was_reached_is_closed_as_well(
 
 
 @pytest.mark.parametrize(("refused_cards", "sessions"), [(19, 4), (20, 80), (20, 200)])
-def test_a_center_with_few_refused_cards_does_not_stand_out(
+def test_a_center_with_few_refused_cards_is_not_reported_for_card_testing(
     installation: Installation, refused_cards: int, sessions: int
 ) -> None:
     has_tried(installation, refused_cards, sessions)
     assert installation.container.find_card_testing()() == []
 
 
-def test_a_center_where_unusually_many_cards_were_refused_stands_out_for_24_hours(
+def test_a_center_with_unusually_many_refused_cards_is_reported_for_24_hours(
     installation: Installation,
 ) -> None:
     has_tried(installation, refused_cards=20, sessions=79)

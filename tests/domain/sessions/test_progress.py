@@ -26,7 +26,7 @@ def cancel_page(installation: Installation, session: CardSession) -> str:
     return installation.use_cases.cancel_hosted_page(token_id=session.token_id)
 
 
-def test_each_step_of_the_guest_is_noted(installation: Installation) -> None:
+def test_the_progress_of_a_session_shows_each_step_of_the_guest(installation: Installation) -> None:
     session = installation.add_card()
     assert progress(installation, session) is Progress.CREATED
     assert cancel_page(installation, session) == REDIRECT_URI
@@ -49,7 +49,7 @@ def times(installation: Installation, session: CardSession) -> tuple[datetime | 
 
 
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
-def test_the_time_of_a_step_is_that_of_the_first(
+def test_a_session_keeps_the_time_of_the_first_opening_or_return(
     installation: Installation, leave: Callable[[Installation, CardSession], str]
 ) -> None:
     session = installation.add_card()
@@ -68,7 +68,7 @@ def test_the_time_of_a_step_is_that_of_the_first(
         assert times(installation, session) == (opened_at, returned_at)
 
 
-def test_a_link_that_was_opened_with_an_earlier_release_was_opened_then(
+def test_a_link_opened_under_an_earlier_release_keeps_its_opening_time(
     installation: Installation,
 ) -> None:
     opened = installation.opened_session()
@@ -81,12 +81,14 @@ def test_a_link_that_was_opened_with_an_earlier_release_was_opened_then(
     assert times(installation, opened) == (opened.opened_at, None)
 
 
-def test_a_page_that_could_not_be_made_was_opened(installation: Installation) -> None:
+def test_a_session_counts_as_opened_even_if_its_page_could_not_be_created(
+    installation: Installation,
+) -> None:
     assert installation.session_without_answer().progress is Progress.OPENED
 
 
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
-def test_a_concurrent_change_of_a_session_is_not_undone(
+def test_noting_progress_does_not_undo_a_concurrent_change_of_the_session(
     installation: Installation, leave: object
 ) -> None:
     session = installation.session_with_card()
@@ -99,7 +101,7 @@ def test_a_concurrent_change_of_a_session_is_not_undone(
     assert (ended.status, ended.progress) == (SessionStatus.COMPLETED, Progress.OPENED)
 
 
-def test_nobody_returns_from_a_page_that_was_never_made(installation: Installation) -> None:
+def test_a_return_to_a_session_without_a_page_is_not_noted(installation: Installation) -> None:
     session = installation.add_card()
 
     installation.return_to_shop(session)
@@ -109,7 +111,7 @@ def test_nobody_returns_from_a_page_that_was_never_made(installation: Installati
 
 
 @pytest.mark.parametrize("known_first", [False, True])
-def test_whoever_is_back_from_a_page_that_is_over_has_no_card(
+def test_a_return_from_an_ended_page_counts_as_cancelled(
     installation: Installation, *, known_first: bool
 ) -> None:
     session = installation.opened_session()
@@ -124,7 +126,7 @@ def test_whoever_is_back_from_a_page_that_is_over_has_no_card(
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 
 
-def test_a_guest_who_cancels_is_sent_back_while_nothing_can_be_written(
+def test_a_guest_who_cancels_is_sent_back_while_the_database_is_unavailable(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

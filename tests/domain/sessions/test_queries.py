@@ -21,7 +21,9 @@ from tests.installation import Installation
 
 # Shows S2.
 @pytest.mark.parametrize("use_case", ["read_session", "cancel_session"])
-def test_a_session_does_not_exist_for_others(installation: Installation, use_case: str) -> None:
+def test_a_session_of_another_guest_or_center_is_not_found(
+    installation: Installation, use_case: str
+) -> None:
     session = installation.add_card()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     elsewhere = installation.a_caller(centers=frozenset())
@@ -37,7 +39,7 @@ def test_a_session_does_not_exist_for_others(installation: Installation, use_cas
     assert installation.session(session.token_id) == session
 
 
-def test_a_limited_caller_reads_the_sessions_of_its_own_centers(installation: Installation) -> None:
+def test_a_limited_caller_can_read_sessions_of_its_own_centers(installation: Installation) -> None:
     session = installation.add_card()
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
 
@@ -48,7 +50,7 @@ def test_a_limited_caller_reads_the_sessions_of_its_own_centers(installation: In
     assert read.session == session
 
 
-def test_a_link_is_shown_while_it_works_to_callers_that_may_add_cards(
+def test_a_working_link_is_shown_only_to_callers_that_may_add_cards(
     installation: Installation,
 ) -> None:
     waiting, opened = installation.add_card(), installation.opened_session()
@@ -93,7 +95,7 @@ def test_sessions_of_a_guest_are_listed_newest_first(installation: Installation)
     assert (own.items, own.total) == ((sessions[2], sessions[0]), 2)
 
 
-def test_sessions_of_one_status_are_listed(installation: Installation) -> None:
+def test_sessions_can_be_listed_by_status(installation: Installation) -> None:
     installation.stored_card()
     opened = installation.add_card()
 
@@ -110,7 +112,7 @@ def test_sessions_of_one_status_are_listed(installation: Installation) -> None:
             listed(*wrong)
 
 
-def test_sessions_are_found_by_the_reference_of_the_client(installation: Installation) -> None:
+def test_sessions_can_be_listed_by_the_reference_of_the_client(installation: Installation) -> None:
     first = installation.add_card(reference="order-1")
     installation.clock.advance(timedelta(seconds=1))
     second = installation.add_card(reference="order-1")
@@ -134,7 +136,7 @@ def test_sessions_are_found_by_the_reference_of_the_client(installation: Install
             found(*wrong)
 
 
-def test_sessions_of_an_unknown_guest_are_refused(installation: Installation) -> None:
+def test_listing_sessions_of_an_unknown_guest_is_refused(installation: Installation) -> None:
     for guest_id, refusal in (("x", GuestIdNotUsable), (a_uuid(999), GuestNotFound)):
         with pytest.raises(refusal):
             installation.use_cases.list_sessions(

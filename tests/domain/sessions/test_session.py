@@ -31,7 +31,7 @@ NEEDED_OF_A_REQUEST: Final = {
 }
 
 
-def test_an_erasure_knows_every_field() -> None:
+def test_every_field_of_a_session_is_kept_or_erased_by_decision() -> None:
     """A new field belongs to one of these. `blank_unreadable` blanks the same as the session itself."""
     session = a_session(
         status=SessionStatus.EXPIRED, reference="order 7", attempt=an_attempt(over=True)
@@ -44,7 +44,7 @@ def test_an_erasure_knows_every_field() -> None:
     assert names - changed == TELLS_WHAT_HAPPENED
 
 
-def test_an_erasure_knows_every_field_of_the_request_for_a_page() -> None:
+def test_every_field_of_a_page_request_is_kept_or_erased_by_decision() -> None:
     request = an_attempt().request
     request = replace(
         request, guest_email="zoe@guests.example", billing_info=a_session().billing_info
@@ -57,7 +57,7 @@ def test_an_erasure_knows_every_field_of_the_request_for_a_page() -> None:
     assert names - changed == NEEDED_OF_A_REQUEST
 
 
-def test_an_erasure_knows_the_fields_of_a_form_that_opens_the_page() -> None:
+def test_an_erasure_removes_the_form_fields_of_a_page() -> None:
     attempt = an_attempt(page=a_page(fields={"signed": "with the name of the guest"}), over=True)
 
     blank = attempt.without_personal_data()
@@ -65,7 +65,7 @@ def test_an_erasure_knows_the_fields_of_a_form_that_opens_the_page() -> None:
     assert blank.page == a_page(fields={})
 
 
-def test_without_references_nothing_names_the_guest_or_the_page_at_the_psp() -> None:
+def test_a_session_without_references_names_no_guest_or_page_at_the_psp() -> None:
     request = replace(
         an_attempt().request,
         guest_reference=GuestReference("guest-at-psp"),
@@ -77,7 +77,7 @@ def test_without_references_nothing_names_the_guest_or_the_page_at_the_psp() -> 
     assert blank == a_session(attempt=PageAttempt(request=unnamed, over=True))
 
 
-def test_a_browser_that_could_not_ask_leaves_the_question_to_the_worker_once() -> None:
+def test_the_worker_asks_the_psp_once_if_a_browser_could_not() -> None:
     session = a_session(ask_again_at=NOW)
 
     later = session.asked_later()
@@ -94,24 +94,24 @@ def test_a_browser_that_could_not_ask_leaves_the_question_to_the_worker_once() -
         (a_session(expires_at=NOW).without_card(NOW), SessionStatus.EXPIRED),
     ],
 )
-def test_a_session_that_has_ended_is_not_due(ended: CardSession, status: SessionStatus) -> None:
+def test_an_ended_session_is_not_due(ended: CardSession, status: SessionStatus) -> None:
     assert (ended.status, ended.ended_at, ended.due_at) == (status, NOW, None)
 
 
-def test_a_settled_session_is_not_due_because_a_browser_comes_back() -> None:
+def test_a_returning_browser_does_not_make_a_settled_session_due() -> None:
     settled = a_session(status=SessionStatus.FAILED, due_at=None, ask_again_at=NOW)
 
     assert settled.asked_later() == settled
 
 
 # Shows F40.
-def test_an_expired_session_stays_past_its_end_when_the_clock_is_set_back() -> None:
+def test_an_expired_session_stays_expired_if_the_clock_is_set_back() -> None:
     expired = a_session(status=SessionStatus.EXPIRED)
 
     assert expired.is_past_end(expired.expires_at - timedelta(minutes=20))
 
 
-def test_a_page_that_is_pending_after_its_end_is_not_due_at_once() -> None:
+def test_a_page_still_pending_after_its_end_is_asked_about_minutes_later() -> None:
     page = replace(a_page(), ends_at=NOW + timedelta(minutes=30))
     session = a_session(attempt=an_attempt(page=page), expires_at=NOW + timedelta(days=3))
     now = NOW + timedelta(hours=5)

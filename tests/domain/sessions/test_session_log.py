@@ -35,7 +35,7 @@ def told(lines: Sequence[Any]) -> list[str]:
     ]
 
 
-def test_a_card_that_is_stored(installation: Installation, lines: list[Any]) -> None:
+def test_storing_a_card_is_logged(installation: Installation, lines: list[Any]) -> None:
     account = installation.stored_card()
 
     assert told(lines) == [*LIFE, *STORED]
@@ -46,7 +46,7 @@ def test_a_card_that_is_stored(installation: Installation, lines: list[Any]) -> 
         assert line.items() == {**who, **where, "event": line["event"]}.items()
 
 
-def test_a_card_that_is_renewed(installation: Installation, lines: list[Any]) -> None:
+def test_renewing_a_card_is_logged(installation: Installation, lines: list[Any]) -> None:
     installation.stored_card()
     installation.stored_card(expiry=(10, 2032))
 
@@ -55,7 +55,9 @@ def test_a_card_that_is_renewed(installation: Installation, lines: list[Any]) ->
     assert told(lines) == [*LIFE, *STORED, *LIFE, *renewed]
 
 
-def test_a_card_that_our_rules_refuse(installation: Installation, lines: list[Any]) -> None:
+def test_refusing_a_card_by_our_rules_is_logged(
+    installation: Installation, lines: list[Any]
+) -> None:
     installation.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
     session = installation.session_with_card(MISMATCHING_CARD, billing_info=address)
@@ -65,7 +67,9 @@ def test_a_card_that_our_rules_refuse(installation: Installation, lines: list[An
     assert told(lines) == [*LIFE, *refused]
 
 
-def test_cards_that_the_bank_declines(installation: Installation, lines: list[Any]) -> None:
+def test_cards_declined_by_the_bank_are_logged(
+    installation: Installation, lines: list[Any]
+) -> None:
     session = installation.opened_session()
     for _ in range(2):
         installation.type_card(session, DECLINED_CARD)
@@ -81,7 +85,7 @@ def test_cards_that_the_bank_declines(installation: Installation, lines: list[An
     assert told(lines) == [*LIFE, *declined, *STORED]
 
 
-def test_a_card_that_comes_after_the_client_has_cancelled(
+def test_discarding_a_card_typed_after_the_cancellation_is_logged(
     installation: Installation, lines: list[Any]
 ) -> None:
     session = installation.opened_session()
@@ -98,7 +102,9 @@ def test_a_card_that_comes_after_the_client_has_cancelled(
     assert told(lines) == [*LIFE, *ended]
 
 
-def test_a_session_that_ends_without_a_card(installation: Installation, lines: list[Any]) -> None:
+def test_a_session_that_ends_without_a_card_is_logged(
+    installation: Installation, lines: list[Any]
+) -> None:
     never_opened, opened = installation.add_card(), installation.opened_session()
     assert told(lines) == [LIFE[0], *LIFE]
     installation.clock.advance(timedelta(hours=2))
@@ -113,9 +119,7 @@ def test_a_session_that_ends_without_a_card(installation: Installation, lines: l
     }
 
 
-def test_a_step_without_effect_is_not_logged_again(
-    installation: Installation, lines: list[Any]
-) -> None:
+def test_a_repeated_step_is_logged_once(installation: Installation, lines: list[Any]) -> None:
     installation.before_next_write(lambda: installation.add_card(idempotency_key="key"))
     session = installation.add_card(idempotency_key="key")
     for _ in range(2):
@@ -131,7 +135,7 @@ def test_a_step_without_effect_is_not_logged_again(
     assert told(lines) == [*LIFE, *STORED]
 
 
-def test_a_step_that_is_not_committed_is_not_logged(tmp_path: Path, lines: list[Any]) -> None:
+def test_a_step_that_could_not_be_committed_is_not_logged(tmp_path: Path, lines: list[Any]) -> None:
     with (
         closing(Installation(tmp_path, busy_timeout_seconds=0)) as installation,
         closing(connect(installation.database, busy_timeout_seconds=0)) as other,
@@ -144,7 +148,7 @@ def test_a_step_that_is_not_committed_is_not_logged(tmp_path: Path, lines: list[
     assert "session_created" not in told(lines)
 
 
-def test_a_line_that_cannot_be_written_does_no_harm(installation: Installation) -> None:
+def test_a_failing_log_does_not_prevent_storing_a_card(installation: Installation) -> None:
     def fail(*_: object) -> str:
         raise OSError
 

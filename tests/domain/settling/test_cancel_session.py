@@ -26,7 +26,7 @@ def cancel_all_of(installation: Installation) -> int:
     return installation.container.cancel_sessions_of_caller()(installation.caller.name)
 
 
-def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) -> None:
+def test_cancelling_a_session_expires_its_link_at_once(installation: Installation) -> None:
     session = installation.add_card()
     installation.clock.advance(SECOND)
 
@@ -42,7 +42,9 @@ def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) ->
     assert installation.provider.calls == []
 
 
-def test_a_session_whose_page_the_psp_cannot_close_ends_with_it(installation: Installation) -> None:
+def test_a_cancelled_session_ends_with_its_page_if_the_psp_cannot_close_it(
+    installation: Installation,
+) -> None:
     installation.provider.close = lambda *_: None
     session = installation.opened_session()
     page = session.current_attempt.page
@@ -63,7 +65,7 @@ def test_a_session_whose_page_the_psp_cannot_close_ends_with_it(installation: In
 
 
 # Shows I3.
-def test_a_card_collected_before_is_stored(installation: Installation) -> None:
+def test_a_card_collected_before_the_cancellation_is_stored(installation: Installation) -> None:
     session = installation.session_with_card()
 
     done = installation.cancel_session(session)
@@ -74,7 +76,7 @@ def test_a_card_collected_before_is_stored(installation: Installation) -> None:
 
 # Shows I3.
 @pytest.mark.parametrize("is_center_readable", [True, False])
-def test_a_card_collected_later_is_discarded(
+def test_a_card_collected_after_the_cancellation_is_discarded(
     installation: Installation, is_center_readable: bool
 ) -> None:
     session = installation.opened_session()
@@ -98,7 +100,7 @@ def test_a_card_collected_later_is_discarded(
 
 
 # Shows I3.
-def test_a_cancellation_while_the_psp_is_away_is_completed_by_the_reconciler(
+def test_the_worker_completes_a_cancellation_that_the_psp_could_not_answer(
     installation: Installation,
 ) -> None:
     for number in ("4242424242424242", None):
@@ -123,7 +125,7 @@ def test_a_cancellation_while_the_psp_is_away_is_completed_by_the_reconciler(
         assert ended.expires_at == waiting.cancelled_at
 
 
-def test_a_cancellation_is_stored_though_the_session_cannot_be_settled_now(
+def test_a_cancellation_is_stored_even_if_the_session_cannot_be_settled_yet(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -140,7 +142,7 @@ def test_a_cancellation_is_stored_though_the_session_cannot_be_settled_now(
 
 
 @pytest.mark.parametrize("is_psp_silent", [False, True])
-def test_a_guest_is_not_sent_to_a_page_made_after_the_cancellation(
+def test_a_guest_is_not_sent_to_a_page_created_after_the_cancellation(
     installation: Installation, is_psp_silent: bool
 ) -> None:
     session = installation.add_card()
@@ -174,7 +176,7 @@ def test_a_clock_that_is_behind_does_not_open_a_cancelled_link(installation: Ins
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_cancellation_after_the_end_changes_nothing(installation: Installation) -> None:
+def test_cancelling_an_ended_session_changes_nothing(installation: Installation) -> None:
     unopened, failed = installation.add_card(), installation.opened_session()
     cancelled = installation.cancel_session(unopened)
     installation.stored_card()
@@ -195,7 +197,7 @@ def test_a_cancellation_after_the_end_changes_nothing(installation: Installation
     assert installation.provider.calls == calls
 
 
-def test_cancelling_does_not_prolong_a_session_that_is_past_its_end(
+def test_cancelling_an_expired_session_does_not_prolong_it(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -204,7 +206,9 @@ def test_cancelling_does_not_prolong_a_session_that_is_past_its_end(
     assert installation.cancel_session(session).expires_at == session.expires_at
 
 
-def test_a_guest_who_comes_back_later_changes_nothing(installation: Installation) -> None:
+def test_a_guest_who_returns_after_the_cancellation_changes_nothing(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     cancelled = installation.cancel_session(session)
@@ -214,7 +218,9 @@ def test_a_guest_who_comes_back_later_changes_nothing(installation: Installation
 
 
 class TestOfACaller:
-    def test_every_open_session_is_cancelled(self, installation: Installation) -> None:
+    def test_all_open_sessions_of_a_caller_can_be_cancelled(
+        self, installation: Installation
+    ) -> None:
         stored = installation.stored_card()
         kept = installation.add_card(KIOSK)
         unopened, opened, collected = (
@@ -242,7 +248,7 @@ class TestOfACaller:
         assert installation.session(kept.token_id) == kept
         assert cancel_all_of(installation) == 0
 
-    def test_each_session_of_a_caller_is_cancelled_in_its_own_unit(
+    def test_each_session_of_a_caller_is_cancelled_in_a_transaction_of_its_own(
         self, installation: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sessions = [installation.add_card() for _ in range(3)]
@@ -261,7 +267,7 @@ class TestOfACaller:
         operator = installation.container.note_act().operator
         assert {installation.session(each.token_id).cancelled_by for each in sessions} == {operator}
 
-    def test_a_session_that_ends_meanwhile_is_left_as_it_is(
+    def test_a_session_that_ends_before_it_is_cancelled_stays_unchanged(
         self, installation: Installation
     ) -> None:
         session = installation.session_with_card()
@@ -272,7 +278,7 @@ class TestOfACaller:
         assert cancel_sessions_of_caller(installation.caller.name) == 0
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_one_that_cannot_be_read_does_not_keep_the_others_open(
+    def test_an_unreadable_session_does_not_keep_other_sessions_open(
         self, installation: Installation
     ) -> None:
         unreadable, readable = installation.add_card(), installation.add_card()
@@ -285,14 +291,16 @@ class TestOfACaller:
         assert cancel_all_of(installation) == 1
         assert installation.session(readable.token_id).cancelled_at is not None
 
-    def test_a_caller_of_the_identity_provider_has_no_token_here(
+    def test_sessions_of_a_caller_of_the_identity_provider_can_be_cancelled(
         self, installation: Installation
     ) -> None:
         session = installation.add_card(replace(KIOSK, name=CallerName("jwt:shop")))
         assert installation.container.cancel_sessions_of_caller()("jwt:shop") == 1
         assert installation.session(session.token_id).cancelled_at is not None
 
-    def test_a_caller_without_a_token_is_refused(self, installation: Installation) -> None:
+    def test_cancelling_the_sessions_of_an_unknown_caller_is_refused(
+        self, installation: Installation
+    ) -> None:
         session = installation.add_card()
         with pytest.raises(
             InvalidField, match=r"^caller must be a caller that `cardonfile token list`"

@@ -70,7 +70,7 @@ def late(installation: Installation) -> Late:
     ("by_page", "by_session", "signed"),
     [(True, True, True), (False, True, True), (True, False, True), (True, False, False)],
 )
-def test_its_card_is_discarded_once_another_is_stored(
+def test_a_card_from_an_earlier_page_is_discarded_once_another_card_is_stored(
     late: Late, by_page: bool, by_session: bool, signed: bool
 ) -> None:
     late.stores_another_card()
@@ -86,7 +86,7 @@ def test_its_card_is_discarded_once_another_is_stored(
     assert replace(late.current, ask_again_at=completed.ask_again_at) == completed
 
 
-def test_its_card_is_discarded_while_the_guest_has_another_page(late: Late) -> None:
+def test_a_card_from_an_earlier_page_is_discarded_while_another_page_is_open(late: Late) -> None:
     late.told()
     late.it.reconcile()
 
@@ -97,7 +97,9 @@ def test_its_card_is_discarded_while_the_guest_has_another_page(late: Late) -> N
 
 
 @pytest.mark.parametrize("has_expired", [False, True])
-def test_its_card_is_stored_if_the_guest_has_no_other_page(late: Late, has_expired: bool) -> None:
+def test_a_card_from_an_earlier_page_is_stored_if_no_other_page_is_open(
+    late: Late, has_expired: bool
+) -> None:
     second = late.it.page_reference(late.session)
     late.it.psp.close_page(second)
     late.it.settle(late.session.token_id)
@@ -118,7 +120,9 @@ def test_its_card_is_stored_if_the_guest_has_no_other_page(late: Late, has_expir
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.NOT_FOUND])
-def test_the_psp_is_asked_until_it_tells(late: Late, trouble: Trouble) -> None:
+def test_the_psp_is_asked_about_an_earlier_page_until_it_answers(
+    late: Late, trouble: Trouble
+) -> None:
     late.stores_another_card()
     late.it.provider.have(trouble, "outcome")
     late.told()
@@ -133,7 +137,9 @@ def test_the_psp_is_asked_until_it_tells(late: Late, trouble: Trouble) -> None:
     assert late.current.due_at is None
 
 
-def test_a_page_that_is_still_not_found_after_a_while_is_asked_about_no_more(late: Late) -> None:
+def test_the_psp_is_no_longer_asked_about_an_earlier_page_that_it_does_not_find_twice(
+    late: Late,
+) -> None:
     late.stores_another_card()
     late.it.provider.have(Trouble.NOT_FOUND, "outcome")
     for _ in range(2):
@@ -148,7 +154,7 @@ def test_a_page_that_is_still_not_found_after_a_while_is_asked_about_no_more(lat
     assert late.current.due_at is None
 
 
-def test_a_webhook_that_comes_while_the_psp_is_asked_has_it_asked_again(late: Late) -> None:
+def test_a_webhook_that_arrives_while_the_psp_is_asked_causes_another_call(late: Late) -> None:
     late.stores_another_card()
 
     def meanwhile() -> None:
@@ -164,7 +170,7 @@ def test_a_webhook_that_comes_while_the_psp_is_asked_has_it_asked_again(late: La
     assert late.current.due_at is None
 
 
-def test_a_page_that_is_still_pending_is_asked_about_again(late: Late) -> None:
+def test_the_psp_is_asked_again_about_an_earlier_page_that_is_pending(late: Late) -> None:
     late.stores_another_card()
     outcome = late.it.provider.outcome
     late.it.provider.outcome = lambda *_: Pending()
@@ -183,7 +189,7 @@ def test_a_page_that_is_still_pending_is_asked_about_again(late: Late) -> None:
     assert late.current.due_at is None
 
 
-def test_a_page_that_is_not_known_in_between_has_its_time_begin_anew(late: Late) -> None:
+def test_the_wait_for_a_page_that_is_not_found_restarts_after_each_answer(late: Late) -> None:
     late.stores_another_card()
     outcome = late.it.provider.outcome
     late.it.provider.have(Trouble.NOT_FOUND, "outcome")
@@ -202,7 +208,7 @@ def test_a_page_that_is_not_known_in_between_has_its_time_begin_anew(late: Late)
     assert late.current.due_at is not None
 
 
-def test_cards_that_it_has_refused_count(late: Late) -> None:
+def test_cards_refused_on_an_earlier_page_are_counted(late: Late) -> None:
     late.it.provider.outcome = lambda *_: PageClosed(refused_cards=2, refusal_code="stolen_card")
     late.told()
     late.it.reconcile()
@@ -212,21 +218,23 @@ def test_cards_that_it_has_refused_count(late: Late) -> None:
     assert {(card.attempt, card.number) for card in refused} >= {(1, 1), (1, 2)}
 
 
-def test_it_is_kept_without_personal_data(late: Late) -> None:
+def test_an_earlier_page_is_kept_without_personal_data(late: Late) -> None:
     with late.it.storage.read() as unit:
         (kept,) = unit.earlier_pages.of(late.session.token_id)
 
     assert (kept.attempt.request.guest_name, kept.attempt.request.guest_email) == ("", None)
 
 
-def test_a_signed_webhook_about_it_is_evidence(late: Late) -> None:
+def test_a_signed_webhook_about_an_earlier_page_is_evidence(late: Late) -> None:
     late.told()
 
     (evidence,) = late.it.evidence(late.session)
     assert evidence.origin is EvidenceOrigin.WEBHOOK
 
 
-def test_a_flood_about_it_asks_the_psp_once_in_two_seconds(late: Late) -> None:
+def test_a_flood_of_webhooks_about_an_earlier_page_causes_one_call_in_two_seconds(
+    late: Late,
+) -> None:
     late.stores_another_card()
     late.it.clock.advance(MINUTE)
     before = late.it.provider.calls.count("outcome")
@@ -239,7 +247,7 @@ def test_a_flood_about_it_asks_the_psp_once_in_two_seconds(late: Late) -> None:
     assert late.it.provider.calls.count("outcome") - before <= 3
 
 
-def test_an_erasure_waits_until_its_card_is_discarded(late: Late) -> None:
+def test_an_erasure_waits_until_the_card_of_an_earlier_page_is_discarded(late: Late) -> None:
     late.stores_another_card()
     late.it.provider.have(Trouble.BEFORE_IT_ACTED, "outcome")
     late.told()

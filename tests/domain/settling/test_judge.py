@@ -132,25 +132,23 @@ class TestStoring:
         assert verdict.consent == replace(CONSENT, account_id=NEW_ID)
 
     @pytest.mark.parametrize("has_default", [False, True])
-    def test_a_new_card_becomes_the_default_where_there_is_no_default(
-        self, has_default: bool
-    ) -> None:
+    def test_a_new_card_becomes_the_default_if_no_other_card_is(self, has_default: bool) -> None:
         account = judged(accounts=[replace(OTHER_CARD, is_default=has_default)]).added
 
         assert account is not None
         assert account.is_default is not has_default
 
-    def test_a_session_that_has_expired_is_completed_after_all(self) -> None:
+    def test_a_collected_card_completes_an_expired_session(self) -> None:
         assert judged(EXPIRED).session.status is SessionStatus.COMPLETED
 
-    def test_the_same_card_at_another_merchant_account_is_another(self) -> None:
+    def test_the_same_card_at_another_merchant_account_is_stored_as_a_new_account(self) -> None:
         elsewhere = replace(SAME_CARD, merchant_account=MerchantAccount("second"))
 
         assert judged(accounts=[elsewhere]).added is not None
 
 
 class TestRenewing:
-    def test_another_expiry_renews_the_account(self) -> None:
+    def test_the_same_card_with_a_new_expiry_date_renews_the_account(self) -> None:
         stored = replace(
             SAME_CARD, consent_version="an earlier one", read_at=NOW, unanswered_since=NOW
         )
@@ -177,24 +175,24 @@ class TestRenewing:
         )
         assert list(verdict.account_events) == [(EventType.ACCOUNT_RENEWED, renewed)]
 
-    def test_a_guest_who_may_have_one_card_can_renew_it(self) -> None:
+    def test_a_guest_limited_to_one_card_can_renew_the_card(self) -> None:
         one = replace(OPENED, configuration=a_configuration(cards_per_guest=CardsPerGuest.ONE))
 
         assert judged(one, accounts=[SAME_CARD]).renewed is not None
 
-    def test_the_same_expiry_is_refused(self) -> None:
+    def test_the_same_card_with_the_same_expiry_date_is_refused(self) -> None:
         same = replace(SAME_CARD, expiry_month=9, expiry_year=2035)
 
         verdict = judged(accounts=[OTHER_CARD, same])
         assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=same)
 
-    def test_a_stale_result_is_refused(self) -> None:
+    def test_a_card_collected_before_the_last_renewal_is_refused(self) -> None:
         renewed_since = replace(SAME_CARD, consented_at=LATER + timedelta(seconds=1))
 
         verdict = judged(accounts=[renewed_since])
         assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=renewed_since)
 
-    def test_a_result_of_the_same_second_is_not_stale(self) -> None:
+    def test_a_card_collected_in_the_second_of_the_last_renewal_is_accepted(self) -> None:
         """PSPs report the time in seconds, and a guest may correct an expiry date at once."""
         assert judged(accounts=[replace(SAME_CARD, consented_at=LATER)]).renewed is not None
 
@@ -208,7 +206,7 @@ class TestRefusing:
             ("has_configuration", PaymentConfigurationNotDone()),
         ],
     )
-    def test_a_card_is_not_stored_for_a_guest_or_center_that_is_gone(
+    def test_a_card_is_not_stored_if_its_guest_or_center_is_deleted(
         self, gone: str, refusal: Refusal
     ) -> None:
         stored = on_file(**{gone: False})
@@ -216,7 +214,7 @@ class TestRefusing:
 
         assert is_refused(verdict, refusal)
 
-    def test_a_second_card_is_refused_where_one_is_allowed(self) -> None:
+    def test_a_second_card_is_refused_if_the_center_allows_one_per_guest(self) -> None:
         one = replace(OPENED, configuration=a_configuration(cards_per_guest=CardsPerGuest.ONE))
 
         assert is_refused(judged(one, accounts=[OTHER_CARD]), CenterKeepsOneCard())
@@ -232,13 +230,13 @@ class TestRefusing:
         assert (verdict.added is None) is avs
         assert judged(session, wrong, accounts=[SAME_CARD]).session.existing_account_id is None
 
-    def test_a_session_that_has_expired_stays_expired(self) -> None:
+    def test_refusing_a_card_leaves_an_expired_session_expired(self) -> None:
         verdict = judged(EXPIRED, has_guest=False)
 
         assert verdict == Verdict(session=EXPIRED.postponed(None), unkept=TOKEN)
 
     @pytest.mark.parametrize(("seconds", "is_stored"), [(-1, False), (0, True)])
-    def test_a_card_counts_if_it_was_collected_before_cancelling(
+    def test_a_card_is_stored_only_if_it_was_collected_before_the_cancellation(
         self, seconds: int, is_stored: bool
     ) -> None:
         cancelled = OPENED.cancelled(LATER + timedelta(seconds=seconds))
@@ -253,7 +251,9 @@ class TestRefusing:
 
 class TestTokensThatAreDiscarded:
     @pytest.mark.parametrize("accounts", [(), (SAME_CARD,)])
-    def test_a_discard_that_has_not_begun_is_withdrawn(self, accounts: Sequence[Account]) -> None:
+    def test_storing_a_card_withdraws_a_discard_that_has_not_begun(
+        self, accounts: Sequence[Account]
+    ) -> None:
         waiting = a_discard(token=CARD.token)
 
         verdict = judged(discard=waiting, accounts=accounts)
@@ -269,7 +269,9 @@ class TestTokensThatAreDiscarded:
             (timedelta(hours=1), POLL_EVERY),
         ],
     )
-    def test_a_discard_under_way_is_waited_for(self, next_try: timedelta, waits: timedelta) -> None:
+    def test_a_session_waits_for_a_discard_under_way(
+        self, next_try: timedelta, waits: timedelta
+    ) -> None:
         begun = a_discard(token=CARD.token, begun_at=NOW, due_at=LATER + next_try)
 
         assert judged(discard=begun) == Verdict(session=OPENED.postponed(LATER + waits))
@@ -294,7 +296,7 @@ class TestWithoutACardOfTheCurrentPage:
     @pytest.mark.parametrize(
         "current", [ON_NEXT_PAGE, replace(SETTLED, attempt=ON_NEXT_PAGE.attempt)]
     )
-    def test_a_card_of_an_earlier_page_is_discarded(self, outcome: Outcome, current: Any) -> None:
+    def test_a_card_from_an_earlier_page_is_discarded(self, outcome: Outcome, current: Any) -> None:
         assert judge(OPENED, current, outcome, LATER) == Verdict(session=current, unkept=TOKEN)
 
     @pytest.mark.parametrize("outcome", [COLLECTED, NO_CARD, PageClosed(), Pending(), None])
@@ -302,23 +304,25 @@ class TestWithoutACardOfTheCurrentPage:
         assert judge(OPENED, SETTLED, outcome, LATER) is None
 
     @pytest.mark.parametrize("outcome", [PageClosed(), Pending(), None])
-    def test_an_earlier_attempt_does_not_change_the_next(self, outcome: Outcome | None) -> None:
+    def test_the_outcome_of_an_earlier_page_does_not_change_the_next_page(
+        self, outcome: Outcome | None
+    ) -> None:
         assert judge(OPENED, ON_NEXT_PAGE, outcome, LATER) is None
 
     @pytest.mark.parametrize("outcome", [PageClosed(), Pending(), None])
-    def test_an_outcome_counts_if_the_guest_agrees_in_another_browser_meanwhile(
+    def test_an_outcome_counts_even_if_the_guest_agrees_in_another_browser_meanwhile(
         self, outcome: Outcome | None
     ) -> None:
         agreed = OPENED.agreed("the secret of another browser", LATER)
 
         assert judge(OPENED, agreed, outcome, LATER) == judge(agreed, agreed, outcome, LATER)
 
-    def test_a_payment_method_that_is_no_card_ends_its_page(self) -> None:
+    def test_a_payment_method_other_than_a_card_ends_its_page(self) -> None:
         expected = Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
 
         assert judge(OPENED, OPENED, NO_CARD, LATER) == expected
 
-    def test_a_page_without_a_card_keeps_no_token(self) -> None:
+    def test_a_page_without_a_card_leaves_no_token_to_discard(self) -> None:
         for outcome, session in (
             (PageClosed(), OPENED.without_card(LATER)),
             (Pending(), OPENED.still_pending(LATER)),
@@ -330,7 +334,7 @@ class TestWithoutACardOfTheCurrentPage:
 class TestIncompleteCard:
     """The PSP has a card, and leaves out what must be stored of it."""
 
-    def test_waits_until_that_is_confirmed(self) -> None:
+    def test_a_session_waits_until_the_psp_confirms_an_incomplete_card(self) -> None:
         first = judge(OPENED, OPENED, INCOMPLETE, LATER)
 
         assert first == Verdict(session=OPENED.page_unknown(LATER))
@@ -345,7 +349,7 @@ class TestIncompleteCard:
             (EXPIRED, SessionStatus.EXPIRED),
         ],
     )
-    def test_then_ends_the_session_with_its_token_discarded(
+    def test_a_confirmed_incomplete_card_is_discarded(
         self, before: CardSession, status: SessionStatus
     ) -> None:
         waiting = before.page_unknown(LATER)

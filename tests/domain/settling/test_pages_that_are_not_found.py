@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 
 # Shows F47.
 @pytest.mark.parametrize("waited", [timedelta(0), 9 * MINUTE, 25 * MINUTE])
-def test_a_card_whose_page_is_not_found_once_is_stored(
+def test_a_card_is_stored_after_the_psp_failed_to_find_its_page_once(
     installation: Installation, waited: timedelta
 ) -> None:
     session = installation.session_with_card()
@@ -32,7 +32,7 @@ def test_a_card_whose_page_is_not_found_once_is_stored(
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
 
-def test_the_link_leads_to_a_page_that_is_not_found_until_that_is_confirmed(
+def test_the_link_leads_to_a_missing_page_until_the_loss_is_confirmed(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -47,7 +47,7 @@ def test_the_link_leads_to_a_page_that_is_not_found_until_that_is_confirmed(
 
 
 @pytest.mark.parametrize("method", ["outcome", "close"])
-def test_a_session_that_was_cancelled_ends_once_a_second_look_confirms_it(
+def test_a_cancelled_session_with_a_missing_page_ends_after_the_second_check(
     installation: Installation, method: str
 ) -> None:
     session = installation.opened_session()
@@ -64,7 +64,7 @@ def test_a_session_that_was_cancelled_ends_once_a_second_look_confirms_it(
     assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
 
 
-def test_a_response_between_two_looks_restarts_the_wait(
+def test_a_response_between_two_checks_restarts_the_wait(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -76,7 +76,7 @@ def test_a_response_between_two_looks_restarts_the_wait(
     assert not installation.session(session.token_id).current_attempt.over
 
 
-def test_a_clock_that_was_ahead_makes_the_second_look_no_later(installation: Installation) -> None:
+def test_a_clock_that_was_ahead_does_not_delay_the_second_check(installation: Installation) -> None:
     session = installation.opened_session()
     installation.cancel_session(session)
     session = installation.opened_session()
@@ -93,7 +93,9 @@ def test_a_clock_that_was_ahead_makes_the_second_look_no_later(installation: Ins
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_guest_whom_the_psp_has_just_made_costs_no_attempt(installation: Installation) -> None:
+def test_a_customer_that_the_psp_does_not_find_yet_costs_no_attempt(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.NOT_FOUND, "start")
     with pytest.raises(ProviderUnavailable):
@@ -106,7 +108,9 @@ def test_a_guest_whom_the_psp_has_just_made_costs_no_attempt(installation: Insta
     assert installation.session(session.token_id).current_attempt.request.attempt == 1
 
 
-def test_a_guest_who_is_never_found_gets_another_attempt(installation: Installation) -> None:
+def test_a_customer_that_the_psp_never_finds_starts_another_attempt(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.NOT_FOUND, "start")
     for _ in range(2):
@@ -121,7 +125,7 @@ def test_a_guest_who_is_never_found_gets_another_attempt(installation: Installat
 
 
 @pytest.mark.parametrize("ends", ["by itself", "cancelled", "erased"])
-def test_a_card_of_which_the_psp_leaves_out_what_is_stored_ends_its_session(
+def test_a_session_ends_if_the_psp_omits_details_of_the_card_that_we_store(
     installation: Installation, ends: str
 ) -> None:
     session = installation.session_with_card()

@@ -24,7 +24,9 @@ def receive(installation: Installation, *notices: WebhookNotice) -> None:
 
 # Shows F27.
 @pytest.mark.parametrize("webhook", ["before", "during", "after", "instead"])
-def test_a_card_is_stored_by_whatever_comes_first(installation: Installation, webhook: str) -> None:
+def test_the_card_is_stored_whether_webhook_or_return_comes_first(
+    installation: Installation, webhook: str
+) -> None:
     session = installation.session_with_card()
     told = installation.webhook()
     if webhook in ("before", "instead"):
@@ -44,7 +46,7 @@ def test_a_card_is_stored_by_whatever_comes_first(installation: Installation, we
 
 
 # Shows F4, F25.
-def test_the_same_webhook_a_hundred_times_stores_one_card(installation: Installation) -> None:
+def test_receiving_the_same_webhook_100_times_stores_one_card(installation: Installation) -> None:
     session = installation.session_with_card()
     same = installation.webhook()
     for _ in range(3):
@@ -66,7 +68,7 @@ def test_a_forged_webhook_changes_nothing(installation: Installation) -> None:
     assert installation.evidence(session) == ()
 
 
-def test_a_psp_that_is_not_set_up_sends_no_webhooks(installation: Installation) -> None:
+def test_a_webhook_of_a_psp_that_is_not_set_up_is_rejected(installation: Installation) -> None:
     with pytest.raises(ProviderUnavailable, match=r"^no PSP named other is set up here$"):
         installation.use_cases.receive_webhook(
             ProviderName("other"), WebhookDelivery(headers={}, body=b"")
@@ -99,7 +101,7 @@ def a_notice_about(token_id: TokenId) -> WebhookNotice:
 
 
 # Shows F32.
-def test_a_notice_that_changes_nothing_does_not_keep_the_others_out(
+def test_a_notice_without_effect_does_not_block_other_notices_of_its_webhook(
     installation: Installation,
 ) -> None:
     theirs = of_another_merchant_account(installation)
@@ -115,7 +117,7 @@ def test_a_notice_that_changes_nothing_does_not_keep_the_others_out(
     assert installation.session(settled.token_id).due_at is None
 
 
-def test_each_notice_of_a_webhook_counts_whatever_its_kind(installation: Installation) -> None:
+def test_every_notice_of_a_webhook_takes_effect(installation: Installation) -> None:
     account = installation.stored_card()
     nudged, told, named_by_page = (installation.opened_session() for _ in range(3))
     installation.clock.advance(ANSWERED_WITHIN)
@@ -141,7 +143,7 @@ def test_each_notice_of_a_webhook_counts_whatever_its_kind(installation: Install
 
 
 # Shows I5.
-def test_a_webhook_that_is_meant_for_others_throughout_is_rejected(
+def test_a_webhook_only_about_another_merchant_account_is_rejected(
     installation: Installation,
 ) -> None:
     notices = [a_notice_about(of_another_merchant_account(installation).token_id) for _ in range(2)]
@@ -156,7 +158,7 @@ class TestUnsigned:
     def nudge(self, installation: Installation, notice: WebhookNotice) -> None:
         receive(installation, replace(notice, signed=False))
 
-    def test_it_gets_the_card_stored_without_being_evidence(
+    def test_an_unsigned_webhook_has_the_card_stored_without_being_evidence(
         self, installation: Installation
     ) -> None:
         session = installation.session_with_card()
@@ -172,7 +174,9 @@ class TestUnsigned:
         installation.reconcile()
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_a_flood_asks_the_psp_once_in_two_seconds(self, installation: Installation) -> None:
+    def test_a_flood_of_unsigned_webhooks_causes_one_call_in_two_seconds(
+        self, installation: Installation
+    ) -> None:
         session = installation.opened_session()
         installation.clock.advance(ANSWERED_WITHIN)
         installation.provider.calls.clear()
@@ -184,7 +188,9 @@ class TestUnsigned:
 
         assert installation.provider.calls == ["outcome"] * 5
 
-    def test_it_reads_no_card_on_file(self, installation: Installation) -> None:
+    def test_an_unsigned_webhook_does_not_cause_a_reading_of_a_card_on_file(
+        self, installation: Installation
+    ) -> None:
         account = installation.stored_card()
         notice = WebhookNotice(merchant_account=MERCHANT, content="", card_token=account.token)
 
@@ -192,7 +198,7 @@ class TestUnsigned:
 
         assert installation.accounts() == (account,)
 
-    def test_one_that_changes_nothing_takes_no_turn_to_write(
+    def test_an_unsigned_webhook_without_effect_does_not_write(
         self, installation: Installation
     ) -> None:
         settled, nudged = installation.session_with_card(), installation.opened_session()
@@ -212,7 +218,7 @@ class TestUnsigned:
 
 
 # Shows F29.
-def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
+def test_a_webhook_about_an_expired_session_has_the_psp_asked_again(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card()
@@ -225,7 +231,7 @@ def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_returns_without_end_leave_room_for_webhooks(installation: Installation) -> None:
+def test_many_returns_of_a_browser_leave_room_for_webhooks(installation: Installation) -> None:
     session = installation.opened_session()
     for number in range(60):
         installation.return_to_shop(session, result=str(number))

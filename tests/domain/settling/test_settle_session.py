@@ -64,7 +64,7 @@ def test_a_collected_card_is_stored_for_its_guest(installation: Installation) ->
 
 
 # Shows I3.
-def test_settling_again_changes_nothing(installation: Installation) -> None:
+def test_settling_a_session_again_changes_nothing(installation: Installation) -> None:
     session = installation.session_with_card()
     done = settled(installation, session)
     asked = len(installation.provider.calls)
@@ -74,12 +74,12 @@ def test_settling_again_changes_nothing(installation: Installation) -> None:
     assert len(installation.provider.calls) == asked
 
 
-def test_a_session_that_is_not_there_cannot_be_settled(installation: Installation) -> None:
+def test_an_unknown_session_cannot_be_settled(installation: Installation) -> None:
     assert installation.settle(TokenId(a_uuid(999))) is None
 
 
 # Shows F14.
-def test_many_at_once_store_the_card_once(installation: Installation) -> None:
+def test_concurrent_settlements_store_the_card_once(installation: Installation) -> None:
     session = installation.session_with_card()
 
     with ThreadPoolExecutor(8) as pool:
@@ -92,7 +92,7 @@ def test_many_at_once_store_the_card_once(installation: Installation) -> None:
 
 # Shows F30.
 @pytest.mark.parametrize("number", [DECLINED_CARD, CHALLENGED_CARD])
-def test_a_refusal_or_a_challenge_on_the_page_leaves_the_session_open(
+def test_a_declined_or_challenged_card_leaves_the_session_open(
     installation: Installation, number: str
 ) -> None:
     session = installation.session_with_card(number)
@@ -103,7 +103,9 @@ def test_a_refusal_or_a_challenge_on_the_page_leaves_the_session_open(
 
 
 # Shows I7, F36.
-def test_the_same_card_twice_ends_the_second_session(installation: Installation) -> None:
+def test_collecting_the_same_card_again_fails_the_second_session(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     session = installation.session_with_card()
 
@@ -126,7 +128,7 @@ def test_the_same_card_twice_ends_the_second_session(installation: Installation)
         (("payment_configurations", "centers"), InvalidCenterId()),
     ],
 )
-def test_a_guest_or_center_that_is_gone_meanwhile_gets_no_card(
+def test_a_card_is_not_stored_if_its_guest_or_center_is_deleted_meanwhile(
     installation: Installation, gone: tuple[str, ...], refusal: Refusal
 ) -> None:
     session = installation.session_with_card()
@@ -139,7 +141,9 @@ def test_a_guest_or_center_that_is_gone_meanwhile_gets_no_card(
 
 
 # Shows I3.
-def test_a_card_that_turns_up_after_expiry_is_stored_after_all(installation: Installation) -> None:
+def test_a_card_that_appears_after_the_session_expired_is_stored(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
     installation.clock.advance(timedelta(minutes=30))
     expired = installation.session(session.token_id).without_card(installation.clock.now())
@@ -149,7 +153,9 @@ def test_a_card_that_turns_up_after_expiry_is_stored_after_all(installation: Ins
 
 
 class TestReturnsInQuickSuccession:
-    def test_the_worker_settles_what_a_return_could_not(self, installation: Installation) -> None:
+    def test_the_worker_settles_a_session_that_a_return_could_not_settle(
+        self, installation: Installation
+    ) -> None:
         session = installation.opened_session()
         installation.return_to_shop(session)
         installation.type_card(session)
@@ -166,7 +172,7 @@ class TestReturnsInQuickSuccession:
 
     # Shows S26.
     @pytest.mark.parametrize("seconds", [0, 29.5, 31])
-    def test_a_return_while_a_question_is_under_way_is_not_forgotten(
+    def test_a_return_during_a_call_to_the_psp_causes_another_call(
         self, installation: Installation, seconds: float
     ) -> None:
         # It may be due already, or before the question is over: the first poll is after 30 seconds.
@@ -187,7 +193,9 @@ class TestReturnsInQuickSuccession:
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
     # Shows S26.
-    def test_a_loop_has_the_psp_asked_every_2_seconds(self, installation: Installation) -> None:
+    def test_a_loop_of_returns_causes_one_call_to_the_psp_in_2_seconds(
+        self, installation: Installation
+    ) -> None:
         session = installation.opened_session()
         for _ in range(100):
             installation.return_to_shop(session)
@@ -197,7 +205,7 @@ class TestReturnsInQuickSuccession:
 
         assert installation.provider.calls == ["start", *["outcome"] * 5]
 
-    def test_a_question_of_a_clock_that_was_ahead_keeps_none_from_asking(
+    def test_a_clock_that_was_ahead_does_not_block_later_calls_to_the_psp(
         self, installation: Installation
     ) -> None:
         session = installation.opened_session()
@@ -212,7 +220,9 @@ class TestReturnsInQuickSuccession:
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
-def test_an_answer_ends_the_silence(installation: Installation, trouble: Trouble) -> None:
+def test_an_answer_ends_the_silence_of_the_psp(
+    installation: Installation, trouble: Trouble
+) -> None:
     session = installation.opened_session()
     installation.provider.have(trouble)
     assert settled(installation, session).unanswered_since == installation.clock.now()
@@ -222,7 +232,7 @@ def test_an_answer_ends_the_silence(installation: Installation, trouble: Trouble
 
 
 # Shows I4.
-def test_an_attempt_without_an_answer_is_resolved_before_the_session_expires(
+def test_an_unanswered_attempt_is_resolved_before_the_session_expires(
     installation: Installation,
 ) -> None:
     session = installation.session_without_answer(Trouble.AFTER_IT_ACTED)
@@ -235,7 +245,7 @@ def test_an_attempt_without_an_answer_is_resolved_before_the_session_expires(
 
 
 # Shows I7.
-def test_a_token_that_is_kept_after_all_is_not_discarded(installation: Installation) -> None:
+def test_the_token_of_a_stored_card_is_not_discarded(installation: Installation) -> None:
     session = installation.opened_session()
     token = token_to_discard(installation, session)
 
@@ -273,7 +283,7 @@ def token_to_discard(installation: Installation, session: CardSession) -> CardTo
     ("minutes", "call", "status"),
     [(0, "outcome", SessionStatus.OPEN), (30, "close", SessionStatus.EXPIRED)],
 )
-def test_news_that_come_while_the_psp_is_asked_are_not_forgotten(
+def test_news_that_arrive_during_a_call_to_the_psp_cause_another_call(
     installation: Installation, minutes: int, call: str, status: SessionStatus
 ) -> None:
     session = installation.opened_session()
@@ -317,7 +327,7 @@ def give_another_page(installation: Installation, session: CardSession) -> None:
     installation.open_page(session)
 
 
-def test_a_card_of_an_earlier_page_does_not_end_the_session(installation: Installation) -> None:
+def test_a_card_from_an_earlier_page_does_not_end_the_session(installation: Installation) -> None:
     session = installation.session_with_card()
 
     installation.provider.meanwhile["outcome"] = lambda: give_another_page(installation, session)
@@ -332,7 +342,7 @@ def test_a_card_of_an_earlier_page_does_not_end_the_session(installation: Instal
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
-def test_refused_cards_of_an_earlier_page_are_counted_beside_those_of_the_next(
+def test_refused_cards_of_an_earlier_page_are_counted_in_addition_to_the_next(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card(DECLINED_CARD)
@@ -353,7 +363,7 @@ def test_refused_cards_of_an_earlier_page_are_counted_beside_those_of_the_next(
     assert center.refused_cards == 2
 
 
-def test_a_page_that_was_closed_brings_no_card_whatever_the_psp_calls_it(
+def test_a_session_expires_with_its_closed_page_even_if_the_psp_calls_it_pending(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -365,7 +375,7 @@ def test_a_page_that_was_closed_brings_no_card_whatever_the_psp_calls_it(
 
 
 # Shows I7.
-def test_a_link_that_lives_on_gets_no_other_page_while_a_card_may_be_on_the_last(
+def test_a_valid_link_opens_no_new_page_while_the_last_page_may_hold_a_card(
     installation: Installation,
 ) -> None:
     installation.configure(link_minutes=7 * 24 * 60)
@@ -383,7 +393,7 @@ def test_a_link_that_lives_on_gets_no_other_page_while_a_card_may_be_on_the_last
     assert len(installation.tokens_at_psp()) == 1
 
 
-def test_evidence_that_comes_during_a_question_is_there_at_the_next(
+def test_evidence_that_arrives_during_a_call_is_passed_to_the_next_call(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -424,7 +434,7 @@ def collects_no_card(installation: Installation, session: CardSession) -> CardTo
 
 
 # Shows I7.
-def test_a_payment_method_that_is_no_card_is_discarded(installation: Installation) -> None:
+def test_a_payment_method_other_than_a_card_is_discarded(installation: Installation) -> None:
     session = installation.opened_session()
     token = collects_no_card(installation, session)
     assert token in installation.tokens_at_psp()
@@ -438,7 +448,7 @@ def test_a_payment_method_that_is_no_card_is_discarded(installation: Installatio
     assert not installation.accounts()
 
 
-def test_evidence_reaches_every_question(installation: Installation) -> None:
+def test_every_call_to_the_psp_receives_the_evidence(installation: Installation) -> None:
     session = installation.opened_session()
     installation.return_to_shop(session)
     installation.clock.advance(ASK_AGAIN_AFTER)
@@ -449,7 +459,7 @@ def test_evidence_reaches_every_question(installation: Installation) -> None:
     assert installation.provider.evidence == [(), *[('{"result": "abc"}',)] * 3]
 
 
-def test_evidence_without_end_is_not_kept(installation: Installation) -> None:
+def test_evidence_over_the_size_limit_is_not_kept(installation: Installation) -> None:
     session = installation.opened_session()
     longest = "x" * (4_096 - len('{"result": ""}'))
     for result in (longest + "x", longest):
@@ -459,7 +469,7 @@ def test_evidence_without_end_is_not_kept(installation: Installation) -> None:
     assert installation.provider.evidence == [(), (f'{{"result": "{longest}"}}',)]
 
 
-def test_the_same_return_is_evidence_once_whatever_the_order_of_its_parameters(
+def test_the_same_return_with_reordered_parameters_is_evidence_once(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -470,7 +480,7 @@ def test_the_same_return_is_evidence_once_whatever_the_order_of_its_parameters(
     assert installation.provider.evidence == [('{"result": "abc", "state": "abc"}',)] * 2
 
 
-def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> None:
+def test_a_discarded_token_is_never_stored(installation: Installation) -> None:
     session = installation.opened_session()
     token_to_discard(installation, session)
     goes_on_telling(installation, session)
@@ -501,7 +511,9 @@ def take_discard(installation: Installation) -> Discard:
 
 
 # Shows I8.
-def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installation) -> None:
+def test_a_returning_browser_is_redirected_while_the_psp_is_unavailable(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
 
@@ -515,7 +527,9 @@ def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installatio
 
 
 # Shows F3.
-def test_the_browser_coming_back_goes_on_while_nothing_can_be_written(tmp_path: Path) -> None:
+def test_a_returning_browser_is_redirected_while_the_database_is_unavailable(
+    tmp_path: Path,
+) -> None:
     installation = Installation(tmp_path, busy_timeout_seconds=0.05)
     session = installation.session_with_card()
     somebody_else = SqliteStorage(installation.database)

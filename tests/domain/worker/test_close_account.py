@@ -70,7 +70,9 @@ def finish_erasures(installation: Installation) -> None:
         installation.container.finish_erasures()()
 
 
-def test_whatever_is_at_it_ends(installation: Installation, lose: Callable[[], None]) -> None:
+def test_closing_a_merchant_account_ends_its_cards_with_its_sessions(
+    installation: Installation, lose: Callable[[], None]
+) -> None:
     installation.has_endpoint()
     card = installation.stored_card()
     opened = installation.session_with_card(OTHER_GOOD_CARD)
@@ -102,7 +104,7 @@ def test_whatever_is_at_it_ends(installation: Installation, lose: Callable[[], N
     assert installation.container.close_account().count(ACCOUNT) == NOTHING
 
 
-def test_nothing_is_asked_or_logged_once_it_is_closed(
+def test_a_closed_merchant_account_causes_no_calls_or_log_lines(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.removed_card()
@@ -125,7 +127,7 @@ def test_nothing_is_asked_or_logged_once_it_is_closed(
     assert not status.due["cards"].items
 
 
-def test_its_erasures_end_with_a_note_of_what_is_out_of_reach(
+def test_closing_a_merchant_account_ends_its_erasures_with_a_note(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.stored_card()
@@ -153,7 +155,9 @@ def test_its_erasures_end_with_a_note_of_what_is_out_of_reach(
     assert not any(each.attempt.page for each in sessions if each.attempt)
 
 
-def test_it_takes_no_cards_until_it_is_reopened(installation: Installation) -> None:
+def test_a_closed_merchant_account_takes_no_cards_until_it_is_reopened(
+    installation: Installation,
+) -> None:
     close(installation)
     named = {"provider": FAKE, "merchant_account": MERCHANT}
     configure = installation.container.configure_payments()
@@ -173,7 +177,9 @@ def test_it_takes_no_cards_until_it_is_reopened(installation: Installation) -> N
     assert acts == [Action.ACCOUNT_REOPENED, Action.ACCOUNT_CLOSED]
 
 
-def test_reopening_brings_nothing_back(installation: Installation) -> None:
+def test_reopening_a_merchant_account_restores_no_cards_or_sessions(
+    installation: Installation,
+) -> None:
     card = installation.stored_card()
     session = installation.session_with_card(OTHER_GOOD_CARD)
     close(installation)
@@ -188,7 +194,7 @@ def test_reopening_brings_nothing_back(installation: Installation) -> None:
     assert discards(installation) == []
 
 
-def test_a_later_webhook_changes_nothing(
+def test_a_webhook_of_a_closed_merchant_account_changes_nothing(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     session = installation.session_with_card()
@@ -203,7 +209,7 @@ def test_a_later_webhook_changes_nothing(
     assert not installation.evidence(session)
 
 
-def test_a_webhook_of_an_unknown_psp_is_refused_unless_its_account_is_closed(
+def test_a_webhook_of_an_unknown_psp_is_refused_unless_its_merchant_account_is_closed(
     installation: Installation,
 ) -> None:
     close(installation)
@@ -216,7 +222,7 @@ def test_a_webhook_of_an_unknown_psp_is_refused_unless_its_account_is_closed(
         installation.receive_webhook(webhook)
 
 
-def test_a_concurrent_session_at_a_closed_account_ends_when_a_worker_takes_it(
+def test_the_worker_ends_a_session_started_while_its_merchant_account_was_closed(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -231,7 +237,9 @@ def test_a_concurrent_session_at_a_closed_account_ends_when_a_worker_takes_it(
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_other_accounts_stay_as_they_are(installation: Installation) -> None:
+def test_closing_a_merchant_account_does_not_change_other_accounts(
+    installation: Installation,
+) -> None:
     other = MerchantAccount("harbor")
     installation.configure(merchant_account=other)
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
@@ -243,6 +251,6 @@ def test_other_accounts_stay_as_they_are(installation: Installation) -> None:
     assert installation.session(session.token_id) == session
 
 
-def test_an_account_of_which_nothing_is_stored_is_refused(installation: Installation) -> None:
+def test_closing_an_unknown_merchant_account_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField):
         installation.container.close_account()(PspAccount(FAKE, MerchantAccount("harbour")))

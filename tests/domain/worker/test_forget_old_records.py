@@ -31,7 +31,9 @@ def forget_after(installation: Installation, days: int) -> None:
     installation.container.forget_old_records()()
 
 
-def test_each_kind_goes_after_its_time(installation: Installation) -> None:
+def test_records_of_each_kind_are_forgotten_after_their_retention_period(
+    installation: Installation,
+) -> None:
     kept, removed = installation.stored_card(), installation.removed_card(OTHER_GOOD_CARD)
     installation.reconcile()
 
@@ -66,7 +68,7 @@ def test_idempotency_keys_are_forgotten_after_a_day(
     assert known == (first.token_id if is_known else None)
 
 
-def test_many_idempotency_keys_are_forgotten_a_few_at_a_time(installation: Installation) -> None:
+def test_idempotency_keys_are_forgotten_in_batches(installation: Installation) -> None:
     now = installation.clock.now()
     token_id = installation.add_card().token_id
     with installation.storage.write() as unit:
@@ -83,7 +85,7 @@ def test_many_idempotency_keys_are_forgotten_a_few_at_a_time(installation: Insta
         assert unit.idempotency_keys.forget(before=installation.clock.now()) == 0
 
 
-def test_deliveries_are_forgotten_also_while_keys_cannot_be(
+def test_deliveries_are_forgotten_even_if_idempotency_keys_cannot_be_forgotten(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> int:

@@ -13,7 +13,7 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
 # Shows F28, F31.
-def test_a_card_is_stored_when_neither_browser_nor_webhook_comes(
+def test_the_worker_stores_a_card_without_a_return_or_a_webhook(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card()
@@ -42,14 +42,14 @@ def test_an_unopened_link_expires_without_a_call_to_the_psp(installation: Instal
         (-86_400, 600 - 86_400),
     ],
 )
-def test_questions_follow_the_schedule(passed_seconds: int, next_seconds: int) -> None:
+def test_the_psp_is_asked_on_a_fixed_schedule(passed_seconds: int, next_seconds: int) -> None:
     now = START + timedelta(seconds=passed_seconds)
 
     assert next_poll_at(START, now) == START + timedelta(seconds=next_seconds)
 
 
 # Shows I4, F37.
-def test_an_abandoned_page_is_asked_for_on_schedule(installation: Installation) -> None:
+def test_the_psp_is_asked_about_an_abandoned_page_on_schedule(installation: Installation) -> None:
     session = installation.opened_session()
     asked_at = []
     for _ in range(190):  # of ten seconds each: the session's half an hour, and a little
@@ -65,7 +65,7 @@ def test_an_abandoned_page_is_asked_for_on_schedule(installation: Installation) 
 
 
 # Shows F6.
-def test_work_that_a_dead_process_took_is_given_back(installation: Installation) -> None:
+def test_work_taken_by_a_dead_process_is_taken_again(installation: Installation) -> None:
     installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
     now = installation.clock.now()
@@ -79,7 +79,7 @@ def test_work_that_a_dead_process_took_is_given_back(installation: Installation)
 
 
 # Shows F5.
-def test_a_discard_is_tried_until_the_psp_answers(installation: Installation) -> None:
+def test_a_discard_is_retried_until_the_psp_answers(installation: Installation) -> None:
     installation.removed_card()
     installation.provider.have(Trouble.AFTER_IT_ACTED)
     installation.reconcile()
@@ -94,7 +94,9 @@ def test_a_discard_is_tried_until_the_psp_answers(installation: Installation) ->
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
-def test_all_work_of_a_round_is_counted(installation: Installation, trouble: Trouble) -> None:
+def test_the_worker_counts_all_work_of_a_round(
+    installation: Installation, trouble: Trouble
+) -> None:
     for number in (GOOD_CARD, OTHER_GOOD_CARD):
         installation.removed_card(number)
         installation.opened_session()
@@ -109,7 +111,7 @@ def test_all_work_of_a_round_is_counted(installation: Installation, trouble: Tro
     assert (last.jobs["sessions"], last.jobs["discards"], last.silent) == (2, 2, 4)
 
 
-def test_a_psp_that_is_no_longer_set_up_is_waited_for(installation: Installation) -> None:
+def test_a_session_waits_for_a_psp_that_is_no_longer_set_up(installation: Installation) -> None:
     session = installation.opened_session()
     installation.container.worker_psps().clear()
     installation.clock.advance(timedelta(seconds=30))
@@ -119,7 +121,7 @@ def test_a_psp_that_is_no_longer_set_up_is_waited_for(installation: Installation
 
 
 # Shows F32.
-def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation) -> None:
+def test_an_unreadable_row_does_not_stop_other_work(installation: Installation) -> None:
     broken, good = installation.opened_session(), installation.opened_session()
     installation.type_card(good)
     change_by_hand(
@@ -136,7 +138,7 @@ def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation
 
 
 # Shows I7.
-def test_a_token_that_an_active_account_holds_is_not_discarded(installation: Installation) -> None:
+def test_the_token_of_an_active_account_is_not_discarded(installation: Installation) -> None:
     account = installation.stored_card()
     with installation.storage.write() as unit:
         unit.discards.add(
@@ -149,7 +151,9 @@ def test_a_token_that_an_active_account_holds_is_not_discarded(installation: Ins
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_a_discard_that_somebody_else_took_over_is_left_to_them(installation: Installation) -> None:
+def test_a_discard_taken_over_by_another_worker_is_left_to_that_worker(
+    installation: Installation,
+) -> None:
     installation.removed_card()
     mine = installation.container.discard_token().take()
     installation.clock.advance(timedelta(minutes=2))
@@ -165,7 +169,9 @@ def test_a_discard_that_somebody_else_took_over_is_left_to_them(installation: In
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_the_last_question_comes_at_the_end_of_the_session(installation: Installation) -> None:
+def test_the_psp_is_asked_for_the_last_time_at_the_end_of_the_session(
+    installation: Installation,
+) -> None:
     installation.configure(session_minutes=125)
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=121))

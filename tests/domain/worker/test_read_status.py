@@ -13,7 +13,7 @@ from tests.installation import MERCHANT, Installation, Trouble
 MINUTE = timedelta(minutes=1)
 
 
-def test_nothing_waits_in_a_new_installation(installation: Installation) -> None:
+def test_a_new_installation_has_no_waiting_work(installation: Installation) -> None:
     status = installation.container.read_status()()
 
     assert status.is_worker_missing
@@ -23,7 +23,9 @@ def test_nothing_waits_in_a_new_installation(installation: Installation) -> None
     assert not status.expiring
 
 
-def test_a_worker_is_missing_a_minute_after_it_was_seen(installation: Installation) -> None:
+def test_a_worker_counts_as_missing_a_minute_after_its_last_heartbeat(
+    installation: Installation,
+) -> None:
     leave = installation.container.leave_heartbeat()
     leave(a_worker(1))
     installation.clock.advance(MINUTE)
@@ -38,7 +40,7 @@ def test_a_worker_is_missing_a_minute_after_it_was_seen(installation: Installati
     assert installation.container.read_status()().is_worker_missing
 
 
-def test_an_erasure_that_waits_is_shown_until_it_is_done(installation: Installation) -> None:
+def test_the_status_shows_a_waiting_erasure_until_it_is_done(installation: Installation) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     erased_at = installation.clock.now()
     installation.container.erase_guest()(None, guest_id=OTHER_GUEST_ID)
@@ -50,7 +52,7 @@ def test_an_erasure_that_waits_is_shown_until_it_is_done(installation: Installat
     assert installation.container.read_status()().due["erasures"] == (0, None)
 
 
-def test_work_of_each_kind_is_due_until_it_is_done(installation: Installation) -> None:
+def test_the_status_shows_work_of_each_kind_until_it_is_done(installation: Installation) -> None:
     with installation.storage.write() as unit:
         unit.event_endpoints.add(an_event_endpoint())
         unit.accounts.add(an_account(guest_id=OTHER_GUEST_ID, due_at=installation.clock.now()))
@@ -80,7 +82,7 @@ def test_work_of_each_kind_is_due_until_it_is_done(installation: Installation) -
     ]
 
 
-def test_all_kinds_of_work_count_as_unanswered_at_their_merchant_account(
+def test_the_status_shows_unanswered_work_of_each_kind_by_merchant_account(
     installation: Installation,
 ) -> None:
     due = an_account(
@@ -105,7 +107,9 @@ def test_all_kinds_of_work_count_as_unanswered_at_their_merchant_account(
     assert status.unanswered == {PspAccount(PROVIDER, MERCHANT): Waiting(3, began)}
 
 
-def test_active_tokens_that_expire_within_14_days_are_named(installation: Installation) -> None:
+def test_the_status_names_active_tokens_that_expire_within_14_days(
+    installation: Installation,
+) -> None:
     caller, day = installation.a_caller(), timedelta(days=1)
     later, soon = (installation.token_for(caller, ttl=ttl) for ttl in (15 * day, 14 * day))
 
