@@ -689,9 +689,13 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> N
 
 
 def _is_dead(page: PspPage, snapshot: Snapshot) -> bool:
-    """Return whether the token of a page was discarded because of another session."""
+    """Return whether the token of a page was discarded because of another session.
+
+    If the card was then typed again, an account has the token, and the discard is gone.
+    """
     account = page.request.merchant_account
-    tokens = {each.token for each in snapshot.discards if each.merchant_account == account}
+    known = (*snapshot.discards, *snapshot.accounts.values())
+    tokens = {each.token for each in known if each.merchant_account == account}
     return (
         account == LASTING_TOKENS
         and page.card is not None
