@@ -50,7 +50,7 @@ def settings_in(folder: Path, environment: dict[str, str]) -> Settings:
 
 
 @pytest.mark.parametrize("environment", [LOOPBACK, PUBLIC, ALLOWED, WITH_STRIPE, EVERYTHING])
-def test_every_part_can_be_built_under_every_setting(
+def test_every_part_of_the_container_can_be_built_under_every_setting(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     container = build(settings_in(tmp_path, environment))
@@ -72,7 +72,7 @@ def test_every_part_can_be_built_under_every_setting(
         (EVERYTHING, {FAKE, STRIPE}),
     ],
 )
-def test_a_psp_is_built_only_when_it_is_set_up(
+def test_a_psp_is_built_only_if_it_is_set_up(
     tmp_path: Path, environment: dict[str, str], there: set[ProviderName]
 ) -> None:
     container = build(settings_in(tmp_path, environment))
@@ -104,7 +104,7 @@ def test_an_identity_provider_without_its_package_is_refused_with_what_to_instal
         build(settings_in(tmp_path, WITH_JWT)).identity()
 
 
-def test_a_part_takes_no_argument_once_it_is_built(tmp_path: Path) -> None:
+def test_a_built_part_of_the_container_takes_no_arguments(tmp_path: Path) -> None:
     container = build(settings_in(tmp_path, LOOPBACK))
     container.erase_guest()
 
