@@ -507,7 +507,7 @@ def test_the_button_shows_progress_while_the_guest_waits(demo: Demo, page: Page)
     expect(page).to_have_url(f"{demo.shop}/")
 
 
-def test_leaving_the_page_clears_card_number_with_security_code(demo: Demo, page: Page) -> None:
+def test_leaving_the_page_clears_the_sensitive_card_fields(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     for label, text in (("Card number", "4242424242424242"), ("Security code", "123")):
         type_into(page.get_by_label(label), text)

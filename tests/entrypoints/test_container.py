@@ -82,7 +82,7 @@ def test_a_psp_is_built_only_if_it_is_set_up(
     assert (tmp_path / "cards-fake-psp.db").exists() is (FAKE in there)
 
 
-def test_stripe_without_its_sdk_is_refused_with_what_to_install(
+def test_the_refusal_of_stripe_without_its_sdk_names_the_missing_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("provider", "calls", "transport"):
@@ -94,7 +94,7 @@ def test_stripe_without_its_sdk_is_refused_with_what_to_install(
         build(settings_in(tmp_path / "other", WITH_STRIPE)).psps()
 
 
-def test_an_identity_provider_without_its_package_is_refused_with_what_to_install(
+def test_the_refusal_of_an_identity_provider_names_its_missing_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "adapters.json_web_tokens", raising=False)

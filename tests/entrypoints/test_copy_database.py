@@ -395,7 +395,7 @@ class TestRefused:
         copies(filled, target, "--anyway")
 
 
-class TestOthers:
+class TestOtherProcesses:
     def test_other_processes_cannot_write_to_either_side_during_the_copy(
         self, filled: CommandLine, migrated_target: str
     ) -> None:

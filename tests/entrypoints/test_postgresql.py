@@ -365,7 +365,7 @@ def all_at_once(*acts: Callable[[], object]) -> None:
     at_once(len(acts), act)
 
 
-class TestAtOnce:
+class TestConcurrency:
     def test_only_one_of_two_concurrent_centers_gets_a_product(
         self, installation: Installation
     ) -> None:

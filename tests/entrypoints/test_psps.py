@@ -122,7 +122,7 @@ def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said:
     ],
     ids=["earlier module", "not stated", "later"],
 )
-def test_a_plugin_for_another_interface_is_refused_with_what_to_do(
+def test_the_refusal_of_a_plugin_for_another_interface_gives_the_remedy(
     site: Site, code: str, why: str
 ) -> None:
     site.install("cardonfile-acme", code)

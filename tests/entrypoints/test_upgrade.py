@@ -109,7 +109,7 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
     return [each.event.reason for each in reversed(deliveries)]
 
 
-class TestAReleaseThatReadsNoCards:
+class TestReleaseThatReadsNoCards:
     def test_cards_stored_by_a_release_that_reads_no_cards_are_read(
         self, installation: Installation
     ) -> None:
@@ -125,7 +125,7 @@ class TestAReleaseThatReadsNoCards:
         assert (stored.charge_reference, stored.authenticated) == (None, None)
 
 
-class TestAReleaseWithoutNoticesOfExpiry:
+class TestReleaseWithoutExpiryNotices:
     @pytest.fixture(autouse=True)
     def account(self, installation: Installation) -> Account:
         account = installation.stored_card()

@@ -253,7 +253,7 @@ def test_a_client_that_disconnects_is_logged_without_the_path(
     assert [each.getMessage() for each in caplog.records] == ["Client disconnected while serving"]
 
 
-class TestWhatIsReachedForInWaitress:
+class TestInternalsOfWaitress:
     """Everything that `waitress_server` uses beyond documented options, on waitress's own classes."""
 
     @pytest.fixture

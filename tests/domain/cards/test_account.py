@@ -23,7 +23,7 @@ def test_every_field_of_an_account_is_kept_or_erased_by_decision() -> None:
     assert names == STAYS | NAMED_AT_PSP.keys() | REMOVED.keys() | {"removed_at"}
 
 
-def test_removing_an_account_clears_its_due_times_with_its_default_flag() -> None:
+def test_removing_an_account_clears_the_fields_of_an_active_account() -> None:
     account = an_account(is_default=True, expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW)
 
     removed = account.removed(NOW)

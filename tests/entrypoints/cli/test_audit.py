@@ -10,7 +10,7 @@ from tests.builders import CENTER_ID, an_audit_entry
 from tests.entrypoints.conftest import CommandLine
 
 
-def test_the_audit_trail_shows_actor_with_action_time_or_subject(with_center: CommandLine) -> None:
+def test_the_audit_list_describes_each_entry_completely(with_center: CommandLine) -> None:
     cardonfile, me = with_center, operating_system_user()
     assert me.startswith("user:")
     cardonfile.succeeds("configure-payments", CENTER_ID, "--provider", "fake")

@@ -240,7 +240,7 @@ def test_an_impossible_command_is_refused_in_one_sentence_without_effect(
         assert list(unit.audit_trail.latest()) == []
 
 
-class TestNamesThatNoSettingHas:
+class TestUnknownSettings:
     TYPED: Final = {"CARDONFILE_DATABSE_URL": "postgresql://cards:opensesame@db.example/cards"}
     SENTENCE: Final = (
         "CARDONFILE_DATABSE_URL is not a setting; did you mean CARDONFILE_DATABASE_URL"

@@ -158,7 +158,7 @@ class TestDoctor:
         assert json.loads(result.stdout)
         assert "rate_limit_storage_away" in result.stderr
 
-    def test_doctor_reports_what_it_cannot_check_as_unknown(
+    def test_doctor_reports_checks_that_it_cannot_make_as_unknown(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         found = [ok("disk", "there is room"), unknown("clock", "nobody tells the time")]
