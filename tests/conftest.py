@@ -61,7 +61,7 @@ TOGETHER: Final = (
         "tests/adapters/postgresql/test_commits.py",
         "tests/adapters/postgresql/test_connection.py::TestReasons",
         "tests/entrypoints/test_documented_commands.py",
-        "tests/entrypoints/test_postgresql.py::TestComplaints::test_a_password_that_is_wrong",
+        "tests/entrypoints/test_postgresql.py::TestComplaints::test_a_wrong_password_is_refused",
         "tests/entrypoints/test_several_machines.py",
     ),
 )

@@ -45,7 +45,7 @@ def test_every_test_is_named_for_one_behaviour() -> None:
     assert named_for_more == []
 
 
-def test_parts_of_the_product_are_not_overridden_after_they_may_be_built() -> None:
+def test_parts_of_the_container_are_not_overridden_after_they_may_be_built() -> None:
     overriding = [
         (path.name, line.strip())
         for path in (ROOT / "entrypoints").rglob("*.py")

@@ -113,12 +113,14 @@ def commands(command: click.Command, path: str = "") -> Iterator[str]:
 
 
 class TestHttpApi:
-    def test_every_generated_part_is_up_to_date(self) -> None:
+    def test_every_generated_part_of_the_docs_is_up_to_date(self) -> None:
         assert generated_docs.PAGE.read_text() == generated_docs.page(), (
             "python -m tests.generated_docs"
         )
 
-    def test_the_path_decides_the_form_of_a_refusal(self, installation: Installation) -> None:
+    def test_refusals_have_the_documented_form_for_their_path(
+        self, installation: Installation
+    ) -> None:
         client = installation.client()
         for where, told, *_ in table_rows(section(doc("http-api.md"), "Envelope"))[1:]:
             paths = re.findall(r"/[^\s,]*", where)
@@ -131,13 +133,13 @@ class TestHttpApi:
                 form = in_json if is_json else "an HTML page"
                 assert (path, told[: len(form)]) == (path, form)
 
-    def test_integrators_are_told_what_to_do_for_every_type_of_error(self) -> None:
+    def test_the_docs_explain_what_to_do_for_every_error_type(self) -> None:
         told = section(doc("integrating.md"), "12. When a request is refused")
 
         types = {each.type for each in generated_docs.refusals()}
         assert types <= set(re.findall(r"`(\w+)`", told))
 
-    def test_the_states_of_a_session_are_drawn_as_they_follow_each_other(self) -> None:
+    def test_the_state_diagram_of_a_session_matches_the_code(self) -> None:
         drawn = re.findall(r"^    (.+ --> .+)$", doc("http-api.md"), re.MULTILINE)
 
         assert sorted(drawn) == sorted(
@@ -177,7 +179,7 @@ LISTED: Final[Sequence[tuple[str, str, str, Callable[[], Collection[str]]]]] = (
 
 
 @pytest.mark.parametrize(("page", "heading", "item", "of_code"), LISTED)
-def test_a_list_names_what_the_code_has(
+def test_the_lists_in_the_docs_match_the_code(
     page: str, heading: str, item: str, of_code: Callable[[], Collection[str]]
 ) -> None:
     items = re.findall(f"^- {item}", section(doc(page), heading), re.MULTILINE)
@@ -197,7 +199,7 @@ class TestOperations:
 
         assert {name for name in named - read if name.removesuffix("_FILE") not in read} == set()
 
-    def test_every_section_about_commands_is_about_one_or_a_group(self) -> None:
+    def test_every_section_about_commands_names_an_existing_command(self) -> None:
         # A command has no section if --help says everything.
         described = re.findall(
             r"^### cardonfile (.+)$", section(doc("operations.md"), "Commands"), re.MULTILINE
@@ -206,7 +208,7 @@ class TestOperations:
         assert described
         assert set(described) <= {*commands(main)}
 
-    def test_the_columns_of_imports_are_those_of_the_code(self) -> None:
+    def test_the_documented_columns_of_imports_match_the_code(self) -> None:
         described = section(doc("operations.md"), "cardonfile import")
         listed = dict(re.findall(r"^- (\w+): (.+)$", described, re.MULTILINE))
 
@@ -217,9 +219,7 @@ class TestOperations:
 class TestMetrics:
     ALERTS: Final = (ROOT / "docs" / "examples" / "alerts.yml").read_text()
 
-    def test_the_metrics_that_are_listed_are_those_of_the_code(
-        self, installation: Installation
-    ) -> None:
+    def test_the_documented_metrics_match_the_code(self, installation: Installation) -> None:
         registry = CollectorRegistry()
         Counts(registry)
         read_status, storage = installation.container.read_status(), installation.storage
@@ -241,7 +241,7 @@ class TestMetrics:
         )
         assert sorted(listed) == sorted(lines)
 
-    def test_alerts_name_only_metrics_that_are_listed(self) -> None:
+    def test_alerts_name_only_documented_metrics(self) -> None:
         named = re.findall(r"\bcardonfile_\w+", self.ALERTS)
         listed = re.findall(r"^- `(cardonfile_\w+)`", doc("metrics.md"), re.MULTILINE)
 
@@ -259,7 +259,7 @@ class TestMetrics:
         assert set() < set(alerts) == set(re.findall(r'alertname="(\w+)"', tested))
 
 
-def test_every_promise_has_tests_under_its_number() -> None:
+def test_every_numbered_promise_has_tests() -> None:
     promised = re.findall(r"^- \*\*([IFS][0-9]+)\*\* \w", doc("reliability.md"), re.MULTILINE)
     paths = chain.from_iterable((ROOT / each).rglob("*.py") for each in ("adapters", "tests"))
     shown = chain.from_iterable(_SHOWN.findall(path.read_text()) for path in paths)
@@ -272,7 +272,7 @@ def test_every_promise_has_tests_under_its_number() -> None:
 
 
 class TestFakePsp:
-    def test_its_addresses_are_listed(self, installation: Installation) -> None:
+    def test_the_addresses_of_the_fake_psp_are_documented(self, installation: Installation) -> None:
         routes = falcon_inspect.inspect_routes(installation.container.app())
         own = {route.path for route in routes if route.path.startswith("/fake-psp/")}
 
@@ -281,7 +281,7 @@ class TestFakePsp:
 
 
 class TestProject:
-    def test_links_lead_from_the_readme_to_every_page(self) -> None:
+    def test_every_page_of_the_docs_can_be_reached_from_the_readme(self) -> None:
         reached: set[Path] = set()
         to_read = [ROOT / "README.md"]
         while to_read:
@@ -296,7 +296,7 @@ class TestProject:
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
-def test_every_link_or_path_leads_somewhere(path: Path) -> None:
+def test_every_link_or_path_in_the_docs_exists(path: Path) -> None:
     text = path.read_text()
     targets = chain.from_iterable(_LINK.findall(without_fences(text)))
     for target in (each for each in targets if each and "://" not in each):
@@ -309,7 +309,7 @@ def test_every_link_or_path_leads_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "adding-a-provider.md", "../CONTRIBUTING.md"])
-def test_authors_are_told_names_that_the_code_has(page: str) -> None:
+def test_every_name_in_the_guides_for_authors_exists_in_the_code(page: str) -> None:
     of_tests = (ROOT / "tests").rglob("*.py")
     code = (*CODE, *of_tests, ROOT / "Makefile", ROOT / "pyproject.toml")
     known = set(chain.from_iterable(re.findall(r"\w+", path.read_text()) for path in code))
@@ -329,20 +329,20 @@ def anchors(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("body", code_blocks("json"))
-def test_json_can_be_parsed(body: str) -> None:
+def test_every_json_example_in_the_docs_can_be_parsed(body: str) -> None:
     json.loads(body)
 
 
 # `tests/entrypoints/test_integrating.py` runs those of the other page.
 @pytest.mark.parametrize("body", code_blocks("python", but=[ROOT / "docs" / "integrating.md"]))
-def test_python_is_part_of_the_file_that_its_first_line_names(body: str) -> None:
+def test_every_python_example_is_part_of_the_file_that_its_first_line_names(body: str) -> None:
     first, _, shown = body.partition("\n")
 
     assert shown in (ROOT / first.removeprefix("# ")).read_text()
 
 
 @pytest.mark.parametrize("body", code_blocks("sh"))
-def test_shell_commands_can_be_run(body: str) -> None:
+def test_every_shell_command_in_the_docs_can_be_run(body: str) -> None:
     targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
     subprocess.run(["sh", "-n"], input=body, text=True, check=True)

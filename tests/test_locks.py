@@ -10,7 +10,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 # Shows S19.
-def test_every_package_has_a_hash_of_its_version() -> None:
+def test_every_locked_package_has_a_hash_for_its_version() -> None:
     for lock in ROOT.glob("requirements*.txt"):
         lines = re.sub(r"\\\n\s*", " ", lock.read_text()).splitlines()
         packages = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]

@@ -814,7 +814,7 @@ class TestForgottenGuest:
         assert psp.guests(MAIN) == {kept.guest_reference}
         assert psp.tokens(MAIN) == {kept.token}
 
-    def test_forgetting_another_guest_or_at_another_account_leaves_a_guest_alone(
+    def test_forgetting_a_guest_affects_no_other_guest_or_merchant_account(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card = session.collect().card
@@ -853,7 +853,7 @@ class TestDiscardedToken:
 
         assert session.psp.tokens(MAIN) == {kept.token}
 
-    def test_discarding_another_token_or_at_another_account_leaves_a_token_alone(
+    def test_discarding_a_token_affects_no_other_token_or_merchant_account(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card = session.collect().card
@@ -1596,7 +1596,7 @@ def instead(call: int, changed: bytes) -> Callable[[int, bytes], bytes]:
 
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
-class TestResponseAboutAnother:
+class TestResponseAboutAnotherObject:
     @pytest.fixture
     def other(self, session: Session) -> Session:
         """Return the session of another guest."""

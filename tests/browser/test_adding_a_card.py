@@ -94,7 +94,7 @@ def expect_wrong(field: Locator, message: str) -> None:
 
 
 # Shows S9.
-def test_a_card_is_added_by_keyboard_alone(demo: Demo, page: Page) -> None:
+def test_a_card_can_be_added_by_keyboard_alone(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     expect(page.locator("body")).to_contain_text("A••• S•••")
     expect(page.locator("body")).not_to_contain_text("Ada Sample")
@@ -108,7 +108,7 @@ def test_a_card_is_added_by_keyboard_alone(demo: Demo, page: Page) -> None:
     expect_cards(page, demo, "4242")
 
 
-def test_enter_goes_to_the_next_field_as_the_key_of_a_phone_says(demo: Demo, page: Page) -> None:
+def test_enter_moves_to_the_next_field_as_phone_keyboards_show(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     page.get_by_label("Card number").focus()
     for name in (
@@ -125,7 +125,9 @@ def test_enter_goes_to_the_next_field_as_the_key_of_a_phone_says(demo: Demo, pag
 
 
 @pytest.mark.parametrize("number", ["4242424242424242", "4000000000003220"])
-def test_a_guest_follows_a_shop_that_redirects_on(demo: Demo, page: Page, number: str) -> None:
+def test_a_guest_follows_a_further_redirect_of_the_shop(
+    demo: Demo, page: Page, number: str
+) -> None:
     with running(ListeningServer()) as shop, running(ListeningServer()) as elsewhere:
         shop.acts = [responding(302, Location=f"{elsewhere.url}/welcome")]
         elsewhere.acts = [responding(200, WELCOME, Content_Type="text/html")]
@@ -159,7 +161,7 @@ def top(page: Page, id_: str) -> float:
     return box["y"]
 
 
-def test_an_expiry_date_is_taken_as_people_write_it(demo: Demo, page: Page) -> None:
+def test_an_expiry_date_is_accepted_in_all_usual_spellings(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     expiry = page.get_by_label("Expiry date")
 
@@ -181,7 +183,7 @@ def test_an_expiry_date_is_taken_as_people_write_it(demo: Demo, page: Page) -> N
         expect(expiry).to_have_value("13 / 31" if text == "13/31" else text)
 
 
-def test_a_card_number_is_taken_as_people_write_it(demo: Demo, page: Page) -> None:
+def test_a_card_number_is_accepted_in_all_usual_spellings(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     number = page.get_by_label("Card number")
 
@@ -200,7 +202,7 @@ def test_a_card_number_is_taken_as_people_write_it(demo: Demo, page: Page) -> No
     expect(page.locator("#number-error")).to_be_hidden()
 
 
-def test_a_field_that_formats_itself_is_corrected_in_its_middle(demo: Demo, page: Page) -> None:
+def test_a_self_formatting_field_can_be_corrected_in_the_middle(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     number, expiry = page.get_by_label("Card number"), page.get_by_label("Expiry date")
 
@@ -251,7 +253,7 @@ def test_an_error_is_shown_beside_its_field(
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_a_challenge_that_failed_may_be_passed(
+def test_a_failed_challenge_can_be_passed_later(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(viewport=PHONE, java_script_enabled=java_script_enabled)
@@ -270,7 +272,7 @@ def test_a_challenge_that_failed_may_be_passed(
     expect_cards(page, demo, "3220")
 
 
-def test_a_postal_code_is_corrected_whoever_refuses_it(demo: Demo, page: Page) -> None:
+def test_a_refused_postal_code_can_be_corrected(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     postal_code = page.get_by_label("Postal code")
     postal_code.press("ControlOrMeta+a")
@@ -294,7 +296,7 @@ def test_a_postal_code_is_corrected_whoever_refuses_it(demo: Demo, page: Page) -
 
 
 # Shows S8.
-def test_the_way_back_leaves_the_link_good(demo: Demo, page: Page) -> None:
+def test_returning_without_a_card_keeps_the_link_valid(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     hosted_page = page.url
     page.get_by_role("link", name="Return without adding a card").click()
@@ -332,7 +334,7 @@ def characters(*categories: str) -> list[str]:
     return [each for each in every if unicodedata.category(each) in categories]
 
 
-def test_a_digit_of_any_script_is_the_same_on_both_sides(demo: Demo, page: Page) -> None:
+def test_the_browser_reads_digits_of_any_script_like_the_server(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     digits = characters("Nd")
     texts = [f"4242 4242 4242 424{each}" for each in digits]
@@ -359,7 +361,7 @@ def test_the_browser_accepts_the_separators_of_digits_that_the_server_accepts(
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_a_card_is_typed_on_the_keyboard_of_another_script(
+def test_a_card_can_be_typed_in_digits_of_another_script(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(java_script_enabled=java_script_enabled)
@@ -375,7 +377,7 @@ def test_a_card_is_typed_on_the_keyboard_of_another_script(
     expect(page).to_have_url(f"{demo.shop}/")
 
 
-def test_an_ime_doubles_no_digit(demo: Demo, page: Page) -> None:
+def test_typing_with_an_input_method_duplicates_no_digit(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     number = page.get_by_label("Card number")
     number.focus()
@@ -394,7 +396,9 @@ def test_an_ime_doubles_no_digit(demo: Demo, page: Page) -> None:
     expect(number).to_have_value("4242 4242 4242 4242")
 
 
-def test_the_button_is_in_the_first_screen_of_a_phone(demo: Demo, open_page: OpenPage) -> None:
+def test_the_button_is_visible_on_a_phone_without_scrolling(
+    demo: Demo, open_page: OpenPage
+) -> None:
     page = open_page(viewport=PHONE)
     add_a_card(page, demo)
 
@@ -404,7 +408,7 @@ def test_the_button_is_in_the_first_screen_of_a_phone(demo: Demo, open_page: Ope
     assert box["y"] + box["height"] <= PHONE["height"] - 180
 
 
-def test_a_message_stands_at_its_field_however_long_the_one_beside_it_is(
+def test_an_error_stays_at_its_field_even_beside_a_long_error(
     demo: Demo, open_page: OpenPage
 ) -> None:
     page = open_page(viewport=PHONE)
@@ -441,7 +445,7 @@ def test_the_button_of_a_test_card_fills_in_the_form(demo: Demo, page: Page) -> 
     expect_cards(page, demo, "4444")
 
 
-def test_a_brand_that_is_not_taken_is_told_at_the_number(demo: Demo, page: Page) -> None:
+def test_an_unsupported_card_brand_is_reported_at_the_card_number(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     number = page.get_by_label("Card number")
 
@@ -460,7 +464,7 @@ def test_a_brand_that_is_not_taken_is_told_at_the_number(demo: Demo, page: Page)
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_a_field_that_alone_is_wrong_is_read_first(
+def test_the_only_invalid_field_gets_the_focus(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(java_script_enabled=java_script_enabled)
@@ -485,7 +489,7 @@ def test_a_field_that_alone_is_wrong_is_read_first(
         expect(page.locator("#number-error")).to_be_hidden()
 
 
-def test_the_button_says_what_the_guest_waits_for(demo: Demo, page: Page) -> None:
+def test_the_button_shows_progress_while_the_guest_waits(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     # Without content, the browser stays on the page.
     page.route("**/fake-psp/pages/*", lambda route: route.fulfill(status=204), times=1)
@@ -503,7 +507,7 @@ def test_the_button_says_what_the_guest_waits_for(demo: Demo, page: Page) -> Non
     expect(page).to_have_url(f"{demo.shop}/")
 
 
-def test_a_page_that_is_left_keeps_neither_number_nor_security_code(demo: Demo, page: Page) -> None:
+def test_leaving_the_page_clears_the_sensitive_card_fields(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     for label, text in (("Card number", "4242424242424242"), ("Security code", "123")):
         type_into(page.get_by_label(label), text)
@@ -519,7 +523,7 @@ def test_a_page_that_is_left_keeps_neither_number_nor_security_code(demo: Demo, 
 
 
 # Shows F35.
-def test_a_second_tab_says_that_its_card_is_not_kept(demo: Demo, open_page: OpenPage) -> None:
+def test_a_second_tab_says_that_its_card_is_not_stored(demo: Demo, open_page: OpenPage) -> None:
     first, second = open_page(), open_page(viewport=PHONE)
     add_a_card(first, demo)
     second.goto(first.url)

@@ -35,7 +35,7 @@ def execute(page: Page, operation: str) -> Locator:
     return block.locator(".live-responses-table .response")
 
 
-def test_a_visitor_tries_the_api(page: Page, demo: Demo) -> None:
+def test_a_visitor_can_try_the_api_in_the_docs(page: Page, demo: Demo) -> None:
     # Another origin than the public base URL: requests must go to where the page came from.
     origin = demo.api.replace("127.0.0.1", "localhost")
     requests: list[str] = []
@@ -58,7 +58,7 @@ def test_a_visitor_tries_the_api(page: Page, demo: Demo) -> None:
     assert demo.token not in "".join(requests)
 
 
-def test_the_address_that_the_demo_prints_brings_the_token(page: Page, demo: Demo) -> None:
+def test_the_address_printed_by_the_demo_contains_the_token(page: Page, demo: Demo) -> None:
     page.goto(demo.docs)
     expect(page).to_have_url(f"{demo.api}/docs")
 
@@ -70,7 +70,7 @@ NARROWEST = """each => Math.min(
 )"""
 
 
-def test_the_page_is_readable_on_a_phone(open_page: OpenPage, demo: Demo) -> None:
+def test_the_api_docs_are_readable_on_a_phone(open_page: OpenPage, demo: Demo) -> None:
     page = open_page(viewport={"width": 390, "height": 844})
     page.goto(f"{demo.api}/docs")
 

@@ -63,7 +63,7 @@ def expect_card_once(page: Page) -> list[str]:
 
 # The worker asks about the last one 30 seconds after its link was opened, or later.
 @pytest.mark.parametrize("faults", [(), (CLOSE, LOSE, HANG, KILL)], ids=["nothing", "everything"])
-def test_a_card_arrives_once_whatever_goes_wrong(
+def test_a_card_is_stored_once_despite_all_faults(
     demo: Demo, page: Page, faults: tuple[str, ...]
 ) -> None:
     page.goto(demo.shop)
@@ -84,7 +84,7 @@ def test_a_card_arrives_once_whatever_goes_wrong(
         guest.wait_for_event("close")
 
 
-def test_the_browser_is_closed_by_a_page_that_was_loaded_again(demo: Demo, page: Page) -> None:
+def test_a_reloaded_shop_page_still_closes_the_window_of_the_guest(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     guest = open_guests_window(page, CLOSE)
     page.reload()
@@ -95,7 +95,7 @@ def test_the_browser_is_closed_by_a_page_that_was_loaded_again(demo: Demo, page:
     assert guest.is_closed()
 
 
-def test_a_guest_who_goes_back_without_a_card_is_told_so(demo: Demo, page: Page) -> None:
+def test_the_shop_tells_a_guest_that_the_card_was_not_added(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     guest = open_guests_window(page, card="4000 0000 0000 0002")
     guest.get_by_role("button", name="Add card").click()
@@ -110,7 +110,7 @@ def test_a_guest_who_goes_back_without_a_card_is_told_so(demo: Demo, page: Page)
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
-def test_the_page_fits_every_screen(
+def test_the_shop_page_fits_every_screen(
     demo: Demo, open_page: OpenPage, color_scheme: Literal["light", "dark"]
 ) -> None:
     page = open_page(viewport=SCREEN)
@@ -123,7 +123,9 @@ def test_the_page_fits_every_screen(
         assert_accessible(page)
 
 
-def test_the_readme_has_pictures_of_the_demo(demo: Demo, browser: Browser, tmp_path: Path) -> None:
+def test_the_pictures_in_the_readme_can_be_taken_from_the_demo(
+    demo: Demo, browser: Browser, tmp_path: Path
+) -> None:
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
     with browser.new_context(viewport=SCREEN, device_scale_factor=1.5) as context:
         page = context.new_page()

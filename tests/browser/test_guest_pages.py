@@ -66,7 +66,7 @@ def assert_good(page: Page) -> None:
     page.emulate_media(forced_colors="none", color_scheme="light")
 
 
-def test_an_expired_link_tells_whom_to_ask(demo: Demo, page: Page) -> None:
+def test_the_page_of_an_expired_link_says_whom_to_ask(demo: Demo, page: Page) -> None:
     page.goto(a_link(demo, f"expires_at = {LONG_AGO!r}"))
 
     expect(page.get_by_role("heading", level=2)).to_have_text("This link has expired")
@@ -82,7 +82,7 @@ def test_an_expired_link_tells_whom_to_ask(demo: Demo, page: Page) -> None:
     assert_good(page)
 
 
-def test_an_old_link_says_who_asks_for_the_card(demo: Demo, page: Page) -> None:
+def test_the_page_of_an_old_link_says_who_asks_for_the_card(demo: Demo, page: Page) -> None:
     page.goto(a_link(demo, f"created_at = {LONG_AGO!r}"))
 
     expect(page.get_by_role("main")).to_contain_text(f"{NAME} asks you to add a card")
@@ -97,14 +97,16 @@ def test_an_old_link_says_who_asks_for_the_card(demo: Demo, page: Page) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/hosted-payments?token_id=x"])
-def test_a_page_says_what_to_do_where_nothing_is(demo: Demo, page: Page, path: str) -> None:
+def test_the_page_at_an_unknown_address_says_what_to_do(demo: Demo, page: Page, path: str) -> None:
     page.goto(f"{demo.api}{path}")
 
     expect(page.get_by_role("main")).to_contain_text("link")
     assert_good(page)
 
 
-def test_the_first_button_tries_again_once_the_psp_is_back(demo: Demo, page: Page) -> None:
+def test_the_first_button_retries_the_hosted_page_once_the_psp_is_back(
+    demo: Demo, page: Page
+) -> None:
     link = a_link(demo, "configuration = replace(configuration, 'fake', 'gone')")
     page.goto(link)
     # Nobody here knows whether the page of this PSP asks for consent.

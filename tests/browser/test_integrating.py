@@ -21,7 +21,7 @@ END_WAITS: Final = """
     ("answers", "state", "seconds"),
     [(["added"], "added", 0), (["checking", "none"], "none", 3), (["checking"] * 20, "later", 60)],
 )
-def test_the_browser_asks_the_clients_server_for_a_minute_at_most(
+def test_the_browser_polls_the_server_of_the_client_for_at_most_a_minute(
     page: Page, answers: list[str], state: str, seconds: int
 ) -> None:
     (example,) = re.findall(r"(?ms)^```javascript\n(.*?)^```$", PAGE.read_text())

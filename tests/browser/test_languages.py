@@ -285,7 +285,7 @@ def test_every_word_on_every_page_comes_from_a_catalog(
 
 
 # Shows S9.
-def test_every_page_is_accessible_from_right_to_left(
+def test_every_page_is_accessible_in_a_right_to_left_language(
     served: Installation, open_page: OpenPage
 ) -> None:
     page = open_page(viewport=PHONE)
@@ -312,7 +312,7 @@ def test_the_form_fits_on_a_phone_in_every_language(
     assert page.locator("option[value=DE]").text_content() == germany[language]
 
 
-def test_a_card_is_typed_to_the_end_from_right_to_left(
+def test_a_card_can_be_added_in_a_right_to_left_language(
     served: Installation, open_page: OpenPage
 ) -> None:
     t = catalog("ar")
@@ -347,7 +347,7 @@ def test_a_latin_address_is_written_from_left_to_right_on_an_arabic_page(
     assert address.evaluate("(field) => field.matches(':dir(rtl)')")
 
 
-def test_a_page_of_the_psp_that_a_form_opens_gets_its_fields(
+def test_a_psp_page_that_opens_by_a_form_receives_its_fields(
     served: Installation, page: Page
 ) -> None:
     with running(ListeningServer()) as psp:
@@ -375,7 +375,7 @@ def test_a_page_of_the_psp_that_a_form_opens_gets_its_fields(
 
 
 @pytest.mark.parametrize("language", ["en", "ar"])
-def test_a_guest_agrees_on_our_page_where_the_psp_shows_no_text(
+def test_a_guest_agrees_on_our_page_if_the_psp_shows_no_consent(
     asking: Installation, open_page: OpenPage, language: str
 ) -> None:
     t, text = catalog(language), a_shipped_consent(language=language).text

@@ -35,7 +35,7 @@ def answer_with(context: BrowserContext, body: str, policy: str, status: int = 2
     context.route("**/*", answer)
 
 
-def test_a_page_that_misbehaves_is_noticed(context: BrowserContext) -> None:
+def test_the_watch_notices_a_misbehaving_page(context: BrowserContext) -> None:
     watch = Watch(context)
     body = (
         "<script>console.error('broken')</script><script>missing()</script>"
@@ -54,7 +54,9 @@ def test_a_page_that_misbehaves_is_noticed(context: BrowserContext) -> None:
         assert problem in noticed
 
 
-def test_a_page_that_refuses_something_is_no_problem(context: BrowserContext) -> None:
+def test_the_watch_accepts_a_page_that_answers_with_an_error_status(
+    context: BrowserContext,
+) -> None:
     watch = Watch(context)
     body = "<link rel='icon' href='data:,'><p>Nothing here</p>"
     answer_with(context, body, "default-src 'none'; img-src data:", status=422)

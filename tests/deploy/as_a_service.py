@@ -134,7 +134,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_unit_may_do_little(unit: Path) -> None:
+def test_a_unit_has_few_rights(unit: Path) -> None:
     judged = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit)],
         check=False,
@@ -156,7 +156,7 @@ def _limits(unit: Path) -> str:
     [command_of("cardonfile.service"), [*json.loads(last("ENTRYPOINT")), *json.loads(last("CMD"))]],
     ids=["unit", "image"],
 )
-def test_the_server_needs_no_more_rights(installed: Installed, command: list[str]) -> None:
+def test_the_server_needs_no_further_rights(installed: Installed, command: list[str]) -> None:
     with installed.running(*command, "--port", str(installed.port)) as server:
         wait_until(lambda: installed.status("/readyz") == 200)
         wait_until(lambda: installed.run(*HEALTHCHECK)[0] == 0)
@@ -170,7 +170,7 @@ def test_the_server_needs_no_more_rights(installed: Installed, command: list[str
     assert "stopped" in logged
 
 
-def test_the_worker_needs_no_more_rights(installed: Installed) -> None:
+def test_the_worker_needs_no_further_rights(installed: Installed) -> None:
     with installed.running(*command_of("cardonfile-work.service")) as worker:
         assert worker.stderr is not None
         assert "working" in worker.stderr.readline()
@@ -180,7 +180,7 @@ def test_the_worker_needs_no_more_rights(installed: Installed) -> None:
     assert worker.returncode == 0
 
 
-def test_the_backup_needs_no_more_rights(installed: Installed) -> None:
+def test_the_backup_needs_no_further_rights(installed: Installed) -> None:
     unit = EXAMPLES / "cardonfile-backup.service"
 
     status, printed = installed.run(*command_of(unit.name), unit=unit)
@@ -189,7 +189,7 @@ def test_the_backup_needs_no_more_rights(installed: Installed) -> None:
     assert list(installed.root.path("/var/backups/cardonfile").rglob("*.db")), printed
 
 
-def test_the_command_of_root_prefers_the_settings_of_its_caller(tmp_path: Path) -> None:
+def test_the_installed_command_prefers_the_settings_of_its_caller(tmp_path: Path) -> None:
     file = tmp_path / "settings"
     file.write_text(
         "CARDONFILE_LOG_LEVEL=error\nCARDONFILE_DATABASE_URL=postgresql:///cardonfile\n"

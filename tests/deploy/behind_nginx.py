@@ -116,7 +116,7 @@ def site(
         assert serving.stop() == [0] * len(serving.programs)
 
 
-def test_the_api_in_the_browser_comes_whole_once(site: Site) -> None:
+def test_nginx_serves_the_api_docs_completely_with_caching(site: Site) -> None:
     page, html = site.ask("GET", "/docs")
     assert "script-src 'self'" in page.headers["Content-Security-Policy"]
 
@@ -128,7 +128,7 @@ def test_the_api_in_the_browser_comes_whole_once(site: Site) -> None:
 
 
 # Shows S17.
-def test_a_card_is_added_by_a_guest(site: Site) -> None:
+def test_a_guest_can_add_a_card(site: Site) -> None:
     added, text = site.add_card()
     assert added.status == 200
     assert added.headers["Strict-Transport-Security"]
@@ -157,7 +157,7 @@ def test_a_card_is_added_by_a_guest(site: Site) -> None:
     assert site.serving.wait_until_settled(session.token_id) is SessionStatus.COMPLETED
 
 
-def test_the_webhook_alone_gets_a_card_stored(site: Site) -> None:
+def test_a_webhook_alone_stores_a_card(site: Site) -> None:
     begun = json.loads(site.add_card()[1])
     assert site.ask("GET", begun["hosted_payment_uri"])[0].status == 303
     site.serving.installation.type_card(site.serving.installation.session(begun["token_id"]))
@@ -169,7 +169,7 @@ def test_the_webhook_alone_gets_a_card_stored(site: Site) -> None:
 
 
 # Shows S16.
-def test_who_fails_to_authenticate_is_counted_by_the_address_that_nginx_sees(site: Site) -> None:
+def test_failed_authentications_are_counted_by_the_address_that_nginx_sees(site: Site) -> None:
     def fail(source: str, claimed: str) -> int:
         with closing(site.nginx.connect(source)) as connection:
             connection.sendall(
@@ -208,14 +208,14 @@ def test_a_malformed_request_is_refused_or_normalized(site: Site) -> None:
 
 
 # Shows S21.
-def test_a_request_that_is_too_large_is_refused(site: Site) -> None:
+def test_an_overlarge_request_is_refused(site: Site) -> None:
     # A response may be lost when nginx closes the connection before everything is sent.
     for name, seen in statuses_of(site, TOO_LARGE).items():
         assert set(seen) <= {400, 413, 414, 500}, name
     assert site.serves_others()
 
 
-def test_an_odd_but_clear_request_is_answered_or_refused_by_nginx(site: Site) -> None:
+def test_an_unusual_but_unambiguous_request_is_answered_or_refused_by_nginx(site: Site) -> None:
     for name, seen in statuses_of(site, {name: sent for name, (sent, _) in ODD.items()}).items():
         assert seen in (ODD[name][1], [400], [414]), name
 
@@ -232,7 +232,7 @@ def is_cut_off(connection: ssl.SSLSocket) -> bool:
 
 
 # Shows F41.
-def test_slow_bodies_keep_nobody_waiting_until_they_are_cut_off(site: Site) -> None:
+def test_slow_request_bodies_delay_no_other_client_before_they_are_cut_off(site: Site) -> None:
     head = (
         f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {site.serving.token}\r\n"
         "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
@@ -249,7 +249,7 @@ def test_slow_bodies_keep_nobody_waiting_until_they_are_cut_off(site: Site) -> N
 
 
 # Shows F41.
-def test_slow_readers_keep_nobody_waiting(site: Site) -> None:
+def test_slow_readers_delay_no_other_client(site: Site) -> None:
     with ExitStack() as opened:
         slow = []
         for _ in range(SLOW):
@@ -269,7 +269,7 @@ def test_slow_readers_keep_nobody_waiting(site: Site) -> None:
 
 
 # Shows F41.
-def test_idle_connections_keep_nobody_waiting(site: Site) -> None:
+def test_idle_connections_delay_no_other_client(site: Site) -> None:
     with ExitStack() as opened:
         for _ in range(IDLE):
             opened.enter_context(
@@ -290,7 +290,7 @@ def test_idle_connections_keep_nobody_waiting(site: Site) -> None:
     ],
     ids=["one address", "one network", "networks", "addresses"],
 )
-def test_one_client_has_a_bounded_number_of_requests_under_way(
+def test_nginx_limits_the_concurrent_requests_of_one_client(
     site: Site, source: str, addresses: list[str], refused: int
 ) -> None:
     with ExitStack() as opened:
@@ -318,7 +318,7 @@ def _was_refused(connection: ssl.SSLSocket) -> bool:
     return False
 
 
-def test_readiness_is_not_for_the_world(site: Site) -> None:
+def test_readiness_cannot_be_read_from_outside(site: Site) -> None:
     assert site.ask("GET", "/readyz")[0].status == 404
     assert site.ask("GET", "/healthz")[0].status == 200
 
@@ -337,7 +337,7 @@ def ask_without_tls(site: Site, method: str, path: str) -> HTTPResponse:
         return answer
 
 
-def test_a_link_without_https_leads_to_https(site: Site) -> None:
+def test_a_link_without_https_redirects_to_https(site: Site) -> None:
     link = "/hosted-payments?token_id=x&redirect_uri=https%3A%2F%2Fshop.example"
 
     answer = ask_without_tls(site, "GET", link)
@@ -357,13 +357,13 @@ def test_a_certificate_can_be_renewed(site: Site) -> None:
 
 @pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS, "/hosted-payments/x", "/healthz", "/"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_nothing_else_is_answered_without_https(site: Site, method: str, path: str) -> None:
+def test_other_requests_without_https_are_not_answered(site: Site, method: str, path: str) -> None:
     answer = ask_without_tls(site, method, path)
 
     assert (answer.status, answer.headers["Location"]) == (403, None)
 
 
-def test_nothing_of_a_guest_is_in_the_files_of_nginx(site: Site) -> None:
+def test_the_files_of_nginx_contain_no_data_of_a_guest(site: Site) -> None:
     begun = json.loads(site.add_card()[1])
     site.ask("GET", begun["hosted_payment_uri"])
 
@@ -380,7 +380,7 @@ def files_of(nginx: Nginx) -> list[Path]:
     return kept
 
 
-def test_both_logs_name_a_request_alike(site: Site) -> None:
+def test_both_logs_use_the_same_request_id(site: Site) -> None:
     chosen, token = "order-7", "cof_6bK8qzn1IopDD5IZcgb2jemnwnj"
     ids = {
         sent: site.ask("GET", "/healthz", **({"X-Request-ID": sent} if sent else {}))[0].headers[

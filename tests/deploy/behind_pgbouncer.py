@@ -89,7 +89,7 @@ def has_session(url: str) -> bool:
         return unit.sessions.get(TOKEN_ID) is not None
 
 
-def test_clients_that_share_two_connections_store_their_cards(installation: Installation) -> None:
+def test_clients_that_share_two_connections_can_store_cards(installation: Installation) -> None:
     guests = [GuestId(a_uuid(500 + number)) for number in range(8)]
     for guest_id in guests:
         installation.has_guest(a_guest(id=guest_id))
@@ -110,7 +110,7 @@ def test_clients_that_share_two_connections_store_their_cards(installation: Inst
     assert installation.tokens_at_psp() == {account.token for account in accounts}
 
 
-def test_a_connection_that_the_client_has_not_used_before_is_as_safe(
+def test_every_pooled_connection_has_the_settings_that_keep_records_safe(
     pooled: str, installation: Installation
 ) -> None:
     session = installation.opened_session()
@@ -144,14 +144,14 @@ def test_a_restart_of_the_server_fails_no_later_request(
     assert installation.add_card().status is SessionStatus.OPEN
 
 
-def test_the_outcome_of_a_commit_whose_response_was_lost_is_looked_up(pooled: str) -> None:
+def test_the_outcome_of_a_commit_is_looked_up_if_the_response_was_lost(pooled: str) -> None:
     with relay_to(pooled) as relay, closing(PostgresqlStorage(relay.url)) as relayed:
         relay.after_commit = relay.cut
         assert relayed.transact(add) == "added"
     assert has_session(pooled)
 
 
-def test_migrations_are_applied_through_it(postgresql_server: str) -> None:
+def test_migrations_can_be_applied_through_pgbouncer(postgresql_server: str) -> None:
     with new_database(postgresql_server, migrated=False) as url, pgbouncer(url) as pooled:
         assert migrate(pooled) == list(MIGRATIONS)
         assert migrate(pooled) == pending(pooled) == []

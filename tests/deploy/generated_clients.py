@@ -101,14 +101,14 @@ def adds_a_card(service: Running, folder: Path, *command: str | Path, **environm
     }
 
 
-def test_a_python_client_adds_a_card(tmp_path: Path, service: Running) -> None:
+def test_a_generated_python_client_can_add_a_card(tmp_path: Path, service: Running) -> None:
     client = generate(tmp_path, "python")
 
     python = GENERATOR / "python"
     adds_a_card(service, tmp_path, python, "-c", PYTHON, PYTHONPATH=str(client))
 
 
-def test_a_typescript_client_adds_a_card(tmp_path: Path, service: Running) -> None:
+def test_a_generated_typescript_client_can_add_a_card(tmp_path: Path, service: Running) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(TYPESCRIPT / name, tmp_path)
     for name in ("add_a_card.ts", "tsconfig.json"):
@@ -120,7 +120,7 @@ def test_a_typescript_client_adds_a_card(tmp_path: Path, service: Running) -> No
     adds_a_card(service, tmp_path, "node", "add_a_card.js")
 
 
-def test_a_java_client_adds_a_card(tmp_path: Path, service: Running) -> None:
+def test_a_generated_java_client_can_add_a_card(tmp_path: Path, service: Running) -> None:
     options = ("--library", "native", "--additional-properties")
     client = generate(
         tmp_path,
@@ -139,7 +139,7 @@ def test_a_java_client_adds_a_card(tmp_path: Path, service: Running) -> None:
 
 
 @pytest.mark.parametrize("language", ["go", "csharp"])
-def test_a_client_is_generated(tmp_path: Path, language: str) -> None:
+def test_a_client_can_be_generated(tmp_path: Path, language: str) -> None:
     client = generate(tmp_path, language)
 
     assert list(

@@ -60,7 +60,7 @@ def test_a_card_number_of_each_scheme_is_found(number: str) -> None:
         "4242\u200b4242\u200b4242\u200b4242",
     ],
 )
-def test_a_card_number_is_found_however_people_write_it(text: str) -> None:
+def test_a_card_number_is_found_in_any_usual_spelling(text: str) -> None:
     assert holds_card_number(text)
 
 

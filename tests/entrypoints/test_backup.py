@@ -58,7 +58,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 # Shows F11.
-def test_a_session_in_it_settles_again(api: Api) -> None:
+def test_a_session_in_a_restored_backup_settles_again(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
@@ -73,7 +73,7 @@ def test_a_session_in_it_settles_again(api: Api) -> None:
 
 
 # Shows F11.
-def test_a_card_that_came_since_stays_removed(api: Api) -> None:
+def test_a_card_added_after_the_backup_stays_removed(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
@@ -91,7 +91,7 @@ def test_a_card_that_came_since_stays_removed(api: Api) -> None:
 
 
 # Shows F11.
-def test_a_card_in_it_that_was_removed_since_can_be_removed_again(api: Api) -> None:
+def test_a_card_removed_after_the_backup_can_be_removed_again(api: Api) -> None:
     installation = api.installation
     kept = installation.stored_card(GOOD_CARD)
     removed = installation.stored_card(OTHER_GOOD_CARD)
@@ -124,7 +124,9 @@ def names_in(folder: Path) -> list[str]:
     return sorted(mark_and_time.sub("MARK-TIME", file.name) for file in folder.iterdir())
 
 
-def test_it_copies_every_file_for_its_owner_only(cardonfile: CommandLine, tmp_path: Path) -> None:
+def test_a_backup_copies_every_file_readable_only_by_its_owner(
+    cardonfile: CommandLine, tmp_path: Path
+) -> None:
     folder = tmp_path / "backups"
     output = cardonfile.succeeds("backup", str(folder))
 
@@ -142,7 +144,7 @@ def test_it_copies_every_file_for_its_owner_only(cardonfile: CommandLine, tmp_pa
     assert datetime.fromisoformat(entry["time"]) >= begun
 
 
-def test_it_says_that_a_file_was_missing(cardonfile: CommandLine, tmp_path: Path) -> None:
+def test_a_backup_reports_a_missing_file(cardonfile: CommandLine, tmp_path: Path) -> None:
     file = str(tmp_path / "nowhere.db")
     backup = ("backup", str(tmp_path / "backups"))
     wrote, missing = cardonfile.succeeds(*backup, CARDONFILE_FAKE_PSP_DATABASE=file).splitlines()
@@ -150,7 +152,7 @@ def test_it_says_that_a_file_was_missing(cardonfile: CommandLine, tmp_path: Path
     assert missing == f"not copied, because the file does not exist: {file}"
 
 
-def test_a_damaged_database_leaves_no_backup_behind(
+def test_backing_up_a_damaged_database_leaves_no_backup(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     file = tmp_path / "cards-fake-psp.db"
@@ -166,7 +168,7 @@ def test_a_damaged_database_leaves_no_backup_behind(
     assert names_in(tmp_path / "backups") == []
 
 
-def test_a_backup_is_never_replaced(api: Api, tmp_path: Path) -> None:
+def test_an_existing_backup_is_never_replaced(api: Api, tmp_path: Path) -> None:
     first, _ = back_up(api.installation.settings, tmp_path, NOW)
     before = first.read_bytes()
     with pytest.raises(BackupExists, match=re.escape(f"{first} exists")):
@@ -174,7 +176,9 @@ def test_a_backup_is_never_replaced(api: Api, tmp_path: Path) -> None:
     assert first.read_bytes() == before
 
 
-def test_only_the_newest_are_kept(cardonfile: CommandLine, api: Api, tmp_path: Path) -> None:
+def test_only_the_newest_backups_are_kept(
+    cardonfile: CommandLine, api: Api, tmp_path: Path
+) -> None:
     folder = tmp_path / "backups"
     days = [NOW - timedelta(days=day) for day in (3, 2, 1)]
     oldest, second, third = (back_up(api.installation.settings, folder, day) for day in days)
@@ -189,7 +193,7 @@ def test_only_the_newest_are_kept(cardonfile: CommandLine, api: Api, tmp_path: P
     assert len(names_in(folder)) == 4
 
 
-def test_a_backup_keeps_files_that_others_have_written(
+def test_deleting_old_backups_keeps_files_of_others(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -219,7 +223,7 @@ def test_a_backup_keeps_files_that_others_have_written(
     assert set(folder.iterdir()) > {*others, link}
 
 
-def test_a_backup_under_way_is_left_to_its_command(api: Api, tmp_path: Path) -> None:
+def test_a_backup_in_progress_is_not_deleted_by_another_command(api: Api, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     first, _ = back_up(api.installation.settings, folder, NOW)
     under_way = folder / f".{first.name}.partial"
@@ -230,7 +234,7 @@ def test_a_backup_under_way_is_left_to_its_command(api: Api, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("open_folder", ["above/backups", "above"])
-def test_a_folder_that_others_may_write_to_is_told(
+def test_a_backup_folder_that_others_can_write_to_is_reported(
     cardonfile: CommandLine, tmp_path: Path, open_folder: str
 ) -> None:
     folder, theirs = tmp_path / "above" / "backups", tmp_path / open_folder
@@ -244,7 +248,7 @@ def test_a_folder_that_others_may_write_to_is_told(
     )
 
 
-def test_backups_of_a_clock_that_was_ahead_do_not_cost_the_one_just_made(
+def test_backups_dated_in_the_future_do_not_replace_a_new_backup(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -284,7 +288,7 @@ class TestPostgresql:
             )
             assert execute(restored, "SELECT name FROM centers") == [("Harbor Spa",)]
 
-    def test_show_no_password_to_other_users_of_the_machine(
+    def test_a_backup_of_postgresql_shows_no_password_to_other_users(
         self, url: str, cardonfile: CommandLine, tmp_path: Path
     ) -> None:
         program = tmp_path / "pg_dump"
@@ -305,7 +309,9 @@ class TestPostgresql:
         assert "s3cret" not in arguments
         assert names_in(tmp_path / "backups") == []
 
-    def test_need_its_programs(self, url: str, cardonfile: CommandLine, tmp_path: Path) -> None:
+    def test_backups_of_postgresql_need_the_postgresql_programs(
+        self, url: str, cardonfile: CommandLine, tmp_path: Path
+    ) -> None:
         sentence = cardonfile.refuses(
             *("backup", str(tmp_path / "backups")), PATH="", CARDONFILE_DATABASE_URL=url, **PUBLIC
         )

@@ -159,7 +159,7 @@ def type_into_the_hosted_page(service: Service) -> None:
 
 
 # Shows I6, S11.
-def test_neither_is_in_a_file_or_in_the_log(tmp_path: Path) -> None:
+def test_a_card_number_or_security_code_reaches_no_file_or_log(tmp_path: Path) -> None:
     with Service(tmp_path, WAITRESS, program=CRASHING) as service:
         for operation in OPERATIONS:
             send_to_every_place(service, operation)

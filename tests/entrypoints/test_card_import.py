@@ -47,7 +47,7 @@ def file_of(command_line: CommandLine, *rows: str) -> str:
     return str(file)
 
 
-def test_an_import_that_is_repeated_stores_a_card_once(
+def test_repeating_an_import_stores_a_card_once(
     installation: Installation, command_line: CommandLine
 ) -> None:
     file = file_of(command_line, row(installation.card_at_psp()))
@@ -61,7 +61,7 @@ def test_an_import_that_is_repeated_stores_a_card_once(
     assert noted == [(Action.IMPORT_BEGUN, {"rows": 1})] * 2
 
 
-def test_a_card_that_is_not_imported_is_named_by_its_line(
+def test_the_import_names_skipped_cards_by_line(
     installation: Installation, command_line: CommandLine
 ) -> None:
     erased = GuestId(a_uuid(77))
@@ -97,7 +97,7 @@ def test_a_card_that_is_not_imported_is_named_by_its_line(
 
 
 # Shows F46.
-def test_a_guest_whose_card_cannot_be_decoded_does_not_keep_others_from_being_imported(
+def test_an_unreadable_card_of_a_guest_does_not_block_other_imports(
     installation: Installation,
 ) -> None:
     rows = some_rows(installation, 2)
@@ -119,7 +119,7 @@ def test_a_guest_whose_card_cannot_be_decoded_does_not_keep_others_from_being_im
         ({"token": "first"}, "a token that no earlier line has"),
     ],
 )
-def test_a_wrong_row_is_named_with_nothing_imported(
+def test_an_invalid_row_is_named_without_importing_any_card(
     installation: Installation,
     command_line: CommandLine,
     changes: dict[str, str],
@@ -193,7 +193,7 @@ def test_an_import_reads_at_most_the_budget_of_cards_in_a_minute(
     assert (len(read), most) == (len(rows), IMPORTS_PER_MINUTE)
 
 
-def test_readings_of_the_worker_count_against_the_budget(installation: Installation) -> None:
+def test_readings_of_the_worker_count_against_the_import_budget(installation: Installation) -> None:
     first, *others = some_rows(installation, IMPORTS_PER_MINUTE + 1)
     Import(installation, *others).run()
     with installation.storage.write() as unit:
@@ -214,7 +214,7 @@ def test_readings_of_the_worker_count_against_the_budget(installation: Installat
     assert installation.clock.now() - before > timedelta(seconds=50)
 
 
-def test_a_psp_that_is_away_for_a_while_is_waited_for(installation: Installation) -> None:
+def test_the_import_waits_for_a_psp_that_is_briefly_away(installation: Installation) -> None:
     rows = some_rows(installation, 2)
     back_at = installation.clock.now() + timedelta(seconds=sum(WAITS_SECONDS[:2]))
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
@@ -239,7 +239,7 @@ def test_a_psp_that_stays_away_ends_the_import(installation: Installation) -> No
     assert importing.run() == MAX_LEFT_OUT + 1
 
 
-def test_a_comparison_shows_each_side(
+def test_a_comparison_shows_the_differences_of_each_side(
     installation: Installation, command_line: CommandLine
 ) -> None:
     account, card = installation.stored_card(), installation.card_at_psp()

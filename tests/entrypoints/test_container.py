@@ -50,7 +50,7 @@ def settings_in(folder: Path, environment: dict[str, str]) -> Settings:
 
 
 @pytest.mark.parametrize("environment", [LOOPBACK, PUBLIC, ALLOWED, WITH_STRIPE, EVERYTHING])
-def test_every_part_can_be_built_under_every_setting(
+def test_every_part_of_the_container_can_be_built_under_every_setting(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     container = build(settings_in(tmp_path, environment))
@@ -72,7 +72,7 @@ def test_every_part_can_be_built_under_every_setting(
         (EVERYTHING, {FAKE, STRIPE}),
     ],
 )
-def test_a_psp_is_built_only_when_it_is_set_up(
+def test_a_psp_is_built_only_if_it_is_set_up(
     tmp_path: Path, environment: dict[str, str], there: set[ProviderName]
 ) -> None:
     container = build(settings_in(tmp_path, environment))
@@ -82,7 +82,7 @@ def test_a_psp_is_built_only_when_it_is_set_up(
     assert (tmp_path / "cards-fake-psp.db").exists() is (FAKE in there)
 
 
-def test_stripe_without_its_sdk_is_refused_with_what_to_install(
+def test_the_refusal_of_stripe_without_its_sdk_names_the_missing_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("provider", "calls", "transport"):
@@ -94,7 +94,7 @@ def test_stripe_without_its_sdk_is_refused_with_what_to_install(
         build(settings_in(tmp_path / "other", WITH_STRIPE)).psps()
 
 
-def test_an_identity_provider_without_its_package_is_refused_with_what_to_install(
+def test_the_refusal_of_an_identity_provider_names_its_missing_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "adapters.json_web_tokens", raising=False)
@@ -104,7 +104,7 @@ def test_an_identity_provider_without_its_package_is_refused_with_what_to_instal
         build(settings_in(tmp_path, WITH_JWT)).identity()
 
 
-def test_a_part_takes_no_argument_once_it_is_built(tmp_path: Path) -> None:
+def test_a_built_part_of_the_container_takes_no_arguments(tmp_path: Path) -> None:
     container = build(settings_in(tmp_path, LOOPBACK))
     container.erase_guest()
 

@@ -262,7 +262,7 @@ def held_up(target: str, when: str) -> Iterator[None]:
 
 class TestCopied:
     @pytest.mark.parametrize("migrated", [True, False])
-    def test_every_record_reads_the_same(
+    def test_every_record_of_the_copy_reads_the_same(
         self, filled: CommandLine, postgresql_server: str, migrated: bool
     ) -> None:
         with (
@@ -281,7 +281,7 @@ class TestCopied:
         assert copied == records(filled.storage)
         assert None not in copied.values()
 
-    def test_the_rows_of_every_table_are_counted_for_the_planner_too(
+    def test_the_copy_counts_the_rows_of_every_table_also_for_the_planner(
         self, filled: CommandLine, target: str
     ) -> None:
         header, *lines = (line.split() for line in copies(filled, target).splitlines())
@@ -293,7 +293,9 @@ class TestCopied:
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")
         assert estimated == [(counted["products"],)] == [(5,)]
 
-    def test_rows_added_after_the_copy_come_last(self, filled: CommandLine, target: str) -> None:
+    def test_rows_added_after_the_copy_are_listed_last(
+        self, filled: CommandLine, target: str
+    ) -> None:
         copies(filled, target)
 
         with closing(PostgresqlStorage(target)) as storage:
@@ -314,7 +316,7 @@ class TestCopied:
         assert [each.token_hash for each in tokens][-2:] == ["everywhere", "last"]
         assert [each.code for each in products] == ["P-7", "P-3", "P-9", "P-1", "P-0"]
 
-    def test_the_source_stays_as_it_is(self, filled: CommandLine, target: str) -> None:
+    def test_copying_does_not_change_the_source(self, filled: CommandLine, target: str) -> None:
         filled.storage.close()
         before = filled.database.read_bytes()
 
@@ -323,7 +325,7 @@ class TestCopied:
         assert filled.database.read_bytes() == before
         assert not list(filled.folder.glob("*-wal"))
 
-    def test_time_limits_of_the_service_do_not_apply(
+    def test_copying_is_exempt_from_the_time_limits_of_the_service(
         self, cardonfile: CommandLine, target: str
     ) -> None:
         name = target.rpartition("/")[2]
@@ -338,20 +340,22 @@ class TestCopied:
 
 
 class TestRefused:
-    def test_a_source_that_is_not_up_to_date(self, unmigrated: CommandLine, target: str) -> None:
+    def test_copying_an_outdated_source_is_refused(
+        self, unmigrated: CommandLine, target: str
+    ) -> None:
         assert refusal(unmigrated, target) == (
             f"the database {unmigrated.database} is missing or not up to date: "
             "run `cardonfile migrate`"
         )
         assert not unmigrated.database.exists()
 
-    def test_a_target_that_cannot_be_reached(self, filled: CommandLine) -> None:
+    def test_copying_to_an_unreachable_target_is_refused(self, filled: CommandLine) -> None:
         complaint = refusal(filled, "postgresql://someone:s3cret@127.0.0.1:1/cards")
 
         assert complaint.startswith("the database cannot be used (connection failed: ")
         assert "s3cret" not in complaint
 
-    def test_a_source_that_others_write_to(
+    def test_copying_a_source_that_others_write_to_is_refused(
         self, filled: CommandLine, target: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(copy_database, "WAIT_SECONDS", 0.01)
@@ -362,7 +366,9 @@ class TestRefused:
             f"the database cannot be used ({filled.database}: database is locked)"
         )
 
-    def test_a_source_on_which_a_worker_runs(self, filled: CommandLine, target: str) -> None:
+    def test_copying_a_source_with_a_running_worker_is_refused(
+        self, filled: CommandLine, target: str
+    ) -> None:
         worker, now = a_worker(7), datetime.now(UTC)
         with filled.storage.write() as unit:
             unit.workers.leave_heartbeat(worker, now)
@@ -379,7 +385,7 @@ class TestRefused:
             unit.commit()
         copies(filled, target)
 
-    def test_a_source_with_a_worker_is_copied_if_told_to_copy_anyway(
+    def test_copying_a_source_with_a_running_worker_can_be_forced(
         self, filled: CommandLine, target: str
     ) -> None:
         with filled.storage.write() as unit:
@@ -389,8 +395,8 @@ class TestRefused:
         copies(filled, target, "--anyway")
 
 
-class TestOthers:
-    def test_other_processes_write_to_neither_side_during_the_copy(
+class TestOtherProcesses:
+    def test_other_processes_cannot_write_to_either_side_during_the_copy(
         self, filled: CommandLine, migrated_target: str
     ) -> None:
         before = records(filled.storage)
@@ -447,7 +453,7 @@ class TestInterrupted:
             (signal.SIGKILL, -signal.SIGKILL, b""),
         ],
     )
-    def test_a_copy_that_is_ended_can_be_repeated(
+    def test_an_interrupted_copy_can_be_repeated(
         self,
         filled: CommandLine,
         migrated_target: str,
@@ -470,7 +476,7 @@ class TestInterrupted:
         assert is_empty(migrated_target)
         copies(filled, migrated_target)
 
-    def test_ctrl_c_is_ignored_from_the_commit_to_the_end(
+    def test_ctrl_c_is_ignored_after_the_commit_of_the_copy(
         self, filled: CommandLine, migrated_target: str
     ) -> None:
         def interrupt_at_commit() -> None:
@@ -560,7 +566,7 @@ FAULTS: Final = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_leaves_the_target_as_it_was(
+def test_a_fault_during_the_copy_leaves_the_target_unchanged(
     filled: CommandLine, postgresql_server: str, fault: Fault
 ) -> None:
     with closing(Database(filled.database)) as db:

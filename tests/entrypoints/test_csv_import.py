@@ -106,7 +106,7 @@ def product_row(**changes: str) -> str:
 
 class TestCommand:
     @pytest.mark.parametrize("rows", [0, 1, 2])
-    def test_the_rows_are_counted(self, cardonfile: CommandLine, rows: int) -> None:
+    def test_an_import_prints_the_number_of_rows(self, cardonfile: CommandLine, rows: int) -> None:
         file = cardonfile.folder / "guests.csv"
         file.write_text(GUESTS + "".join(f"{a_uuid(number)},A,B,\n" for number in range(rows)))
 
@@ -117,7 +117,7 @@ class TestCommand:
             noted = [each.details for each in unit.audit_trail.latest(about="guests")]
         assert noted == [{"rows": rows}] * (rows > 0)
 
-    def test_a_guest_who_was_erased_is_skipped(self, cardonfile: CommandLine) -> None:
+    def test_an_import_skips_an_erased_guest(self, cardonfile: CommandLine) -> None:
         with cardonfile.storage.write() as unit:
             unit.erasures.add(Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW))
             unit.commit()
@@ -133,7 +133,7 @@ class TestCommand:
             assert unit.guests.get(OTHER_GUEST_ID) is not None
 
     # Shows S22.
-    def test_nothing_is_stored_of_a_file_with_a_fault(self, cardonfile: CommandLine) -> None:
+    def test_a_file_with_a_fault_stores_no_rows(self, cardonfile: CommandLine) -> None:
         file = cardonfile.folder / "guests.csv"
         file.write_text(f"{GUESTS}{GUEST}harbor,Bo,Li,\n")
 
@@ -145,14 +145,14 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("name", "complaint"), [("no.csv", "No such file or directory"), ("", "Is a directory")]
     )
-    def test_a_path_that_is_no_file_is_named(
+    def test_the_refusal_names_a_path_that_is_not_a_file(
         self, cardonfile: CommandLine, name: str, complaint: str
     ) -> None:
         file = str(cardonfile.folder / name)
 
         assert cardonfile.refuses("import", "guests", file) == f"{file}: {complaint}"
 
-    def test_progress_is_shown_on_a_terminal(
+    def test_an_import_shows_its_progress_on_a_terminal(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bar = b""
@@ -176,7 +176,7 @@ class TestCommand:
         assert b"importing guests" in bar
         assert b"100%" in bar
 
-    def test_a_file_may_come_through_a_pipe(self, cardonfile: CommandLine) -> None:
+    def test_a_file_can_be_imported_through_a_pipe(self, cardonfile: CommandLine) -> None:
         end, start = os.pipe()
         with FileIO(end), FileIO(start, "w") as writing:
             writing.write((GUESTS + GUEST).encode())
@@ -197,7 +197,7 @@ class TestWithSemicolons:
         f"{CENTER_ID};{a_uuid(3)};P-3;Sauna;;1234.5;EUR\r\n"
     )
 
-    def test_a_spreadsheets_file_is_read(self, with_centers: CommandLine) -> None:
+    def test_a_spreadsheet_file_with_semicolons_is_read(self, with_centers: CommandLine) -> None:
         assert imports(with_centers, "products", self.EXCEL) == 3
 
         first, second, third = products(with_centers)
@@ -212,9 +212,7 @@ class TestWithSemicolons:
         ]
 
     @pytest.mark.parametrize("amount", ["1.234", "1,234", "1.234,50", "1,23456", "49,", "€ 5,00"])
-    def test_an_amount_that_may_mean_something_else_is_refused(
-        self, with_centers: CommandLine, amount: str
-    ) -> None:
+    def test_an_ambiguous_amount_is_refused(self, with_centers: CommandLine, amount: str) -> None:
         complaint = refusal(with_centers, "products", self.EXCEL.replace(";49,90;", f";{amount};"))
 
         assert complaint == (
@@ -235,18 +233,20 @@ class TestRead:
         ],
         ids=["plain", "byte order mark", "other order and CRLF", "quotes", "blank lines"],
     )
-    def test_spreadsheets_write_csv_in_many_ways(
+    def test_csv_files_of_common_spreadsheets_are_read(
         self, cardonfile: CommandLine, content: str
     ) -> None:
         assert imports(cardonfile, "centers", content) == 1
         assert center(cardonfile) == a_center()
 
-    def test_guests(self, cardonfile: CommandLine) -> None:
+    def test_imported_guests_have_the_values_of_their_rows(self, cardonfile: CommandLine) -> None:
         imports(cardonfile, "guests", GUESTS + GUEST)
 
         assert guest(cardonfile) == a_guest()
 
-    def test_products(self, with_centers: CommandLine) -> None:
+    def test_imported_products_have_the_values_of_their_rows(
+        self, with_centers: CommandLine
+    ) -> None:
         row = product_row(name='"Oil, ""warm"""', description='"One.\r\n\nTwo."')
 
         imports(with_centers, "products", PRODUCTS + row)
@@ -255,7 +255,9 @@ class TestRead:
             a_product(1, name='Oil, "warm"', description="One.\r\n\nTwo."),
         )
 
-    def test_a_language_that_is_missing_stays(self, cardonfile: CommandLine) -> None:
+    def test_importing_a_guest_without_a_language_keeps_the_language(
+        self, cardonfile: CommandLine
+    ) -> None:
         with_language = "id,language,first_name,last_name,email\n"
         imports(cardonfile, "guests", f"{with_language}{GUEST_ID},de-at,Zoë,Null,\n")
         assert guest(cardonfile) == a_guest(email=None, language="de-AT")
@@ -263,7 +265,7 @@ class TestRead:
             imports(cardonfile, "guests", file)
             assert guest(cardonfile) == a_guest(language="de-AT")
 
-    def test_the_longest_row_that_has_the_right_form(self, with_centers: CommandLine) -> None:
+    def test_the_longest_valid_row_is_imported(self, with_centers: CommandLine) -> None:
         row = product_row(
             name='"' + '""' * 200 + '"',
             code="\U0001f600" * 100,
@@ -276,7 +278,7 @@ class TestRead:
 
         assert products(with_centers)[0].description == "\U0001f600" * 5000
 
-    def test_a_row_whose_id_is_there_in_any_case_updates_it(
+    def test_a_row_with_a_known_id_in_any_case_updates_its_record(
         self, with_centers: CommandLine
     ) -> None:
         some_id = "abcdefab-cdef-4abc-8def-abcdefabcdef"
@@ -406,14 +408,14 @@ FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
 
 # Shows S11, S18, S22.
 @pytest.mark.parametrize(("what", "content", "complaint"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_named_by_its_place(
+def test_the_refusal_of_a_file_names_the_place_of_the_fault(
     with_centers: CommandLine, what: str, content: str | bytes, complaint: str
 ) -> None:
     assert refusal(with_centers, what, content).startswith(complaint)
 
 
 class TestLarge:
-    def test_columns_without_end_are_not_all_named(self, cardonfile: CommandLine) -> None:
+    def test_the_refusal_of_very_many_columns_is_short(self, cardonfile: CommandLine) -> None:
         assert len(refusal(cardonfile, "centers", "x," * 30_000 + "\n")) < 500
 
     # Shows S22.
@@ -430,7 +432,7 @@ class TestLarge:
         ],
         ids=["plain", "lines", "NUL", "open", "CR", "alone", "commas"],
     )
-    def test_a_row_of_ten_megabytes_is_named_without_reading_it(
+    def test_a_row_of_ten_megabytes_is_refused_without_reading_it(
         self, cardonfile: CommandLine, start: str, long: str, end: str, column: str
     ) -> None:
         content = GUESTS + start + long * (10_000_000 // len(long)) + end
@@ -451,7 +453,7 @@ class TestStored:
             ({"center_id": OTHER_CENTER_ID}, "the center that already has this product"),
         ],
     )
-    def test_a_center_that_cannot_have_the_product_is_named(
+    def test_the_refusal_of_a_product_names_its_wrong_center(
         self, with_centers: CommandLine, changes: dict[str, str], expected: str
     ) -> None:
         imports(with_centers, "products", PRODUCTS + product_row())
@@ -461,7 +463,7 @@ class TestStored:
             f"line 3, column center_id: expected {expected}"
         )
 
-    def test_rows_that_no_temporary_file_can_keep_are_not_stored(
+    def test_an_import_fails_if_the_temporary_file_cannot_be_written(
         self, cardonfile: CommandLine
     ) -> None:
         file = cardonfile.folder / "guests.csv"
@@ -478,7 +480,9 @@ class TestStored:
         with cardonfile.storage.read() as unit:
             assert unit.guests.get(GuestId(a_uuid(1))) is None
 
-    def test_others_can_write_between_the_parts_of_an_import(self, cardonfile: CommandLine) -> None:
+    def test_other_processes_can_write_between_the_parts_of_an_import(
+        self, cardonfile: CommandLine
+    ) -> None:
         rows = "".join(f"{a_uuid(number)},A,B,\n" for number in range(2 * ROWS_PER_UNIT + 1))
         parts = []
         with closing(CsvImport(cardonfile.storage, "guests", NOTE_ACT)) as checked:
@@ -491,7 +495,7 @@ class TestStored:
 
         assert parts == [ROWS_PER_UNIT, ROWS_PER_UNIT, 1]
 
-    def test_an_import_that_was_interrupted_is_completed_by_running_it_again(
+    def test_running_an_interrupted_import_again_completes_it(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = cardonfile.folder / "guests.csv"
@@ -539,7 +543,7 @@ PIECES = st.sampled_from(
     deadline=None,
     max_examples=150 * TIMES,
 )
-def test_whatever_a_file_holds_it_is_stored_or_refused(
+def test_any_file_is_either_stored_or_refused(
     with_centers: CommandLine, what: str, has_header: bool, pieces: list[bytes]
 ) -> None:
     header = ",".join(KINDS[what].columns).encode() + b"\n" if has_header else b""

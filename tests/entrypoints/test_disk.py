@@ -80,7 +80,7 @@ def test_each_response_is_sent_after_its_commit_is_synced(tmp_path: Path) -> Non
 
 
 # Shows F7.
-def test_postgresql_syncs_for_each_response(tmp_path: Path) -> None:
+def test_postgresql_syncs_to_disk_for_each_response(tmp_path: Path) -> None:
     assert syncs_on_postgresql(tmp_path, writes=20) >= 20
 
 
@@ -93,7 +93,7 @@ def test_postgresql_syncs_for_each_response(tmp_path: Path) -> None:
     ],
     ids=["full", "fails to sync"],
 )
-def test_a_full_or_failing_disk_is_a_clear_503_until_it_works_again(
+def test_a_full_or_failing_disk_is_reported_as_503_until_it_works_again(
     machines: Machines, failing: tuple[str, ...], error: int, cause: str
 ) -> None:
     (machine,), clients = machines.each, Clients(machines, "disk", 1)

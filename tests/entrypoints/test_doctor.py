@@ -148,7 +148,7 @@ def leads_to(server: ListeningServer, monkeypatch: pytest.MonkeyPatch) -> dict[s
     return {**PUBLIC, "CARDONFILE_PUBLIC_BASE_URL": f"http://cards.example:{server.server_port}"}
 
 
-def test_nothing_is_wrong_with_a_sound_service_that_runs(tmp_path: Path) -> None:
+def test_doctor_finds_no_problem_in_a_sound_running_service(tmp_path: Path) -> None:
     def set_clock(installation: Installation) -> None:
         installation.clock.advance(datetime.now(UTC) - installation.clock.now())
 
@@ -169,7 +169,7 @@ def test_nothing_is_wrong_with_a_sound_service_that_runs(tmp_path: Path) -> None
     assert {each.about for each in found} >= {"database", "disk", "public address", "backup"}
 
 
-def test_a_setting_that_cannot_be_read_is_all_that_is_found(patient: Patient) -> None:
+def test_an_unreadable_setting_is_the_only_finding(patient: Patient) -> None:
     url = f"redis://:{SECRET}@"
 
     ((diagnosis, about, text),) = patient.findings(CARDONFILE_RATE_LIMIT_STORAGE=url)
@@ -200,16 +200,14 @@ LIVE: Final = {
         ("test cards", PUBLIC, "for another PSP, then unset CARDONFILE_ALLOW_FAKE_PSP"),
     ],
 )
-def test_a_problem_is_told_with_what_to_do(
+def test_a_problem_is_reported_with_its_remedy(
     patient: Patient, about: str, settings: dict[str, str], said: str
 ) -> None:
     assert said in patient.problem(about, **settings)
 
 
 @pytest.mark.parametrize("kind", ["missing", "earlier", "none"])
-def test_a_database_that_cannot_be_used_keeps_no_other_check_from_being_made(
-    tmp_path: Path, kind: str
-) -> None:
+def test_an_unusable_database_does_not_prevent_other_checks(tmp_path: Path, kind: str) -> None:
     patient = Patient(tmp_path)
     if kind == "earlier":
         make_database_of_0_1_0(patient.database)
@@ -221,14 +219,12 @@ def test_a_database_that_cannot_be_used_keeps_no_other_check_from_being_made(
     assert patient.finding("records")[0] is Diagnosis.UNKNOWN
 
 
-def test_a_database_that_another_process_locks_is_a_problem(patient: Patient) -> None:
+def test_a_database_locked_by_another_process_is_a_problem(patient: Patient) -> None:
     with closing(SqliteStorage(patient.database)) as storage, storage.write():
         assert "locked" in patient.problem("database")
 
 
-def test_settings_of_a_psp_that_cannot_be_told_keep_no_other_check_from_being_made(
-    patient: Patient, site: Site
-) -> None:
+def test_a_faulty_psp_plugin_does_not_prevent_other_checks(patient: Patient, site: Site) -> None:
     code = PLUGIN.replace("settings.keys()", "1 / 0").replace("ids: None,", "ids: None, check=1,")
     site.install("cardonfile-acme", code)
 
@@ -236,7 +232,7 @@ def test_settings_of_a_psp_that_cannot_be_told_keep_no_other_check_from_being_ma
     assert "acme" in patient.problem("acme", **acme)
 
 
-def test_a_check_that_hangs_is_a_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_check_is_a_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://judy:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/cards"
@@ -269,7 +265,7 @@ def test_a_proxy_that_changes_headers_is_a_problem(
 
 
 @pytest.mark.parametrize("name", ["cards.db", "cards-fake-psp.db"])
-def test_a_file_that_every_user_may_read_is_named(patient: Patient, name: str) -> None:
+def test_doctor_names_a_file_that_every_user_can_read(patient: Patient, name: str) -> None:
     assert patient.is_fine("file modes")
 
     file = patient.database.with_name(name)
@@ -278,9 +274,7 @@ def test_a_file_that_every_user_may_read_is_named(patient: Patient, name: str) -
     assert str(file) in patient.problem("file modes")
 
 
-def test_a_disk_with_little_room_is_a_problem(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_nearly_full_disk_is_a_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     assert patient.is_fine("disk")
 
     monkeypatch.setattr(doctor, "ENOUGH_FREE_BYTES", 2**80)
@@ -288,7 +282,7 @@ def test_a_disk_with_little_room_is_a_problem(
     assert patient.problem("disk").endswith(f"{patient.database.parent}: make room")
 
 
-def test_a_folder_that_is_missing_is_a_problem(patient: Patient) -> None:
+def test_a_missing_folder_is_a_problem(patient: Patient) -> None:
     folder = patient.database.with_name("missing")
 
     text = patient.problem("disk", CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))
@@ -297,7 +291,7 @@ def test_a_folder_that_is_missing_is_a_problem(patient: Patient) -> None:
     assert said.endswith(f"is missing: create {folder}")
 
 
-def test_an_erased_guest_who_is_back_is_a_problem(patient: Patient) -> None:
+def test_an_erased_guest_restored_by_a_backup_is_a_problem(patient: Patient) -> None:
     file = patient.database.with_name("erasures.txt")
     assert patient.is_fine("erasures", CARDONFILE_ERASURES_FILE=str(file))
     patient.store(guests=a_guest())
@@ -307,7 +301,7 @@ def test_an_erased_guest_who_is_back_is_a_problem(patient: Patient) -> None:
 
 
 class TestMerchantAccounts:
-    def test_one_that_is_not_set_up_is_a_problem_while_cards_are_stored_there(
+    def test_a_merchant_account_with_cards_that_is_not_set_up_is_a_problem(
         self, patient: Patient
     ) -> None:
         patient.store(accounts=an_account(due_at=NOW))
@@ -319,13 +313,15 @@ class TestMerchantAccounts:
         assert "not set up" in text
         assert text.endswith("`cardonfile psp close-account fake --account main`")
 
-    def test_one_that_an_erasure_has_waited_for_a_day_is_a_problem(self, patient: Patient) -> None:
+    def test_a_merchant_account_that_delays_an_erasure_for_a_day_is_a_problem(
+        self, patient: Patient
+    ) -> None:
         erasure = Erasure(guest_id=GUEST_ID, erased_at=SystemClock().now() - DAY, due_at=NOW)
         patient.store(erasures=erasure.waiting_for([an_account().psp_account]))
 
         assert "1 erasures wait since" in patient.problem("fake/main")
 
-    def test_one_that_is_closed_is_a_problem_while_a_center_takes_cards_there(
+    def test_a_closed_merchant_account_used_by_a_center_is_a_problem(
         self, patient: Patient
     ) -> None:
         patient.store(accounts=an_account(due_at=NOW))
@@ -336,7 +332,9 @@ class TestMerchantAccounts:
 
         assert "`cardonfile configure-payments`" in patient.problem("fake/main")
 
-    def test_one_whose_unknown_cards_are_kept_is_a_problem(self, patient: Patient) -> None:
+    def test_a_merchant_account_whose_unknown_cards_are_kept_is_a_problem(
+        self, patient: Patient
+    ) -> None:
         with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:
             unit.merchant_standings.put(a_standing(stopped_at=NOW))
             unit.commit()
@@ -346,14 +344,14 @@ class TestMerchantAccounts:
 
 class TestPublicAddress:
     @pytest.mark.parametrize("status", [502, 503, 504])
-    def test_a_proxy_without_the_service_is_a_problem(
+    def test_a_public_address_without_the_service_behind_its_proxy_is_a_problem(
         self, patient: Patient, listening: ListeningServer, status: int
     ) -> None:
         listening.acts = [responding(status)]
         text = patient.problem("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
         assert text.endswith(": start `cardonfile serve`, or check the proxy")
 
-    def test_another_service_there_is_a_problem(
+    def test_another_service_at_the_public_address_is_a_problem(
         self, patient: Patient, listening: ListeningServer
     ) -> None:
         for act in (responding(404, ALIVE), responding(200, b"Welcome to nginx!")):
@@ -363,7 +361,7 @@ class TestPublicAddress:
         (request, _) = listening.requests
         assert (request.method, request.path) == ("GET", "/healthz")
 
-    def test_one_that_does_not_respond_may_only_be_out_of_reach_from_here(
+    def test_a_public_address_that_does_not_respond_is_an_unknown_finding(
         self, patient: Patient, listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(doctor, "REQUEST_SECONDS", 0.1)
@@ -380,7 +378,7 @@ class TestPublicAddress:
             (timedelta(seconds=30), None),
         ],
     )
-    def test_the_clock_is_compared_with_its(
+    def test_doctor_compares_the_clock_with_the_public_address(
         self,
         patient: Patient,
         listening: ListeningServer,
@@ -403,14 +401,14 @@ class TestPublicAddress:
         else:
             assert said in patient.problem("clock", **settings)
 
-    def test_the_proxy_that_is_trusted_is_named(self, patient: Patient) -> None:
+    def test_doctor_names_the_trusted_proxy(self, patient: Patient) -> None:
         assert patient.is_fine("trusted proxy")
 
         settings = {**PUBLIC, "CARDONFILE_TRUSTED_PROXY": "10.0.0.0/8"}
         said = "X-Forwarded-For is trusted from 10.0.0.0/8"
         assert patient.finding("trusted proxy", **settings) == (Diagnosis.OK, said)
 
-    def test_centers_without_a_list_of_redirects_are_a_problem_there(
+    def test_centers_without_redirect_origins_are_a_problem_at_a_public_address(
         self, patient: Patient
     ) -> None:
         patient.configure(a_configuration(redirect_origins=()), a_configuration())
@@ -419,7 +417,7 @@ class TestPublicAddress:
         assert "by 1 of the centers" in patient.problem("redirects", **PUBLIC)
 
 
-def test_a_language_that_the_page_of_the_psp_lacks_is_a_problem(patient: Patient) -> None:
+def test_a_language_missing_on_the_page_of_the_psp_is_a_problem(patient: Patient) -> None:
     patient.configure(a_configuration())
     with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:
         unit.consent_texts.put(CENTER_ID, a_consent_text(language="ja"))
@@ -430,7 +428,7 @@ def test_a_language_that_the_page_of_the_psp_lacks_is_a_problem(patient: Patient
     assert f"consent set --center {CENTER_ID} --language ja --none" in text
 
 
-def test_the_fake_psp_gets_no_file_that_whoever_looks_would_own(patient: Patient) -> None:
+def test_doctor_does_not_create_the_database_of_the_fake_psp(patient: Patient) -> None:
     patient.configure(a_configuration())
 
     assert patient.is_fine("centers")
@@ -445,7 +443,7 @@ def test_a_center_whose_psp_is_not_set_up_is_a_problem(patient: Patient) -> None
     assert "CARDONFILE_ALLOW_FAKE_PSP" in patient.problem("centers", **public)
 
 
-def test_an_identity_provider_whose_keys_cannot_be_read_is_a_problem(patient: Patient) -> None:
+def test_unreadable_keys_of_the_identity_provider_are_a_problem(patient: Patient) -> None:
     about = "identity provider"
     with identity_provider() as provider:
         keys = f"{provider.server.url}/certs"
@@ -478,7 +476,7 @@ class TestEndpoints:
     ABOUT: Final = f"endpoint {an_event_endpoint().endpoint_id}"
     HERE: Final = {"CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8"}
 
-    def test_one_that_accepts_connections_is_sent_nothing(
+    def test_doctor_sends_nothing_to_an_endpoint_that_accepts_connections(
         self, patient: Patient, listening: ListeningServer
     ) -> None:
         patient.store(event_endpoints=an_event_endpoint(url=listening.url))
@@ -486,19 +484,19 @@ class TestEndpoints:
         assert patient.is_fine(self.ABOUT, **self.HERE)
         assert listening.requests == []
 
-    def test_one_where_nothing_listens_is_a_problem(self, patient: Patient) -> None:
+    def test_an_unreachable_endpoint_is_a_problem(self, patient: Patient) -> None:
         patient.store(event_endpoints=an_event_endpoint(url=f"{NOBODY}/events?token={SECRET}"))
 
         assert "(connection refused)" in patient.problem(self.ABOUT, **self.HERE)
 
-    def test_one_that_is_not_public_is_not_connected_to(
+    def test_doctor_does_not_connect_to_an_endpoint_at_a_private_address(
         self, patient: Patient, listening: ListeningServer
     ) -> None:
         patient.store(event_endpoints=an_event_endpoint(url=listening.url))
 
         assert "not a public address" in patient.problem(self.ABOUT)
 
-    def test_one_that_is_disabled_is_a_problem(self, patient: Patient) -> None:
+    def test_a_disabled_endpoint_is_a_problem(self, patient: Patient) -> None:
         patient.store(event_endpoints=an_event_endpoint(disabled_at=datetime.now(UTC)))
 
         assert "410" in patient.problem(self.ABOUT)
@@ -514,7 +512,7 @@ class TestEndpoints:
         (None, Diagnosis.PROBLEM),
     ],
 )
-def test_the_newest_backup_is_not_old(
+def test_an_old_newest_backup_is_a_problem(
     patient: Patient, age: timedelta | None, diagnosis: Diagnosis
 ) -> None:
     for number, each in enumerate([age, 9 * DAY] if age else []):
@@ -530,7 +528,7 @@ def test_the_newest_backup_is_not_old(
 
 
 class TestPsps:
-    def test_each_merchant_account_is_checked(
+    def test_doctor_checks_each_merchant_account(
         self, patient: Patient, stripe: FakeStripeServer
     ) -> None:
         spain = "sk_test_spain"
@@ -597,7 +595,7 @@ class TestPsps:
         ],
         ids=["raises", "hangs", "another type", "exits"],
     )
-    def test_a_check_that_breaks_its_promises_is_a_finding(
+    def test_a_misbehaving_check_of_a_plugin_is_reported_as_a_finding(
         self,
         patient: Patient,
         site: Site,

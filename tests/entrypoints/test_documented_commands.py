@@ -41,7 +41,7 @@ def run(commands: str, folder: Path, *, typed: str = "", **environment: str) -> 
     )
 
 
-def test_the_commands_for_postgresql_make_a_database_with_its_own_role(
+def test_the_documented_commands_create_a_postgresql_database_with_its_role(
     tmp_path: Path, stoppable_postgresql: PostgresqlServer
 ) -> None:
     assert MAKE_DATABASE is not None

@@ -11,7 +11,7 @@ from tests.entrypoints.erasing import erase_on
 
 # Shows I12.
 @pytest.mark.parametrize(("storage", "kills"), [("SQLite", 2), ("PostgreSQL", 1)])
-def test_nothing_of_an_erased_guest_is_left_however_often_the_service_is_killed(
+def test_an_erasure_is_complete_even_if_the_service_is_killed_repeatedly(
     storage: str, kills: int, tmp_path: Path
 ) -> None:
     erased = erase_on(storage, tmp_path, kills=kills, seed=1)

@@ -19,7 +19,7 @@ from tests.entrypoints.running import run_service
 from tests.installation import REDIRECT_URI
 
 
-def test_a_generated_client_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generated_client_can_add_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config.json"
     # Without the formatters that it runs by default.
     config.write_text('{"post_hooks": []}')

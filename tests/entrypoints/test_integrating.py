@@ -213,7 +213,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
             yield Given(folder, receiver, known, shell)
 
 
-def test_curl(given: Given) -> None:
+def test_the_curl_examples_work(given: Given) -> None:
     shell = given.shell
     (center,) = documents(shell.through(CENTER))
     (guest,) = documents(shell.through(GUEST))
@@ -292,7 +292,7 @@ END_WAITS: Final = {
 
 
 @pytest.mark.parametrize(("language", "read"), [("python", "how_it_ended"), ("js", "howItEnded")])
-def test_a_session_is_read_again_for_a_minute_once_the_guest_is_back(
+def test_the_examples_poll_the_session_for_a_minute_after_the_return(
     language: str, read: str, given: Given
 ) -> None:
     with given.examples(language) as examples:

@@ -42,7 +42,7 @@ for library in (False, True):
 
 # Shows S12.
 @pytest.mark.parametrize("log_format", list(LogFormat))
-def test_an_event_is_one_line_whatever_is_in_it(
+def test_every_log_event_is_exactly_one_line(
     capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
     configure_logs(log_format)
@@ -55,7 +55,7 @@ def test_an_event_is_one_line_whatever_is_in_it(
     assert not set(written) & set("\r\x1b\x00\u2028\x9b")
 
 
-def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_log_lines_are_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(LogFormat.JSON)
     structlog.get_logger().info("request", status=200, route="/healthz")
 
@@ -65,7 +65,7 @@ def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
-def test_a_fault_is_written_without_its_text(
+def test_a_fault_is_logged_without_its_text(
     capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
     configure_logs(log_format)
@@ -82,7 +82,7 @@ def test_a_fault_is_written_without_its_text(
     assert "Traceback" not in written
 
 
-def test_a_fault_in_an_adapter_is_written_with_its_module(
+def test_a_fault_in_an_adapter_is_logged_with_its_module(
     capsys: pytest.CaptureFixture[str], installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = installation.opened_session()
@@ -100,7 +100,7 @@ def test_a_fault_in_an_adapter_is_written_with_its_module(
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
-def test_a_line_names_its_process_where_there_are_several(
+def test_log_lines_name_their_process_if_there_are_several(
     capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
     configure_logs(log_format, name_process=True)
@@ -113,7 +113,7 @@ def test_a_line_names_its_process_where_there_are_several(
         assert re.search(rf"\bprocess\b\W+{os.getpid()}\b", line)
 
 
-def test_a_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(LogFormat.JSON)
     with structlog.contextvars.bound_contextvars(request_id="a1"):
         structlog.get_logger().info("request")
@@ -123,7 +123,7 @@ def test_a_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]) -> N
     assert [json.loads(line)["request_id"] for line in lines] == ["a1", "a1"]
 
 
-def test_unimportant_lines_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unimportant_log_lines_can_be_suppressed(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     structlog.get_logger().info("request")
     logging.getLogger("waitress").warning("slow")
@@ -132,7 +132,7 @@ def test_unimportant_lines_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_line_of_which_a_part_was_written_is_not_continued_by_the_next(tmp_path: Path) -> None:
+def test_a_partially_written_log_line_is_not_joined_with_the_next(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("ab") as stderr:
         subprocess.run(

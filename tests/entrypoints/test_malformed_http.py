@@ -169,7 +169,7 @@ def statuses_of(running: Running, requests: Mapping[str, bytes]) -> dict[str, li
 
 
 # Shows S21.
-def test_whatever_is_sent_does_no_harm(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_requests_do_no_harm(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     answers = statuses_of(running, {**REFUSED, **TOO_LARGE})
@@ -181,7 +181,7 @@ def test_whatever_is_sent_does_no_harm(running: Running, caplog: pytest.LogCaptu
 
 
 # Shows S5, S21.
-def test_an_odd_but_clear_request_is_answered(running: Running) -> None:
+def test_an_unusual_but_unambiguous_request_is_answered(running: Running) -> None:
     assert statuses_of(running, {name: sent for name, (sent, _) in ODD.items()}) == {
         name: expected for name, (_, expected) in ODD.items()
     }

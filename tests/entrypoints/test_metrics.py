@@ -108,7 +108,7 @@ def test_metrics_of_all_processes_are_served_without_personal_data(
 
 
 @only_on([GRANIAN])
-def test_the_count_of_a_process_outlives_it(measured: tuple[Serving, Metrics]) -> None:
+def test_the_counts_of_a_process_survive_its_end(measured: tuple[Serving, Metrics]) -> None:
     serving, served = measured
 
     def have_served() -> set[int]:
@@ -124,7 +124,7 @@ def test_the_count_of_a_process_outlives_it(measured: tuple[Serving, Metrics]) -
 
 
 @only_on([WAITRESS])
-def test_lines_of_the_log_that_cannot_be_written_are_counted(
+def test_log_lines_that_cannot_be_written_are_counted(
     measured: tuple[Serving, Metrics],
 ) -> None:
     serving, served = measured
@@ -136,7 +136,7 @@ def test_lines_of_the_log_that_cannot_be_written_are_counted(
 
 # Shows S29.
 @only_on([WAITRESS])
-def test_a_client_that_sends_no_whole_request_is_cut_off(
+def test_a_client_that_sends_an_incomplete_request_is_disconnected(
     measured: tuple[Serving, Metrics],
 ) -> None:
     _, served = measured
@@ -147,7 +147,7 @@ def test_a_client_that_sends_no_whole_request_is_cut_off(
 
 
 @pytest.mark.parametrize("another", ["runs", "has ended"])
-def test_files_of_processes_that_have_ended_stay_while_another_runs(
+def test_metric_files_of_ended_processes_stay_while_another_runs(
     tmp_path: Path, another: str
 ) -> None:
     ended = tmp_path / "counter_99999999.db"
@@ -164,14 +164,14 @@ def test_files_of_processes_that_have_ended_stay_while_another_runs(
     assert all(file.exists() for file in kept)
 
 
-def test_a_folder_that_cannot_be_made_is_refused(cardonfile: CommandLine) -> None:
+def test_a_metrics_folder_that_cannot_be_created_is_refused(cardonfile: CommandLine) -> None:
     folder = cardonfile.folder / "missing" / "metrics"
 
     complaint = cardonfile.refuses("serve", CARDONFILE_METRICS_FOLDER=str(folder))
     assert complaint == f"{folder}: No such file or directory"
 
 
-def test_an_address_without_a_folder_is_refused_where_processes_are_many(
+def test_a_metrics_address_without_a_folder_is_refused_with_several_processes(
     monkeypatch: pytest.MonkeyPatch, cardonfile: CommandLine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in {

@@ -140,7 +140,7 @@ def as_user(url: str, user: str) -> str:
 
 
 class TestCommandLine:
-    def test_every_command_prints_what_it_prints_on_sqlite(
+    def test_every_command_prints_the_same_as_on_sqlite(
         self, tmp_path: Path, unmigrated: CommandLine, empty: str
     ) -> None:
         on_sqlite = self.from_nothing(unmigrated)
@@ -207,7 +207,7 @@ class TestComplaints:
         ],
         ids=["away", "host", "percent"],
     )
-    def test_an_address_that_leads_nowhere(
+    def test_an_unreachable_server_address_is_refused_in_one_sentence(
         self, tmp_path: Path, address: str, complaint: str
     ) -> None:
         for arguments in COMMANDS:
@@ -216,17 +216,17 @@ class TestComplaints:
             assert complaint in sentence
             assert SECRET not in sentence
 
-    def test_a_database_that_does_not_exist(self, tmp_path: Path, url: str) -> None:
+    def test_a_database_that_does_not_exist_is_refused(self, tmp_path: Path, url: str) -> None:
         with command_line(tmp_path, f"{url}_not") as cardonfile:
             sentence = cardonfile.refuses("migrate")
         assert re.search(r'cannot be used \(.*database "\w+_not" does not exist', sentence)
 
-    def test_one_that_is_not_migrated(self, tmp_path: Path, empty: str) -> None:
+    def test_a_database_that_is_not_migrated_is_refused(self, tmp_path: Path, empty: str) -> None:
         with command_line(tmp_path, empty) as cardonfile:
             for arguments in COMMANDS[1:]:
                 assert "run `cardonfile migrate`" in cardonfile.refuses(*arguments)
 
-    def test_one_that_can_only_be_read_is_not_served(self, own_url: str) -> None:
+    def test_a_read_only_database_is_not_served(self, own_url: str) -> None:
         database = own_url.rpartition("/")[2]
         execute(own_url, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
         with (
@@ -247,7 +247,9 @@ class TestComplaints:
         assert "host=db.example port=5433 dbname=cards" in lines[0]["database"]
         assert SECRET not in str(lines)
 
-    def test_one_without_permission(self, tmp_path: Path, url: str, empty: str) -> None:
+    def test_a_database_without_permission_is_refused(
+        self, tmp_path: Path, url: str, empty: str
+    ) -> None:
         clerk = f"clerk_{url.rpartition('/')[2]}"
         execute(url, f"CREATE ROLE {clerk} LOGIN")
         try:
@@ -268,7 +270,7 @@ class TestComplaints:
         ],
         ids=["newer", "without a table"],
     )
-    def test_one_of_another_release(
+    def test_a_database_of_another_release_is_refused(
         self,
         own_url: str,
         on_postgresql: CommandLine,
@@ -280,7 +282,7 @@ class TestComplaints:
         for arguments in commands:
             assert complaint in on_postgresql.refuses(*arguments)
 
-    def test_a_password_that_is_wrong(
+    def test_a_wrong_password_is_refused(
         self, tmp_path: Path, stoppable_postgresql: PostgresqlServer
     ) -> None:
         url = stoppable_postgresql.url
@@ -297,7 +299,7 @@ class TestComplaints:
         assert SECRET not in sentence
         assert "permission denied for schema public" in right.stderr
 
-    def test_a_client_that_is_not_installed(
+    def test_a_missing_postgresql_client_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         address = f"postgresql://postgres:{SECRET}@localhost/cardonfile"
@@ -363,7 +365,7 @@ def all_at_once(*acts: Callable[[], object]) -> None:
     at_once(len(acts), act)
 
 
-class TestAtOnce:
+class TestConcurrency:
     def test_only_one_of_two_concurrent_centers_gets_a_product(
         self, installation: Installation
     ) -> None:
@@ -392,7 +394,7 @@ class TestAtOnce:
             installation.loses("products")
 
     # Shows I2, I7, I9, I13.
-    def test_cards_that_become_one_while_they_are_changed_leave_one(
+    def test_concurrent_changes_to_cards_that_become_the_same_leave_one(
         self, installation: Installation
     ) -> None:
         refresh = installation.container.refresh_account()
@@ -437,7 +439,7 @@ class TestAtOnce:
         assert refresh.take() is None
 
     # Shows I12.
-    def test_nothing_that_is_done_while_a_guest_is_erased_outlives_the_guest(
+    def test_concurrent_work_on_a_guest_leaves_nothing_after_the_erasure(
         self, installation: Installation
     ) -> None:
         for number in range(5):
@@ -496,7 +498,7 @@ class TestAtOnce:
         installation.reconcile()
         assert installation.tokens_at_psp() == {account.token}
 
-    def test_many_replays_of_an_event_make_one_delivery_to_each_endpoint(
+    def test_concurrent_replays_of_an_event_create_one_delivery_per_endpoint(
         self, installation: Installation
     ) -> None:
         add = installation.container.add_event_endpoint()
@@ -510,7 +512,7 @@ class TestAtOnce:
         assert len(installation.deliveries()) == 2
 
     @pytest.mark.parametrize("is_of_card_first", [False, True])
-    def test_a_webhook_about_several_sessions_waits_for_who_makes_all_of_a_guest_due(
+    def test_webhooks_about_several_sessions_of_a_guest_cause_no_deadlock(
         self, tmp_path: Path, own_url: str, is_of_card_first: bool
     ) -> None:
         execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
@@ -536,7 +538,7 @@ class TestAtOnce:
 
             receiving.result()
 
-    def test_an_erasure_by_the_file_waits_for_a_page_that_is_made_meanwhile(
+    def test_an_erasure_by_the_file_waits_for_a_page_being_created(
         self, tmp_path: Path, own_url: str
     ) -> None:
         execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
@@ -561,7 +563,7 @@ class TestAtOnce:
             assert erasing.result() == [GUEST_ID]
 
     # Shows I9.
-    def test_cards_that_change_at_once_leave_one_default(
+    def test_concurrent_changes_to_cards_leave_one_default(
         self, tmp_path: Path, own_url: str
     ) -> None:
         # Units that wait for each other in a circle fail, instead of being repeated.

@@ -15,7 +15,7 @@ from entrypoints.settings_error import SettingsError
 from tests.entrypoints.conftest import PLUGIN, Site
 
 
-def test_a_psp_of_another_distribution_is_not_imported_before_it_is_named(site: Site) -> None:
+def test_an_installed_plugin_is_imported_only_if_it_is_configured(site: Site) -> None:
     site.install("cardonfile-acme")
 
     assert list(load_psps(None)) == ["fake", "mollie", "stripe"]
@@ -24,7 +24,7 @@ def test_a_psp_of_another_distribution_is_not_imported_before_it_is_named(site: 
     assert list(load_psps(" acme ,stripe,")) == ["acme", "fake", "mollie", "stripe"]
 
 
-def test_its_settings_are_read(site: Site) -> None:
+def test_the_settings_of_a_plugin_are_read(site: Site) -> None:
     site.install("cardonfile-acme")
     environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_SPAIN_API_KEY": "key of spain"}
 
@@ -39,7 +39,7 @@ def test_its_settings_are_read(site: Site) -> None:
     ("told", "is_live"),
     [("True", True), ("False", False), ("None", None), ("'yes'", None), ("1/0", None)],
 )
-def test_it_says_whether_an_account_takes_real_cards(
+def test_a_plugin_states_whether_an_account_takes_real_cards(
     site: Site, told: str, is_live: bool | None
 ) -> None:
     site.install(
@@ -60,7 +60,7 @@ def test_the_fake_psp_is_never_live() -> None:
         assert psps[ProviderName("stripe")].is_live(DEFAULT_MERCHANT_ACCOUNT) is None
 
 
-def test_a_mistake_in_its_settings_is_named(site: Site) -> None:
+def test_a_mistake_in_the_settings_of_a_plugin_is_named(site: Site) -> None:
     site.install("cardonfile-acme")
 
     assert unknown_settings({"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEX": "x"}) == [
@@ -71,7 +71,7 @@ def test_a_mistake_in_its_settings_is_named(site: Site) -> None:
     ]
 
 
-def test_an_unknown_psp_is_refused_with_the_names_of_those_installed() -> None:
+def test_the_refusal_of_an_unknown_psp_names_the_installed_psps() -> None:
     with pytest.raises(SettingsError) as refused:
         load_psps("amce")
 
@@ -122,7 +122,7 @@ def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said:
     ],
     ids=["earlier module", "not stated", "later"],
 )
-def test_a_plugin_for_another_interface_is_refused_with_what_to_do(
+def test_the_refusal_of_a_plugin_for_another_interface_gives_the_remedy(
     site: Site, code: str, why: str
 ) -> None:
     site.install("cardonfile-acme", code)
@@ -142,7 +142,9 @@ def test_a_plugin_for_another_interface_is_refused_with_what_to_do(
         ("make", "be used with its settings"),
     ],
 )
-def test_the_text_of_what_a_plugin_raises_is_not_shown(site: Site, hook: str, what: str) -> None:
+def test_the_text_of_an_exception_of_a_plugin_is_not_shown(
+    site: Site, hook: str, what: str
+) -> None:
     site.install(
         "cardonfile-acme",
         f"{PLUGIN}\ndef fail(*given): raise ValueError('a secret', *given)\n"
@@ -161,7 +163,7 @@ def use(settings: Settings) -> None:
     build(settings).psp_adapters()
 
 
-def test_psps_that_share_settings_are_refused(site: Site) -> None:
+def test_plugins_with_overlapping_settings_are_refused(site: Site) -> None:
     site.install("acme", PLUGIN.replace('"acme"', '"database"'), psp="database")
     site.install("acme-one")
     site.install("acme-two", PLUGIN.replace('"acme"', '"acme_spain"'), psp="acme_spain")

@@ -65,7 +65,7 @@ def path_of(session: CardSession) -> str:
 @pytest.mark.parametrize(
     ("is_opened", "leg", "status"), [(True, "/return", 303), (True, "", 303), (False, "", 503)]
 )
-def test_a_link_in_a_loop_takes_one_place_at_the_psp(
+def test_a_link_opened_in_a_loop_occupies_one_call_to_the_psp(
     stoppable: Running, is_opened: bool, leg: str, status: int
 ) -> None:
     installation, provider = stoppable.installation, stoppable.installation.provider
@@ -93,7 +93,7 @@ def test_a_link_in_a_loop_takes_one_place_at_the_psp(
 
 
 # Shows S17.
-def test_answers_carry_no_version_banner(running: Running) -> None:
+def test_responses_have_no_version_banner(running: Running) -> None:
     _, headers, _ = running.request("GET", "/healthz")
 
     assert "Server" not in headers
@@ -103,7 +103,7 @@ def test_answers_carry_no_version_banner(running: Running) -> None:
     ("headers", "status"),
     [(b"X-A: " + b"x" * 20_000, b" 431 "), (b"Content-Length: 1000000", b" 413 ")],
 )
-def test_larger_requests_are_refused_unread(
+def test_overlarge_requests_are_refused_unread(
     running: Running, headers: bytes, status: bytes
 ) -> None:
     sent = b"POST /webhooks/fake HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n\r\n"
@@ -112,7 +112,7 @@ def test_larger_requests_are_refused_unread(
 
 
 # Shows F41.
-def test_slow_clients_do_not_keep_others_waiting(running: Running) -> None:
+def test_slow_clients_do_not_delay_other_clients(running: Running) -> None:
     with ExitStack() as opened:
         for _ in range(64):
             slow = opened.enter_context(connected(running.port))
@@ -139,7 +139,7 @@ def test_each_address_has_its_own_limit_of_failed_authentications(tmp_path: Path
     assert (of_another, over_ipv6) == (401, 401)
 
 
-def test_an_unknown_method_is_not_in_the_log(running: Running) -> None:
+def test_an_unknown_method_is_not_logged_verbatim(running: Running) -> None:
     with capture_logs() as lines:
         running.send_raw(b"4242424242424242 / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         wait_until(lambda: lines)
@@ -149,7 +149,7 @@ def test_an_unknown_method_is_not_in_the_log(running: Running) -> None:
 
 # Shows F9.
 @pytest.mark.parametrize("held_up_seconds", [0, 2 * waitress_server.QUIET_SECONDS])
-def test_requests_in_flight_are_answered_before_the_end(
+def test_requests_in_progress_are_answered_before_the_server_ends(
     stoppable: Running, monkeypatch: pytest.MonkeyPatch, held_up_seconds: float
 ) -> None:
     sleep = time.sleep
@@ -187,7 +187,7 @@ def test_requests_in_flight_are_answered_before_the_end(
 
 
 # Shows F9.
-def test_a_drain_ends_every_connection_with_an_answer(stoppable: Running) -> None:
+def test_a_drain_ends_every_connection_with_a_response(stoppable: Running) -> None:
     """Busy clients get whole responses, of which the last says that the connection closes."""
     answers: list[int] = []
     cut_off: list[Exception] = []
@@ -223,7 +223,7 @@ def test_a_drain_ends_every_connection_with_an_answer(stoppable: Running) -> Non
 
 
 # Shows F18.
-def test_a_process_that_starts_while_the_storage_is_away_says_so_to_whoever_asks(
+def test_a_process_started_without_a_storage_answers_that_it_is_unavailable(
     tmp_path: Path,
 ) -> None:
     def storage_goes_away(installation: Installation) -> None:
@@ -244,7 +244,7 @@ def test_a_process_that_starts_while_the_storage_is_away_says_so_to_whoever_asks
         (STRIPE, "default", None),
     ],
 )
-def test_a_center_on_a_psp_that_is_not_set_up_is_refused_at_the_start(
+def test_the_server_does_not_start_if_the_psp_of_a_center_is_not_set_up(
     installation: Installation, provider: ProviderName, account: str, complaint: str | None
 ) -> None:
     installation.configure(provider=provider, merchant_account=MerchantAccount(account))
@@ -267,7 +267,7 @@ def test_a_center_on_a_psp_that_is_not_set_up_is_refused_at_the_start(
                 refuse_missing_psps(container)
 
 
-def test_serve_says_what_to_do_about_unsafe_settings(tmp_path: Path) -> None:
+def test_serve_explains_how_to_correct_unsafe_settings(tmp_path: Path) -> None:
     public = {**PUBLIC, "CARDONFILE_ALLOW_FAKE_PSP": "1"}
     with closing(Installation(tmp_path, **public)) as installation, capture_logs() as lines:
         installation.database.chmod(0o644)

@@ -54,7 +54,7 @@ def stripe(environment: dict[str, str]) -> StripeSettings | None:
 
 
 @pytest.mark.parametrize("environment", [{}, dict.fromkeys(Setting, "")], ids=["unset", "empty"])
-def test_everything_is_in_this_folder_by_default(
+def test_all_files_are_in_the_current_folder_by_default(
     environment: dict[str, str],
 ) -> None:
     settings = Settings.read(environment)
@@ -75,7 +75,7 @@ def test_everything_is_in_this_folder_by_default(
 
 # Shows S18.
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-def test_the_address_of_a_server_is_shown_nowhere(scheme: str) -> None:
+def test_settings_do_not_show_the_address_of_a_server(scheme: str) -> None:
     postgresql = f"{scheme}://cardonfile:s3cret@db.internal/cardonfile"
     redis = "rediss://cardonfile:s3cret@[::1]:6380/0"
     settings = Settings.read(
@@ -110,7 +110,7 @@ def test_a_service_on_every_address_needs_a_public_base_url(host: str) -> None:
         ),
     ],
 )
-def test_values_are_kept_in_one_spelling(name: str, value: str, expected: object) -> None:
+def test_values_of_settings_are_normalized(name: str, value: str, expected: object) -> None:
     settings = Settings.read({f"CARDONFILE_{name}": value})
     assert getattr(settings, {"DATABASE_URL": "database"}.get(name, name.lower())) == expected
 
@@ -119,7 +119,7 @@ def test_values_are_kept_in_one_spelling(name: str, value: str, expected: object
     ("host", "base_url"),
     [("10.0.0.5", "http://10.0.0.5:9000"), ("::1", "http://[::1]:9000")],
 )
-def test_links_lead_to_where_the_service_listens(host: str, base_url: str) -> None:
+def test_links_lead_to_the_listening_address_by_default(host: str, base_url: str) -> None:
     assert Settings.read({}, host=host, port=9000).public_base_url == base_url
 
 
@@ -134,7 +134,9 @@ def test_links_lead_to_where_the_service_listens(host: str, base_url: str) -> No
         ("http://localhost.example", False),
     ],
 )
-def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool) -> None:
+def test_the_fake_psp_is_allowed_only_on_loopback_addresses(
+    base_url: str, is_allowed: bool
+) -> None:
     environment = {"CARDONFILE_PUBLIC_BASE_URL": base_url}
     assert (fake(Settings.read(environment)) is not None) is is_allowed
     environment["CARDONFILE_ALLOW_FAKE_PSP"] = "1"
@@ -177,7 +179,7 @@ UNUSABLE: Final = {
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in UNUSABLE.items() for value in values]
 )
-def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
+def test_the_refusal_names_an_invalid_setting(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"CARDONFILE_{name}") as refused:
         Settings.read({f"CARDONFILE_{name}": value})
     assert "s3cret" not in str(refused.value)
@@ -197,7 +199,7 @@ DEFAULTS: Final = "guest 10 10, guest-everywhere off 30, caller 5000 500, center
         ("guest-everywhere=40/60", DEFAULTS.replace("everywhere off 30", "everywhere 40 60")),
     ],
 )
-def test_each_limit_against_card_testing_may_be_set(value: str, expected: str) -> None:
+def test_each_limit_against_card_testing_can_be_set(value: str, expected: str) -> None:
     limits = Settings.read({"CARDONFILE_CARD_TESTING_LIMITS": value}).card_testing_limits
     at_most = {(each.per, each.counted): str(each.at_most) for each in limits}
     assert len(at_most) == len(limits)
@@ -230,7 +232,7 @@ NAMES: Final = (
 
 # Shows S18.
 @given(st.dictionaries(st.sampled_from(sorted(NAMES)), texts))
-def test_whatever_is_set_is_read_or_refused_in_one_line_that_does_not_repeat_it(
+def test_any_value_is_read_or_refused_in_one_line_without_repeating_it(
     environment: dict[str, str],
 ) -> None:
     settings = read(environment)
@@ -245,7 +247,7 @@ def test_whatever_is_set_is_read_or_refused_in_one_line_that_does_not_repeat_it(
 
 
 class TestFiles:
-    def test_any_setting_is_read_from_a_file_too(self, tmp_path: Path) -> None:
+    def test_any_setting_can_be_read_from_a_file(self, tmp_path: Path) -> None:
         url, key, secret = tmp_path / "url", tmp_path / "key", tmp_path / "secret"
         url.write_text("postgresql://cardonfile:s3cret@db.internal/cardonfile\n")
         key.write_bytes(b"\xef\xbb\xbfsk_test_s3cret\r\n")
@@ -270,7 +272,7 @@ class TestFiles:
 
     # Shows S18.
     @pytest.mark.parametrize("text", [None, b"", b" \n", b"\xff", b"a\0b", b"x" * 70_000])
-    def test_a_file_that_cannot_be_used_is_not_shown(
+    def test_the_refusal_of_a_settings_file_does_not_show_its_content(
         self, tmp_path: Path, text: bytes | None
     ) -> None:
         file = tmp_path / "s3cret"
@@ -284,7 +286,7 @@ class TestFiles:
         assert "s3cret" not in refused
 
     @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-    def test_only_a_regular_file_is_read(
+    def test_a_settings_file_must_be_a_regular_file(
         self, tmp_path: Path, make: Callable[[Path], None]
     ) -> None:
         make(tmp_path / "s3cret")
@@ -293,13 +295,13 @@ class TestFiles:
             "CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file that is not empty and has at most 64 KiB"
         )
 
-    def test_settings_of_psps_that_a_file_names_are_known(self, tmp_path: Path) -> None:
+    def test_psps_named_in_a_file_are_loaded_to_recognize_settings(self, tmp_path: Path) -> None:
         (tmp_path / "psps").write_text("missing\n")
 
         with pytest.raises(SettingsError, match="missing"):
             unknown_settings({"CARDONFILE_PSPS_FILE": str(tmp_path / "psps")})
 
-    def test_a_value_beside_a_file_is_refused(self, tmp_path: Path) -> None:
+    def test_a_value_besides_a_file_for_the_same_setting_is_refused(self, tmp_path: Path) -> None:
         named = {"CARDONFILE_DATABASE_URL_FILE": str(tmp_path / "url")}
 
         assert read({**named, "CARDONFILE_DATABASE_URL": "sqlite:///s3cret.db"}) == (
@@ -319,7 +321,9 @@ class TestFiles:
         ("CARDONFILE_PORT", None),
     ],
 )
-def test_an_unknown_name_is_reported_with_the_nearest(name: str, nearest: str | None) -> None:
+def test_an_unknown_setting_is_reported_with_the_nearest_name(
+    name: str, nearest: str | None
+) -> None:
     environment = {name: "s3cret", "CARDONFILE_STRIPE_SPA_SECRET_KEY": "sk_test_x"}
 
     (sentence,) = unknown_settings(environment)
@@ -331,13 +335,13 @@ def test_an_unknown_name_is_reported_with_the_nearest(name: str, nearest: str | 
     assert unknown_settings({name: ""}) != []
 
 
-def test_a_setting_that_was_replaced_names_its_successor() -> None:
+def test_the_report_of_a_replaced_setting_names_its_successor() -> None:
     (sentence,) = unknown_settings({"CARDONFILE_ADD_CARD_LIMIT": "60/minute"})
 
     assert sentence.startswith("CARDONFILE_ADD_CARD_LIMIT was replaced by CARDONFILE_WRITE_LIMIT")
 
 
-def test_variables_of_an_orchestration_are_no_unknown_settings() -> None:
+def test_variables_of_an_orchestrator_do_not_count_as_unknown_settings() -> None:
     # As Kubernetes sets them for a service called cardonfile and one called cardonfile-db.
     orchestration = {
         "CARDONFILE_SERVICE_HOST": "10.0.0.11",
@@ -392,7 +396,7 @@ class TestLiveKeys:
         ],
         ids=["live", "test"],
     )
-    def test_keys_of_either_mode_are_served_where_they_are_allowed(
+    def test_live_or_test_keys_are_accepted_if_they_are_allowed(
         self, environment: dict[str, str]
     ) -> None:
         settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
@@ -401,7 +405,7 @@ class TestLiveKeys:
 
 
 class TestStripe:
-    def test_each_account_has_its_keys(self) -> None:
+    def test_each_merchant_account_of_stripe_has_its_keys(self) -> None:
         environment = {
             "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_default",
             "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_new, whsec_old",
@@ -429,7 +433,7 @@ class TestStripe:
         assert not re.search("sk_test|rk_live|whsec", repr(Settings.read(environment)))
 
     @pytest.mark.parametrize("account", ["default", "2", "secret_key", "_"])
-    def test_the_settings_of_an_account_have_the_names_that_are_told(self, account: str) -> None:
+    def test_an_account_can_be_set_up_under_its_announced_setting_names(self, account: str) -> None:
         key, secrets = (
             ACCOUNT_SETTINGS.name(what, MerchantAccount(account)) for what in (KEY, SECRETS)
         )
@@ -492,7 +496,7 @@ class TestStripe:
             ),
         ],
     )
-    def test_half_set_or_ambiguous_ones_are_refused_without_showing_them(
+    def test_incomplete_or_ambiguous_keys_are_refused_without_showing_them(
         self, settings: dict[str, str], named: str
     ) -> None:
         environment = {f"CARDONFILE_STRIPE_{name}": value for name, value in settings.items()}
@@ -523,11 +527,13 @@ class TestJwt:
             ({**WHOLE, "CARDONFILE_JWT_KEYS": "file:///etc/keys"}, "must be the https"),
         ],
     )
-    def test_that_cannot_be_used_are_refused(self, settings: dict[str, str], named: str) -> None:
+    def test_invalid_settings_for_json_web_tokens_are_refused(
+        self, settings: dict[str, str], named: str
+    ) -> None:
         with pytest.raises(SettingsError, match=named):
             Settings.read(settings)
 
-    def test_that_are_whole_have_default_claims(self) -> None:
+    def test_complete_settings_for_json_web_tokens_have_default_claims(self) -> None:
         jwt = Settings.read(self.WHOLE).jwt
 
         assert jwt is not None

@@ -47,7 +47,7 @@ def ask_all(machines: Machines, name: str) -> Clients:
 
 
 # Shows I1, F15.
-def test_nothing_is_lost_or_doubled_by_a_kill_or_an_outage(
+def test_a_kill_or_an_outage_loses_or_duplicates_no_card(
     server: PostgresqlServer, tmp_path: Path
 ) -> None:
     def go_on(counted: Callable[[], int], more: int = ANSWERS) -> None:
@@ -95,7 +95,7 @@ def test_nothing_is_lost_or_doubled_by_a_kill_or_an_outage(
 
 
 # Shows F18.
-def test_a_hammered_machine_stays_alive_while_postgresql_is_away(
+def test_a_machine_under_load_stays_alive_while_postgresql_is_unavailable(
     server: PostgresqlServer, tmp_path: Path
 ) -> None:
     stop, is_away, statuses = Event(), Event(), list[int]()
@@ -133,7 +133,7 @@ def test_a_hammered_machine_stays_alive_while_postgresql_is_away(
 
 
 # Shows F16.
-def test_a_commit_that_a_crash_cut_off_is_not_taken_for_that_of_whoever_got_its_number(
+def test_a_commit_lost_in_a_crash_is_not_confused_with_a_reused_transaction_id(
     server: PostgresqlServer,
 ) -> None:
     with new_database(server.url) as url, closing(PostgresqlStorage(url)) as storage:

@@ -57,7 +57,9 @@ def card_typed_at_stripe(both: Installation, stripe: FakeStripeServer) -> CardSe
     return session
 
 
-def test_each_center_takes_cards_with_its_own(both: Installation, stripe: FakeStripeServer) -> None:
+def test_each_center_takes_cards_with_its_own_psp(
+    both: Installation, stripe: FakeStripeServer
+) -> None:
     both.stored_card()
     session = card_typed_at_stripe(both, stripe)
     both.return_to_shop(session)
@@ -69,7 +71,7 @@ def test_each_center_takes_cards_with_its_own(both: Installation, stripe: FakeSt
     assert at_stripe.token_id == session.token_id
 
 
-def test_changing_a_centers_psp_leaves_its_old_cards_removable(
+def test_old_cards_can_be_removed_after_the_psp_of_a_center_changed(
     both: Installation, stripe: FakeStripeServer
 ) -> None:
     both.return_to_shop(card_typed_at_stripe(both, stripe))
@@ -110,7 +112,7 @@ class TestWebhooks:
             (HARBOR, "sk_test_harbor", "whsec_harbor", "/webhooks/stripe/harbor"),
         ],
     )
-    def test_a_card_is_stored_without_the_browser_at_each_account(
+    def test_a_webhook_alone_stores_a_card_at_each_merchant_account(
         self,
         both: Installation,
         stripe: FakeStripeServer,
@@ -131,7 +133,7 @@ class TestWebhooks:
         assert (stored.token_id, stored.merchant_account) == (session.token_id, account)
 
     # Shows F33.
-    def test_f33_an_event_of_another_account_changes_nothing(
+    def test_f33_a_webhook_of_another_merchant_account_changes_nothing(
         self, both: Installation, stripe: FakeStripeServer
     ) -> None:
         session = card_typed_at_stripe(both, stripe)

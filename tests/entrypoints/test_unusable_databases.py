@@ -29,7 +29,7 @@ for arguments, settings in json.loads(sys.argv[1]):
 """
 
 
-def test_a_folder_in_its_place(unmigrated: CommandLine) -> None:
+def test_a_folder_in_place_of_the_database_is_refused(unmigrated: CommandLine) -> None:
     unmigrated.database.mkdir()
 
     for arguments in COMMANDS:
@@ -39,7 +39,9 @@ def test_a_folder_in_its_place(unmigrated: CommandLine) -> None:
         )
 
 
-def test_a_folder_in_place_of_the_database_of_the_fake_psp(cardonfile: CommandLine) -> None:
+def test_a_folder_in_place_of_the_database_of_the_fake_psp_is_refused(
+    cardonfile: CommandLine,
+) -> None:
     file = cardonfile.database.with_name("cards-fake-psp.db")
     file.mkdir()
 
@@ -48,7 +50,7 @@ def test_a_folder_in_place_of_the_database_of_the_fake_psp(cardonfile: CommandLi
     assert complaint.startswith(f"the fake PSP cannot use its database ({file}: ")
 
 
-def test_one_that_this_user_may_not_use_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_the_refusal_of_an_inaccessible_database_gives_the_reason(tmp_path: Path) -> None:
     read_only, fixed, hidden = (tmp_path / name / "cards.db" for name in ("a", "b", "c"))
     for database in (read_only, fixed):
         database.parent.mkdir()

@@ -81,7 +81,7 @@ def working_after_a_failure_of(
 
 
 # Shows F46.
-def test_a_chore_that_fails_stops_no_work(
+def test_a_failing_chore_stops_no_other_work(
     installation: Installation, receiver: EventReceiver
 ) -> None:
     damage(installation, "refused_cards")
@@ -92,7 +92,7 @@ def test_a_chore_that_fails_stops_no_work(
 
 
 # Shows F46.
-def test_a_kind_of_work_that_cannot_be_taken_stops_no_other_but_the_heartbeat(
+def test_an_unusable_queue_stops_the_heartbeat_but_no_other_work(
     installation: Installation, receiver: EventReceiver
 ) -> None:
     damage(installation, "discards")

@@ -65,7 +65,7 @@ def migrate_as_the_next_release(installation: Installation) -> None:
 
 
 # Shows F10.
-def test_everything_works_with_unknown_columns(installation: Installation) -> None:
+def test_a_release_works_with_unknown_columns(installation: Installation) -> None:
     api = Api(installation)
     kept = installation.stored_card(GOOD_CARD)
     under_way = installation.opened_session(idempotency_key="key")
@@ -109,8 +109,10 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
     return [each.event.reason for each in reversed(deliveries)]
 
 
-class TestAReleaseThatReadsNoCards:
-    def test_stores_cards_that_are_read(self, installation: Installation) -> None:
+class TestReleaseThatReadsNoCards:
+    def test_cards_stored_by_a_release_that_reads_no_cards_are_read(
+        self, installation: Installation
+    ) -> None:
         account = installation.stored_card()
         unknown: tuple[str, ...] = ("due_at", "asked_at", "read_at", "unanswered_since")
         unknown += ("charge_reference", "authenticated")
@@ -123,7 +125,7 @@ class TestAReleaseThatReadsNoCards:
         assert (stored.charge_reference, stored.authenticated) == (None, None)
 
 
-class TestAReleaseWithoutNoticesOfExpiry:
+class TestReleaseWithoutExpiryNotices:
     @pytest.fixture(autouse=True)
     def account(self, installation: Installation) -> Account:
         account = installation.stored_card()
@@ -132,7 +134,9 @@ class TestAReleaseWithoutNoticesOfExpiry:
         )
         return account
 
-    def test_stores_cards_whose_expiry_is_told(self, installation: Installation) -> None:
+    def test_cards_stored_by_a_release_without_expiry_notices_get_a_notice(
+        self, installation: Installation
+    ) -> None:
         as_stored_by_a_release_without(
             installation, "payment_accounts", Account, "expiry_notice_at"
         )
@@ -144,7 +148,7 @@ class TestAReleaseWithoutNoticesOfExpiry:
         both = [*month, "expires_in_7_days"]
         assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == both
 
-    def test_removes_cards_whose_expiry_is_not_told(
+    def test_cards_removed_by_a_release_without_expiry_notices_get_no_notice(
         self, installation: Installation, account: Account
     ) -> None:
         notice_at = account.expiry_notice_at
@@ -162,7 +166,7 @@ class TestAReleaseWithoutNoticesOfExpiry:
 
 
 # Shows I11.
-def test_the_consent_to_a_card_of_a_release_without_consents_is_that_of_its_session(
+def test_a_card_of_a_release_without_consents_has_the_consent_of_its_session(
     installation: Installation,
 ) -> None:
     first = installation.stored_card()
@@ -228,7 +232,7 @@ def test_the_page_of_a_session_of_an_earlier_release_is_in_english(
         assert request.language == "en"
 
 
-def test_an_earlier_release_that_drops_what_it_does_not_know_loses_no_card(
+def test_an_earlier_release_that_drops_unknown_fields_loses_no_card(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

@@ -59,7 +59,7 @@ def always(body: bytes) -> WSGIApplication:
     return respond
 
 
-def test_pipelined_requests_are_all_answered_however_late_the_client_reads() -> None:
+def test_all_pipelined_requests_are_answered_even_if_the_client_reads_late() -> None:
     body = b"x" * 400_000
     with server_of(always(body)) as port, connected(port) as client:
         # The responses are more than the socket and the server's own buffer hold.
@@ -98,7 +98,7 @@ def test_the_main_thread_leaves_a_connection_alone_while_another_thread_sends(
     assert True not in is_answering
 
 
-def test_a_client_that_reads_nothing_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_nothing_occupies_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waitress_server, "THREADS", 1)
     begun = threading.Semaphore(0)
 
@@ -115,7 +115,7 @@ def test_a_client_that_reads_nothing_holds_no_thread(monkeypatch: pytest.MonkeyP
         assert len(body_of_response(other)) == 3_000_000
 
 
-def test_a_response_that_is_read_late_is_sent_before_the_end() -> None:
+def test_a_response_read_late_is_sent_before_the_server_ends() -> None:
     answered = threading.Event()
 
     def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
@@ -178,14 +178,14 @@ def threads_held_up(count: int = THREADS) -> Iterator[int]:
         goes_on.set()
 
 
-def test_requests_that_hang_keep_no_other_waiting() -> None:
+def test_hanging_requests_do_not_delay_other_requests() -> None:
     with threads_held_up(THREADS - 1) as port, connected(port) as other:
         other.sendall(GET)
         assert body_of_response(other) == b"hello"
 
 
 # Shows F9.
-def test_whoever_has_connected_before_the_drain_is_answered() -> None:
+def test_clients_that_connected_before_the_drain_are_answered() -> None:
     with ExitStack() as opened:
         with threads_held_up() as port:
             clients = [opened.enter_context(connected(port)) for _ in range(100)]
@@ -196,7 +196,7 @@ def test_whoever_has_connected_before_the_drain_is_answered() -> None:
 
 
 # Shows F41.
-def test_large_answers_come_whole_also_when_every_thread_has_one_to_send() -> None:
+def test_large_responses_arrive_completely_even_if_all_threads_send_one() -> None:
     pieces = [bytes([number]) * 500_000 for number in range(40)]
     is_under_way = threading.Barrier(THREADS)
 
@@ -231,7 +231,9 @@ def test_a_crash_below_the_application_is_logged_without_the_path(
 
 
 # Shows S11.
-def test_a_client_that_leaves_is_logged_without_the_path(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_disconnects_is_logged_without_the_path(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO")
     has_left = threading.Event()
 
@@ -251,7 +253,7 @@ def test_a_client_that_leaves_is_logged_without_the_path(caplog: pytest.LogCaptu
     assert [each.getMessage() for each in caplog.records] == ["Client disconnected while serving"]
 
 
-class TestWhatIsReachedForInWaitress:
+class TestInternalsOfWaitress:
     """Everything that `waitress_server` uses beyond documented options, on waitress's own classes."""
 
     @pytest.fixture
@@ -271,7 +273,7 @@ class TestWhatIsReachedForInWaitress:
             server.handle_accept()
             yield client
 
-    def test_a_connection_says_how_far_its_requests_are(
+    def test_a_connection_shows_the_state_of_its_requests(
         self, server: Any, client: socket.socket, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (channel,) = server.active_channels.values()
@@ -310,7 +312,7 @@ class TestWhatIsReachedForInWaitress:
                 assert main_thread.submit(own.writable).result()
                 assert not main_thread.submit(ours.writable).result()
 
-    def test_the_trigger_has_the_loop_call_a_function(self, server: Any) -> None:
+    def test_the_trigger_makes_the_loop_call_a_function(self, server: Any) -> None:
         called: list[str] = []
         server.trigger.pull_trigger(lambda: called.append("in the loop"))
         assert called == []
@@ -325,7 +327,7 @@ class TestWhatIsReachedForInWaitress:
 
         server.run()
 
-    def test_a_dispatcher_names_the_threads_that_have_not_ended(self, server: Any) -> None:
+    def test_a_dispatcher_lists_its_running_threads(self, server: Any) -> None:
         dispatcher, goes_on = server.task_dispatcher, threading.Event()
         dispatcher.set_thread_count(1)
 
@@ -346,7 +348,7 @@ class TestWhatIsReachedForInWaitress:
         assert not dispatcher.threads
 
 
-def test_a_client_that_speaks_tls_is_hung_up_on(
+def test_a_client_that_speaks_tls_is_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(waitress_server._Channel, "has_logged_tls", False)
@@ -361,7 +363,7 @@ def test_a_client_that_speaks_tls_is_hung_up_on(
     assert [line["event"] for line in lines] == ["https_on_http_port"]
 
 
-def test_a_response_of_the_server_itself_has_the_security_headers() -> None:
+def test_responses_of_the_server_itself_have_the_security_headers() -> None:
     with server_of(always(b"yes")) as port, connected(port) as client:
         client.sendall(b"x\r\n\r\n")
         response = http.client.HTTPResponse(client)

@@ -101,7 +101,7 @@ def test_a_body_is_read_only_up_to_the_limit_of_its_route(
 
 
 # Shows S18.
-def test_secrets_are_neither_in_the_log_nor_in_the_list_of_processes(serving: Serving) -> None:
+def test_secrets_appear_neither_in_the_log_nor_in_the_process_list(serving: Serving) -> None:
     # Redis is away: that is logged, and limits hold without it.
     assert serving.status(ACCOUNTS) == 401
     wait_until(lambda: serving.lines("rate_limit_storage_away"))
@@ -121,7 +121,7 @@ def test_secrets_are_neither_in_the_log_nor_in_the_list_of_processes(serving: Se
 
 
 # Shows S18.
-def test_the_log_tells_the_life_of_a_session_without_its_token_or_guest(
+def test_the_log_shows_the_steps_of_a_session_without_token_or_guest(
     serving: Serving,
 ) -> None:
     address = {"address": "17 Canary Wharf", "city": "Seattle", "zipcode": "98101"}
@@ -173,7 +173,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 # Shows I1.
-def test_nothing_is_lost_when_many_cards_are_added_on_sqlite(processes: Serving) -> None:
+def test_adding_many_cards_at_once_on_sqlite_loses_none_of_them(processes: Serving) -> None:
     def add_cards(_: int) -> list[TokenId]:
         with closing(processes.connect()) as connection:
             keys = [None, "a", None, "b", None, "c", None, "d", None, None, None, None]
@@ -191,7 +191,7 @@ def test_nothing_is_lost_when_many_cards_are_added_on_sqlite(processes: Serving)
 
 
 # Shows F9.
-def test_sigterm_has_what_is_in_flight_finished(processes: Serving) -> None:
+def test_requests_in_progress_are_finished_after_sigterm(processes: Serving) -> None:
     with ExitStack() as connections:
         begun = [
             connections.enter_context(closing(processes.begin_to_add_card())) for _ in range(3)
@@ -254,7 +254,7 @@ NO_DATABASE: Final[Wrong] = (
     [NO_BASE_URL, NO_PSP, NO_DATABASE],
     ids=["base URL", "PSP", "database"],
 )
-def test_an_installation_that_cannot_work_makes_no_application(
+def test_an_unusable_installation_creates_no_application(
     environment: dict[str, str],
     complaint: str,
     installation: Installation,
@@ -286,7 +286,7 @@ def test_an_installation_that_cannot_work_makes_no_application(
     ],
     ids=["granian", "work"],
 )
-def test_a_process_that_cannot_work_ends_with_one_sentence(
+def test_an_unusable_process_ends_with_one_sentence(
     tmp_path: Path, command: tuple[str, ...], wrong: Wrong
 ) -> None:
     Installation(tmp_path).close()
@@ -315,7 +315,7 @@ sys.exit(f"open: {wrong}" if wrong else 0)
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "postgresql"])
-def test_an_import_leaves_nothing_open_over_a_fork(
+def test_importing_the_application_leaves_no_connection_open_over_a_fork(
     tmp_path: Path, storage: str, request: pytest.FixtureRequest
 ) -> None:
     with ExitStack() as stack:

@@ -130,7 +130,7 @@ def test_a_new_psp_passes_the_contract_suite(site: Site) -> None:
     assert (int(count) > 100, outcome.strip(",")) == (True, "passed"), printed
 
 
-def test_every_file_comes_with_the_wheel(site: Site) -> None:
+def test_the_wheel_contains_every_file(site: Site) -> None:
     printed = site.run("python", "-c", "import domain; print(domain.__path__[0])")
     installed = Path(printed.strip()).parent
     files = [
@@ -184,12 +184,14 @@ def served(site: Site, harborpay: FakeAcme) -> Iterator[Served]:
         yield served
 
 
-def test_it_shows_the_api(served: Served) -> None:
+def test_the_installed_service_serves_the_api_docs(served: Served) -> None:
     for path in ("/docs", "/docs/docs.css", "/docs/show.js", "/docs/swagger_bundle.js"):
         assert served.status(path) == 200, path
 
 
-def test_it_shows_a_hosted_page_in_the_language_of_the_guest(served: Served) -> None:
+def test_the_installed_service_shows_a_hosted_page_in_the_language_of_the_guest(
+    served: Served,
+) -> None:
     with closing(served.connect()) as connection:
         page = served.opened_page(connection, CENTER_ID)
         connection.request("GET", page)
@@ -199,7 +201,7 @@ def test_it_shows_a_hosted_page_in_the_language_of_the_guest(served: Served) -> 
     assert "Karte" in shown
 
 
-def test_a_card_is_added_with_a_new_psp(served: Served, harborpay: FakeAcme) -> None:
+def test_a_card_can_be_added_with_a_new_psp(served: Served, harborpay: FakeAcme) -> None:
     with closing(served.connect()) as connection:
         page = served.opened_page(connection, OTHER_CENTER_ID).rpartition("/")[2]
         harborpay.type_card(page, GOOD, (9, 2031))

@@ -694,8 +694,10 @@ def _is_dead(page: PspPage, snapshot: Snapshot) -> bool:
     If the card was then typed again, an account has the token, and the discard is gone.
     """
     account = page.request.merchant_account
-    known = (*snapshot.discards, *snapshot.accounts.values())
-    tokens = {each.token for each in known if each.merchant_account == account}
+    tokens = {each.token for each in snapshot.discards if each.merchant_account == account}
+    tokens |= {
+        each.token for each in snapshot.accounts.values() if each.merchant_account == account
+    }
     return (
         account == LASTING_TOKENS
         and page.card is not None

@@ -705,7 +705,7 @@ every_situation = pytest.mark.parametrize(
 
 # Shows F8, F19.
 @every_situation
-def test_a_call_that_fails_is_made_good_by_the_next_try(
+def test_the_next_try_completes_the_work_after_any_call_failed(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=documented_error))
@@ -713,7 +713,7 @@ def test_a_call_that_fails_is_made_good_by_the_next_try(
 
 # Shows I1, I10, F20.
 @every_situation
-def test_a_call_whose_answer_is_lost_has_its_effect_once(
+def test_any_call_with_a_lost_response_has_its_effect_once(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     fault = CallFault(error=documented_error, moment=Moment.AFTER)
@@ -722,7 +722,7 @@ def test_a_call_whose_answer_is_lost_has_its_effect_once(
 
 # Shows I4, I7, F8, F12, F22.
 @every_situation
-def test_a_port_that_is_away_from_any_call_on_leaves_nothing_half_done(
+def test_a_lasting_outage_from_any_call_on_leaves_no_partial_work(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=lasting_error, lasts=True))
@@ -730,7 +730,7 @@ def test_a_port_that_is_away_from_any_call_on_leaves_nothing_half_done(
 
 # Shows F22.
 @every_situation
-def test_a_call_that_the_psp_refuses_is_made_good_by_the_next_try(
+def test_the_next_try_completes_the_work_after_the_psp_refused_any_call(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=refusal))
@@ -739,7 +739,7 @@ def test_a_call_that_the_psp_refuses_is_made_good_by_the_next_try(
 
 # Shows F3, F23.
 @every_situation
-def test_a_bug_at_any_call_leaves_nothing_half_done(
+def test_a_bug_at_any_call_leaves_no_partial_work(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=bug))
@@ -747,7 +747,7 @@ def test_a_bug_at_any_call_leaves_nothing_half_done(
 
 # Shows I1, I7, I9, I10, I11, I12, F1, F2, F3, F4, F5, F6, S27.
 @every_situation
-def test_a_process_that_is_killed_at_any_call_leaves_what_the_next_finishes(
+def test_the_next_process_completes_the_work_after_a_kill_at_any_call(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=crash))

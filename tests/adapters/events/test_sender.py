@@ -327,7 +327,7 @@ class TestResponse:
     @pytest.mark.parametrize(
         ("rest", "target"), [("", "/"), ("?from=cards", "/?from=cards"), ("/a?b=c&d", "/a?b=c&d")]
     )
-    def test_the_sender_requests_path_with_query_of_the_endpoint(
+    def test_the_sender_requests_the_full_address_of_the_endpoint(
         self, receiver: ListeningServer, rest: str, target: str
     ) -> None:
         assert send(receiver.url + rest) == 200

@@ -106,7 +106,7 @@ def test_the_link_redirects_the_browser_to_the_hosted_page(api: Api) -> None:
 
 # Shows S6, S8.
 @LEGS
-def test_return_or_cancel_redirect_to_the_unchanged_redirect_uri(api: Api, leg: str) -> None:
+def test_every_way_back_redirects_to_the_unchanged_redirect_uri(api: Api, leg: str) -> None:
     uri = "HTTPS://Shop.Example:443/a/../b?x=%7e&y=1+2&z=%20;'(,)#frag"
     session = api.installation.opened_session(redirect_uri=uri)
 
@@ -621,7 +621,7 @@ def test_the_guest_is_asked_to_try_again_while_the_psp_is_unavailable(api: Api) 
     assert opened(api, session).status_code == 303
 
 
-def test_a_page_shows_logo_with_color_of_its_center(api: Api) -> None:
+def test_a_page_shows_the_branding_of_its_center(api: Api) -> None:
     logo = {"logo": a_png(), "color": "#2e7d32"}
     api.installation.container.set_center()(CENTER_ID, logo)
     session = api.installation.add_card()

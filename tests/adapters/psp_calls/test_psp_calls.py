@@ -222,7 +222,7 @@ class TestOutages:
             assert (line["provider"], line["merchant_account"]) == AT_FAKE
             assert line["operation"] == "outcome"
 
-    def test_the_outage_log_keeps_a_state_per_merchant_account_with_operation(self) -> None:
+    def test_the_outage_log_has_a_state_for_each_operation_of_a_merchant_account(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             for account in (AT_FAKE, AT_HARBOR):

@@ -26,7 +26,7 @@ def test_only_a_migration_creates_a_missing_database_file(tmp_path: Path) -> Non
     assert pending(path) == []
 
 
-class TestADatabaseOfTheRelease010:
+class TestDatabaseOfRelease010:
     """It takes what it lacks, and keeps its rows."""
 
     @pytest.fixture

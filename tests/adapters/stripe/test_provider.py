@@ -435,7 +435,7 @@ def test_a_response_without_a_customer_does_not_count_the_card_as_deleted(
         shop.provider.read_card(MAIN, page.guest_reference, token)
 
 
-class TestAListOfCards:
+class TestCardList:
     def test_a_list_of_cards_omits_bank_accounts(self, shop: Shop) -> None:
         stripe, customer = shop.stripe, shop.page_with_card().guest_reference
         (token,) = map(CardToken, shop.main.methods)

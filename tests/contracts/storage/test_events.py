@@ -119,7 +119,7 @@ def test_old_deliveries_are_forgotten(deliveries: EventDeliveries) -> None:
     assert deliveries.latest(limit=9, only_failed=False) == (DELIVERED, FAILED[2], PENDING)
 
 
-def test_deliveries_to_excepted_endpoints_are_not_taken(storage: Storage) -> None:
+def test_deliveries_to_excluded_endpoints_are_not_taken(storage: Storage) -> None:
     endpoints = [EndpointId(a_uuid(number)) for number in (400, 401)]
     with storage.write() as unit:
         for each in endpoints:

@@ -87,7 +87,7 @@ def test_an_unknown_worker_state_does_not_hide_other_workers(
     assert [line["event"] for line in lines] == ["record_unreadable"]
 
 
-def test_forgetting_a_worker_keeps_the_others(storage: Storage) -> None:
+def test_forgetting_a_worker_keeps_other_workers(storage: Storage) -> None:
     leave_heartbeats(storage, a_worker(1), a_worker(2))
     for _ in range(2):
         with committed(storage) as unit:

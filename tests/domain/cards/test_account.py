@@ -39,7 +39,7 @@ def test_a_renewed_card_keeps_the_facts_that_the_psp_does_not_repeat() -> None:
     assert facts == (Funding.DEBIT, "AT", None)
 
 
-def test_removing_an_account_clears_its_due_times_with_its_default_flag() -> None:
+def test_removing_an_account_clears_the_fields_of_an_active_account() -> None:
     account = an_account(is_default=True, expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW)
 
     removed = account.removed(NOW)

@@ -21,7 +21,7 @@ def defaults(installation: Installation) -> list[str]:
     return [each.account_id for each in installation.accounts() if each.is_default]
 
 
-def test_the_first_card_at_a_center_is_the_default_there(installation: Installation) -> None:
+def test_the_first_card_of_a_guest_at_a_center_is_the_default(installation: Installation) -> None:
     installation.has_other_center()
 
     first = installation.stored_card()

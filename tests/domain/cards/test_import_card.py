@@ -156,7 +156,7 @@ def test_a_customer_at_the_psp_belongs_to_one_guest_even_without_a_card_on_file(
     assert brought(installation, card, guest_id=OTHER_GUEST_ID) is Fate.SHARED
 
 
-class TestACardThatIsNotStored:
+class TestRefusedImport:
     def test_a_card_that_is_gone_is_not_imported(self, installation: Installation) -> None:
         card = installation.card_at_psp()
         installation.psp.discard(MERCHANT, card.guest_reference, card.token)
@@ -170,7 +170,9 @@ class TestACardThatIsNotStored:
         assert brought(installation, installation.card_at_psp(), **{field: "x"}) is Fate.UNKNOWN
 
     # Shows I7.
-    def test_a_card_that_was_removed_here_is_not_imported(self, installation: Installation) -> None:
+    def test_a_card_removed_before_the_import_is_not_imported(
+        self, installation: Installation
+    ) -> None:
         card = installation.card_at_psp()
         brought(installation, card)
         installation.remove_card(*installation.accounts())

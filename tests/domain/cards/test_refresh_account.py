@@ -44,7 +44,7 @@ def told(installation: Installation) -> list[tuple[str, str | None]]:
     return [(each.type, each.reason) for each in events if each.type != "account.stored"]
 
 
-class TestAReissuedCard:
+class TestReissuedCard:
     # Shows I13.
     def test_a_reissued_card_shows_its_new_details_with_the_same_token(
         self, installation: Installation, account: Account
@@ -63,7 +63,7 @@ class TestAReissuedCard:
         assert told(installation) == [("account.updated", None)]
 
 
-class TestAnUnchangedCard:
+class TestUnchangedCard:
     def test_an_unchanged_card_is_read_after_one_day_then_every_30_days(
         self, installation: Installation, account: Account
     ) -> None:
@@ -89,7 +89,7 @@ class TestAnUnchangedCard:
         assert "read_card" not in installation.provider.calls
 
 
-class TestACardThatItsPspDoesNotKnow:
+class TestUnknownCard:
     @pytest.fixture(autouse=True)
     def _identified(self, installation: Installation, account: Account) -> None:
         with installation.storage.write() as unit:
@@ -207,7 +207,7 @@ class TestACardThatItsPspDoesNotKnow:
             confirm(account.psp_account)
 
 
-class TestACardThatIsGone:
+class TestDeletedCard:
     def test_a_card_that_is_gone_at_its_psp_is_removed(
         self, installation: Installation, account: Account
     ) -> None:
@@ -260,7 +260,7 @@ def test_two_accounts_merged_into_one_card_keep_the_later_consent(
     assert installation.tokens_at_psp() == {later.token}
 
 
-class TestAPspThatDoesNotRespond:
+class TestSilentPsp:
     @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
     def test_a_psp_that_does_not_respond_is_asked_again_at_growing_intervals(
         self, installation: Installation, account: Account, trouble: Trouble
@@ -308,7 +308,7 @@ def test_a_card_taken_over_by_another_process_is_read_once(
     assert "read_card" not in installation.provider.calls
 
 
-class TestMeanwhile:
+class TestConcurrentChanges:
     """What happens while the PSP is asked."""
 
     def test_a_card_removed_during_its_reading_stays_removed(
@@ -490,7 +490,7 @@ def test_the_number_of_readings_per_minute_is_limited(installation: Installation
     assert read_after(installation, timedelta(0)) == READINGS_PER_MINUTE
 
 
-class TestAWebhook:
+class TestWebhook:
     """The test cards of the fake PSP change 10 seconds after they were stored."""
 
     @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def read(**named: object) -> CenterSettings:
         *("https://spa.example", "https://spa.example/contact?from=card"),
     ],
 )
-def test_a_phone_number_an_email_address_or_a_page_is_kept_unchanged_as_contact(
+def test_a_valid_contact_is_kept_unchanged(
     contact: str,
 ) -> None:
     assert read(contact=contact).contact == contact

@@ -85,7 +85,7 @@ def added(
     )
 
 
-class TestWhatIsTold:
+class TestEventsOfCards:
     def test_storing_a_card_sends_an_event(self, installation: Receiving) -> None:
         account = installation.stored_card(reference="order-1")
 

@@ -146,7 +146,7 @@ def test_our_own_pages_use_the_language_of_the_hosted_page(
     assert way_back(installation, session, "fr") == replace(found, negotiated=False)
 
 
-def test_our_pages_are_shown_even_if_guest_center_or_psp_are_missing(
+def test_our_pages_are_shown_even_if_guest_or_center_or_psp_is_missing(
     installation: Installation,
 ) -> None:
     switch_on(installation, "de")

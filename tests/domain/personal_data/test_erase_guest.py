@@ -225,7 +225,7 @@ def test_a_webhook_that_arrives_while_the_psp_forgets_the_guest_is_erased(
     ("begin", "pending"),
     [(Installation.opened_session, "outcome"), (Installation.stored_card, "discard")],
 )
-def test_the_psp_forgets_a_guest_only_after_page_or_token_are_closed(
+def test_the_psp_forgets_a_guest_only_once_no_page_or_token_is_left(
     installation: Installation, begin: Callable[[Installation], object], pending: str
 ) -> None:
     begin(installation)
@@ -493,7 +493,7 @@ def test_a_guest_whose_row_was_deleted_by_hand_can_be_erased(
     assert installation.account(account.account_id).removed_at is not None
 
 
-class TestUnreadable:
+class TestUnreadableRows:
     """A row that another release has written."""
 
     def test_an_unreadable_session_does_not_prevent_an_erasure(

@@ -217,7 +217,7 @@ def test_a_guest_who_returns_after_the_cancellation_changes_nothing(
     assert installation.session(session.token_id).progress is cancelled.progress
 
 
-class TestOfACaller:
+class TestSessionsOfACaller:
     def test_all_open_sessions_of_a_caller_can_be_cancelled(
         self, installation: Installation
     ) -> None:

@@ -249,7 +249,7 @@ class TestRefusing:
         assert verdict.session.status is expected
 
 
-class TestTokensThatAreDiscarded:
+class TestDiscardedTokens:
     @pytest.mark.parametrize("accounts", [(), (SAME_CARD,)])
     def test_storing_a_card_withdraws_a_discard_that_has_not_begun(
         self, accounts: Sequence[Account]
@@ -291,7 +291,7 @@ class TestTokensThatAreDiscarded:
             assert verdict.withdrawn == done
 
 
-class TestWithoutACardOfTheCurrentPage:
+class TestOutcomesWithoutANewCard:
     @pytest.mark.parametrize("outcome", [COLLECTED, NO_CARD])
     @pytest.mark.parametrize(
         "current", [ON_NEXT_PAGE, replace(SETTLED, attempt=ON_NEXT_PAGE.attempt)]

@@ -70,7 +70,7 @@ def finish_erasures(installation: Installation) -> None:
         installation.container.finish_erasures()()
 
 
-def test_closing_a_merchant_account_ends_its_cards_with_its_sessions(
+def test_closing_a_merchant_account_ends_everything_stored_there(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.has_endpoint()

@@ -38,7 +38,7 @@ def listed(cardonfile: CommandLine) -> list[list[str]]:
     return [line.split() for line in lines[1:]]
 
 
-def test_an_issued_token_lets_its_caller_in_everywhere(cardonfile: CommandLine) -> None:
+def test_an_issued_token_authenticates_its_caller_at_all_centers(cardonfile: CommandLine) -> None:
     token = issue(cardonfile, "--permission", "payments:use")
 
     assert caller_of(cardonfile, token) == Caller(
@@ -73,7 +73,7 @@ def test_a_token_may_be_limited_to_centers(cardonfile: CommandLine) -> None:
         (("--ttl", "3650d"), timedelta(days=3650)),
     ],
 )
-def test_a_token_lives_as_long_as_its_ttl(
+def test_a_token_expires_after_its_ttl(
     cardonfile: CommandLine, options: tuple[str, ...], lifetime: timedelta
 ) -> None:
     issue(cardonfile, *options)
@@ -83,7 +83,7 @@ def test_a_token_lives_as_long_as_its_ttl(
     assert token.expires_at - token.issued_at == lifetime
 
 
-def test_the_list_shows_every_token_without_its_hash(cardonfile: CommandLine) -> None:
+def test_the_token_list_shows_every_token_without_its_hash(cardonfile: CommandLine) -> None:
     expired = an_access_token(expires_at=datetime(2021, 1, 1, tzinfo=UTC))
     with cardonfile.storage.write() as unit:
         unit.access_tokens.add(expired)
@@ -101,7 +101,7 @@ def test_the_list_shows_every_token_without_its_hash(cardonfile: CommandLine) ->
             assert each.token_hash not in printed
 
 
-def test_only_a_revoked_token_lets_nobody_in(cardonfile: CommandLine) -> None:
+def test_revoking_a_token_does_not_affect_other_tokens(cardonfile: CommandLine) -> None:
     revoked, kept = issue(cardonfile), issue(cardonfile)
 
     for prefix in (revoked[:12], revoked):
@@ -121,7 +121,7 @@ def test_only_a_revoked_token_lets_nobody_in(cardonfile: CommandLine) -> None:
         (999, ""),
     ],
 )
-def test_a_token_is_revoked_by_any_beginning_of_it(
+def test_a_token_can_be_revoked_by_any_unique_prefix(
     cardonfile: CommandLine, length: int, note: str
 ) -> None:
     arguments = ("token", "issue", "--caller", "web-store", "--permission", "guests:add")
@@ -135,7 +135,7 @@ def test_a_token_is_revoked_by_any_beginning_of_it(
     assert cardonfile.succeeds("token", "list").endswith("revoked\n")
 
 
-def test_the_list_shows_the_last_use(cardonfile: CommandLine) -> None:
+def test_the_token_list_shows_the_last_use(cardonfile: CommandLine) -> None:
     token, _ = issue(cardonfile), issue(cardonfile)
     assert caller_of(cardonfile, token) is not None
     with cardonfile.storage.read() as unit:
@@ -146,7 +146,7 @@ def test_the_list_shows_the_last_use(cardonfile: CommandLine) -> None:
     assert [row[-2] for row in listed(cardonfile)] == [f"{used.used_at:%Y-%m-%dT%H}:00:00Z", "-"]
 
 
-def test_the_list_may_be_of_tokens_that_expire_soon(cardonfile: CommandLine) -> None:
+def test_the_token_list_can_be_limited_to_soon_expiring_tokens(cardonfile: CommandLine) -> None:
     lasting, unused = issue(cardonfile, "--ttl", "15d"), issue(cardonfile, "--ttl", "13d")
 
     (soon,) = json.loads(cardonfile.succeeds("token", "list", "--expires-within", "14d", "--json"))

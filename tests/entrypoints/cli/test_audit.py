@@ -10,7 +10,7 @@ from tests.builders import CENTER_ID, an_audit_entry
 from tests.entrypoints.conftest import CommandLine
 
 
-def test_the_trail_says_who_did_what_when_about_what(with_center: CommandLine) -> None:
+def test_the_audit_list_describes_each_entry_completely(with_center: CommandLine) -> None:
     cardonfile, me = with_center, operating_system_user()
     assert me.startswith("user:")
     cardonfile.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
@@ -43,7 +43,7 @@ def test_the_trail_says_who_did_what_when_about_what(with_center: CommandLine) -
     assert len(json.loads(since_ever)) == 2
 
 
-def test_a_list_that_nobody_reads_keeps_no_erasure_from_its_end(cardonfile: CommandLine) -> None:
+def test_a_list_waiting_for_its_reader_does_not_delay_an_erasure(cardonfile: CommandLine) -> None:
     with cardonfile.storage.write() as unit:
         for number in range(1000):  # far more than a pipe takes
             unit.audit_trail.add(an_audit_entry(number))

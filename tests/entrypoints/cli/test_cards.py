@@ -52,7 +52,7 @@ def listed(cardonfile: CommandLine, *options: str) -> list[str]:
         (("--added-since", "999999999d"), [5, 3, 2, 1]),
     ],
 )
-def test_cards_are_listed_as_asked(
+def test_cards_are_listed_by_the_given_filters(
     cardonfile: CommandLine, options: tuple[str, ...], numbers: list[int]
 ) -> None:
     now = datetime.now(UTC)
@@ -68,7 +68,7 @@ def test_cards_are_listed_as_asked(
     assert listed(cardonfile, *options) == [a_uuid(100 + number) for number in numbers]
 
 
-def test_a_card_is_shown_without_what_charges_it(cardonfile: CommandLine) -> None:
+def test_a_card_is_listed_without_its_payment_reference(cardonfile: CommandLine) -> None:
     account = an_account(1, is_default=True)
     store(cardonfile, account)
 
@@ -88,7 +88,7 @@ def test_a_card_is_shown_without_what_charges_it(cardonfile: CommandLine) -> Non
     }
 
 
-def test_a_card_is_removed_as_by_the_api_in_the_name_of_the_user(
+def test_removing_a_card_names_the_operating_system_user_as_actor(
     cardonfile: CommandLine,
 ) -> None:
     account, left = an_account(1, is_default=True), an_account(2)
@@ -114,7 +114,7 @@ def test_a_card_is_removed_as_by_the_api_in_the_name_of_the_user(
     assert listed(cardonfile) == [left.account_id]
 
 
-def test_a_card_that_was_removed_is_not_removed_again(cardonfile: CommandLine) -> None:
+def test_a_removed_card_cannot_be_removed_again(cardonfile: CommandLine) -> None:
     removed = an_account(1, removed_at=NOW)
     store(cardonfile, removed)
 

@@ -26,7 +26,7 @@ def configuration(command_line: CommandLine) -> PaymentConfiguration | None:
 
 
 class TestConfigurePayments:
-    def test_every_option_is_stored(self, with_center: CommandLine) -> None:
+    def test_configure_payments_stores_every_option(self, with_center: CommandLine) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
         with_center.succeeds(
             *("configure-payments", CENTER_ID.upper(), "--provider", "fake"),
@@ -51,7 +51,7 @@ class TestConfigurePayments:
             authentication=Authentication.REQUIRED,
         )
 
-    def test_each_setting_that_changes_is_shown_beside_those_that_stay(
+    def test_configure_payments_shows_changed_settings_beside_kept_settings(
         self, with_center: CommandLine
     ) -> None:
         def configure(*options: str) -> list[str]:
@@ -92,7 +92,9 @@ class TestConfigurePayments:
             "  authentication: automatic",
         ]
 
-    def test_the_value_none_removes_an_option_however_often(self, with_center: CommandLine) -> None:
+    def test_the_option_none_removes_the_payment_configuration_repeatedly(
+        self, with_center: CommandLine
+    ) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
 
         printed = []
@@ -102,7 +104,7 @@ class TestConfigurePayments:
         assert printed[0].startswith("Harbor Spa takes no cards\n  provider: fake → none\n")
         assert printed[1] == "Harbor Spa takes no cards\n"
 
-    def test_a_center_whose_name_makes_the_consent_too_long_for_the_psp_is_refused(
+    def test_a_center_name_that_makes_the_consent_too_long_for_the_psp_is_refused(
         self, with_center: CommandLine
     ) -> None:
         # No import takes such a name; a PSP with a lower limit would meet it in a shorter one.
@@ -116,7 +118,7 @@ class TestConfigurePayments:
         assert "fake shows 5000 at most: import the center with a shorter name" in complaint
         assert configuration(with_center) is None
 
-    def test_the_fake_psp_is_refused_where_guests_can_reach_it(
+    def test_the_fake_psp_is_refused_if_guests_can_reach_the_service(
         self, with_center: CommandLine
     ) -> None:
         command = ("configure-payments", CENTER_ID, "--provider", "fake")
@@ -128,9 +130,7 @@ class TestConfigurePayments:
             *command, "--redirect-origin", "https://shop.example", CARDONFILE_ALLOW_FAKE_PSP="1"
         )
 
-    def test_an_account_without_keys_is_refused_beside_one_that_has_them(
-        self, with_center: CommandLine
-    ) -> None:
+    def test_a_merchant_account_without_keys_is_refused(self, with_center: CommandLine) -> None:
         complaint = with_center.refuses(
             *("configure-payments", CENTER_ID, "--provider", "stripe", "--account", "italy"), **KEYS
         )
@@ -170,7 +170,7 @@ def make_unreadable(cardonfile: CommandLine) -> None:
 
 
 class TestCenter:
-    def test_all_are_listed_by_name(self, with_centers: CommandLine) -> None:
+    def test_all_centers_are_listed_by_name(self, with_centers: CommandLine) -> None:
         found = json.loads(with_centers.succeeds("center", "list", "--json", **KEYS))
 
         assert [each["name"] for each in found] == [
@@ -179,7 +179,7 @@ class TestCenter:
         ]
         assert [each["provider"] for each in found] == ["fake", *[None] * 101, "stripe"]
 
-    def test_those_that_use_a_merchant_account_are_listed(self, with_centers: CommandLine) -> None:
+    def test_centers_can_be_listed_by_merchant_account(self, with_centers: CommandLine) -> None:
         listed = with_centers.succeeds("center", "list", "--account", "spain")
 
         assert listed == (
@@ -188,7 +188,7 @@ class TestCenter:
         )
         assert with_centers.succeeds("center", "list", "--account", "italy", "--json") == "[]\n"
 
-    def test_one_is_shown_with_what_is_set(self, with_centers: CommandLine) -> None:
+    def test_a_center_is_shown_with_its_settings(self, with_centers: CommandLine) -> None:
         shown = with_centers.succeeds("center", "show", a_uuid(1101))
 
         assert shown == (
@@ -213,7 +213,7 @@ class TestCenter:
             "authentication       automatic\n"
         )
 
-    def test_as_json_values_have_their_types(self, with_centers: CommandLine) -> None:
+    def test_the_json_output_of_a_center_has_typed_values(self, with_centers: CommandLine) -> None:
         takes_cards, takes_none = (
             json.loads(with_centers.succeeds("center", "show", each, "--json"))
             for each in (CENTER_ID, a_uuid(1000))
@@ -252,7 +252,7 @@ class TestCenter:
             "state": "takes_no_cards",
         }
 
-    def test_one_whose_configuration_cannot_be_read_is_listed_as_such(
+    def test_a_center_with_an_unreadable_configuration_is_listed_as_such(
         self, with_centers: CommandLine
     ) -> None:
         make_unreadable(with_centers)
@@ -266,7 +266,7 @@ class TestCenter:
         shown = with_centers.run("center", "show", CENTER_ID)
         assert ["state", "unreadable"] in map(str.split, shown.stdout.splitlines())
 
-    def test_one_whose_configuration_cannot_be_read_is_configured_with_all_options(
+    def test_an_unreadable_configuration_can_be_replaced_with_all_options(
         self, with_centers: CommandLine
     ) -> None:
         make_unreadable(with_centers)
@@ -304,7 +304,7 @@ class TestCenter:
 
 
 class TestCenterSet:
-    def test_center_set_keeps_settings_that_are_not_named(
+    def test_center_set_keeps_unnamed_settings(
         self, with_center: CommandLine, tmp_path: Path
     ) -> None:
         logo = tmp_path / "logo.png"
@@ -334,7 +334,7 @@ class TestCenterSet:
             "color": "none → #1d4f91",
         }
 
-    def test_an_import_of_the_center_leaves_them(
+    def test_importing_a_center_keeps_its_settings(
         self, with_center: CommandLine, tmp_path: Path
     ) -> None:
         with_center.succeeds("center", "set", CENTER_ID, "--color", "#1d4f91")

@@ -26,7 +26,7 @@ def store(cardonfile: CommandLine) -> None:
         unit.commit()
 
 
-def test_the_consent_that_applies_is_shown_before_earlier_ones(cardonfile: CommandLine) -> None:
+def test_the_applicable_consent_is_shown_before_earlier_consents(cardonfile: CommandLine) -> None:
     store(cardonfile)
 
     assert cardonfile.succeeds(*SHOW) == (
@@ -52,7 +52,7 @@ def versions(cardonfile: CommandLine) -> dict[str, str]:
     return consents
 
 
-def test_the_text_that_is_set_is_shown(with_center: CommandLine) -> None:
+def test_setting_a_consent_shows_its_text(with_center: CommandLine) -> None:
     printed = with_center.succeeds(*GERMAN)
 
     assert printed == (
@@ -66,7 +66,7 @@ def test_the_text_that_is_set_is_shown(with_center: CommandLine) -> None:
     assert with_center.succeeds(*english) == "guests of Harbor Spa read the shipped English text\n"
 
 
-def test_an_own_text_is_read_from_a_file(with_center: CommandLine) -> None:
+def test_a_consent_text_of_the_center_is_read_from_a_file(with_center: CommandLine) -> None:
     file = with_center.folder / "text.txt"
     file.write_text("Ich erlaube {center},\nmeine Karte zu belasten. – ä\n")
 
@@ -86,7 +86,7 @@ def test_an_own_text_is_read_from_a_file(with_center: CommandLine) -> None:
         (b"{guest}", "--file must be 1 to 5000 characters"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused(
+def test_an_unusable_consent_file_is_refused(
     with_center: CommandLine, content: bytes, expected: str
 ) -> None:
     file = with_center.folder / "text.txt"
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_used_is_refused(
     assert versions(with_center) == {}
 
 
-def test_the_operator_hears_what_guests_will_read_instead(with_center: CommandLine) -> None:
+def test_the_operator_is_told_which_language_guests_see_instead(with_center: CommandLine) -> None:
     for language, found in (("ja", "ja --file YOUR_TEXT"), ("it-CH", "it")):
         result = with_center.run("center", "set", CENTER_ID, "--language", language)
         assert result.exit_code == 0

@@ -26,25 +26,25 @@ EVERY_COMMAND_BUT_MIGRATE_AND_DEMO = [
 
 
 class TestDatabase:
-    def test_migrate_makes_it_once(self, unmigrated: CommandLine) -> None:
+    def test_migrate_creates_the_database_once(self, unmigrated: CommandLine) -> None:
         assert unmigrated.succeeds("migrate").startswith("applied m001_")
         assert unmigrated.succeeds("migrate") == "the database is up to date\n"
         unmigrated.succeeds("token", "list")
 
     @pytest.mark.parametrize("arguments", EVERY_COMMAND_BUT_MIGRATE_AND_DEMO, ids=" ".join)
-    def test_one_that_is_not_there_is_not_made_by_other_commands(
+    def test_only_migrate_creates_a_missing_database(
         self, unmigrated: CommandLine, arguments: tuple[str, ...]
     ) -> None:
         assert "run `cardonfile migrate`" in unmigrated.refuses(*arguments)
         assert not unmigrated.database.exists()
 
-    def test_one_with_pending_migrations_is_not_used(self, unmigrated: CommandLine) -> None:
+    def test_a_database_with_pending_migrations_is_not_used(self, unmigrated: CommandLine) -> None:
         unmigrated.database.touch()
 
         assert "run `cardonfile migrate`" in unmigrated.refuses("token", "list")
 
     @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
-    def test_one_of_a_newer_release_is_refused(
+    def test_a_database_of_a_newer_release_is_refused(
         self, cardonfile: CommandLine, arguments: tuple[str, ...]
     ) -> None:
         with closing(sqlite3.connect(cardonfile.database)) as db, db:
@@ -56,7 +56,7 @@ class TestDatabase:
         assert "newer release" in cardonfile.refuses(*arguments)
 
     @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
-    def test_a_file_that_is_none_is_refused(
+    def test_a_file_that_is_not_a_database_is_refused(
         self, unmigrated: CommandLine, arguments: tuple[str, ...]
     ) -> None:
         unmigrated.database.write_bytes(b"This is a letter, and not a database. " * 100)
@@ -76,19 +76,19 @@ class TestDatabase:
         complaint = cardonfile.refuses("token", "list")
         assert complaint.endswith("database disk image is malformed): restore a backup")
 
-    def test_one_of_another_program_is_left_alone(self, unmigrated: CommandLine) -> None:
+    def test_a_database_of_another_program_is_left_alone(self, unmigrated: CommandLine) -> None:
         with closing(sqlite3.connect(unmigrated.database)) as db, db:
             db.execute("CREATE TABLE guests (guest TEXT)")
 
         assert "does not fit this release" in unmigrated.refuses("migrate")
 
-    def test_a_folder_that_is_missing_is_named(self, unmigrated: CommandLine) -> None:
+    def test_the_refusal_names_a_missing_folder(self, unmigrated: CommandLine) -> None:
         complaint = unmigrated.refuses("migrate", CARDONFILE_DATABASE_URL="sqlite:////no/such.db")
 
         assert complaint == "/no/such.db: No such file or directory"
 
     @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
-    def test_a_setting_that_cannot_be_used_is_named_without_its_value(
+    def test_the_refusal_names_an_invalid_setting_without_its_value(
         self, cardonfile: CommandLine, arguments: tuple[str, ...]
     ) -> None:
         url = "mysql://cards:opensesame@db.example/cards"
@@ -109,14 +109,14 @@ def _ctrl_c_interrupts() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_ctrl_c_interrupts")
 class TestImport:
-    def test_ctrl_c_works_as_before_once_it_is_over(self, cardonfile: CommandLine) -> None:
+    def test_ctrl_c_works_normally_after_an_import(self, cardonfile: CommandLine) -> None:
         file = cardonfile.folder / "centers.csv"
         file.write_text("id,name\n")
         cardonfile.succeeds("import", "centers", str(file))
 
         assert getsignal(SIGINT) is default_int_handler
 
-    def test_an_interrupted_one_imports_nothing(
+    def test_an_interrupted_import_stores_nothing(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = cardonfile.folder / "centers.csv"

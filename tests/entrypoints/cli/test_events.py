@@ -40,7 +40,7 @@ def row(cardonfile: CommandLine, *command: str) -> list[str]:
     return only.split()
 
 
-def test_an_endpoint_of_another_release_hides_no_other(
+def test_an_unreadable_endpoint_does_not_hide_other_endpoints(
     cardonfile: CommandLine,
 ) -> None:
     for host in ("a", "b"):
@@ -61,7 +61,7 @@ def test_an_endpoint_of_another_release_hides_no_other(
 
 
 # Shows S25.
-def test_an_endpoint_is_told_from_its_addition_to_its_removal(cardonfile: CommandLine) -> None:
+def test_an_endpoint_receives_events_until_its_removal(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         added = cardonfile.run(
             "events", "add", receiver.url, "--type", "account.stored", **LOOPBACK
@@ -112,7 +112,9 @@ def test_a_test_event_shows_the_response(cardonfile: CommandLine) -> None:
         assert cardonfile.refuses("events", "test", endpoint) == not_public
 
 
-def test_an_endpoint_gets_earlier_events_of_its_new_types(cardonfile: CommandLine) -> None:
+def test_earlier_events_of_new_types_can_be_replayed_to_an_endpoint(
+    cardonfile: CommandLine,
+) -> None:
     a_card_is_stored(cardonfile)
     cardonfile.run("events", "add", "https://a.example", "--type", "session.failed")
     cardonfile.run("events", "add", "https://b.example", "--type", "account.stored")
@@ -131,7 +133,7 @@ def test_an_endpoint_gets_earlier_events_of_its_new_types(cardonfile: CommandLin
     assert actions[:3] == ["events.replayed", "events.replayed", "endpoint.updated"]
 
 
-def test_an_event_that_no_endpoint_takes_is_not_sent_again(cardonfile: CommandLine) -> None:
+def test_replaying_an_event_that_no_endpoint_takes_sends_nothing(cardonfile: CommandLine) -> None:
     cardonfile.run("events", "add", "https://a.example", "--type", "account.stored")
     a_card_is_stored(cardonfile)
     (delivery,) = json.loads(cardonfile.succeeds("events", "deliveries", "--json"))
@@ -141,7 +143,7 @@ def test_an_event_that_no_endpoint_takes_is_not_sent_again(cardonfile: CommandLi
     assert refused == f"no endpoint takes {delivery['event']} now, so it is not sent"
 
 
-def test_nothing_is_sent_to_an_address_that_is_not_public(cardonfile: CommandLine) -> None:
+def test_a_private_address_is_sent_no_event(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         added = cardonfile.run("events", "add", receiver.url, "--type", "account.stored")
         not_public = "not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
@@ -156,7 +158,7 @@ def test_nothing_is_sent_to_an_address_that_is_not_public(cardonfile: CommandLin
     assert cardonfile.succeeds("events", "deliveries", "--failed").count("\n") == 1
 
 
-def test_an_endpoint_that_cannot_be_added_is_refused_in_a_sentence(cardonfile: CommandLine) -> None:
+def test_an_invalid_endpoint_is_refused_in_one_sentence(cardonfile: CommandLine) -> None:
     def refused(url: str) -> str:
         return cardonfile.refuses("events", "add", url, "--type", "session.failed")
 

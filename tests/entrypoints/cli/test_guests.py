@@ -115,7 +115,7 @@ def test_a_guest_is_shown_without_a_name(on_file: CommandLine) -> None:
     assert noted(on_file) == []
 
 
-def test_a_guest_is_found_by_an_address_in_any_case(on_file: CommandLine) -> None:
+def test_a_guest_is_found_by_email_address_in_any_case(on_file: CommandLine) -> None:
     address = "ZOE@guests.example"
     assert on_file.succeeds("guest", "show", address) == on_file.succeeds("guest", "show", GUEST_ID)
     with on_file.storage.write() as unit:
@@ -125,7 +125,7 @@ def test_a_guest_is_found_by_an_address_in_any_case(on_file: CommandLine) -> Non
     assert several == ["ID", *sorted((GUEST_ID, OTHER_GUEST_ID))]
 
 
-def test_a_name_that_is_shown_is_noted(on_file: CommandLine) -> None:
+def test_showing_the_name_of_a_guest_is_in_the_audit_trail(on_file: CommandLine) -> None:
     options = ("guest", "show", GUEST_ID, "--json")
     shown, without = (json.loads(on_file.succeeds(*options, *p)) for p in (["--personal"], []))
 
@@ -133,7 +133,7 @@ def test_a_name_that_is_shown_is_noted(on_file: CommandLine) -> None:
     assert noted(on_file) == [(Action.PERSONAL_DATA_SHOWN, GUEST_ID)]
 
 
-def test_an_export_has_what_is_about_the_guest_alone(
+def test_an_export_contains_only_records_of_the_guest(
     on_file: CommandLine,
 ) -> None:
     export = exported(on_file)
@@ -152,7 +152,7 @@ def test_an_export_has_what_is_about_the_guest_alone(
     assert OTHER_GUEST_ID not in json.dumps(export)
 
 
-def test_nothing_in_an_export_opens_a_link_or_charges_a_card(on_file: CommandLine) -> None:
+def test_an_export_contains_no_secrets_of_links_or_cards(on_file: CommandLine) -> None:
     printed = on_file.succeeds("guest", "export", GUEST_ID)
 
     tokens = [an_account(number).token_id for number in (1, 2)]
@@ -163,7 +163,7 @@ def test_nothing_in_an_export_opens_a_link_or_charges_a_card(on_file: CommandLin
     assert [secret for secret in secrets if secret in printed] == []
 
 
-def test_an_export_is_noted_in_the_next_one(on_file: CommandLine) -> None:
+def test_an_export_lists_the_export_before(on_file: CommandLine) -> None:
     first, second = exported(on_file), exported(on_file)
 
     assert noted(on_file) == [(Action.GUEST_EXPORTED, GUEST_ID)] * 2
@@ -171,7 +171,7 @@ def test_an_export_is_noted_in_the_next_one(on_file: CommandLine) -> None:
     assert second["audit_entries"][0]["action"] == Action.GUEST_EXPORTED
 
 
-def test_an_export_has_what_was_done_to_anything_of_the_guest(
+def test_an_export_has_the_audit_entries_about_all_records_of_the_guest(
     on_file: CommandLine,
 ) -> None:
     abouts = [an_account(1).account_id, TOKEN_ID[:8]]
@@ -187,7 +187,7 @@ def an_entry(number: int, about: str) -> AuditEntry:
     return replace(an_audit_entry(), entry_id=f"{number}", about=about)
 
 
-def test_a_guest_of_whom_only_cards_are_left_is_found(cardonfile: CommandLine) -> None:
+def test_a_guest_is_found_even_if_only_cards_are_left(cardonfile: CommandLine) -> None:
     with cardonfile.storage.write() as unit:
         unit.accounts.add(an_account(1))
         unit.commit()
@@ -204,7 +204,7 @@ class TestErase:
         cardonfile.environment["CARDONFILE_ERASURES_FILE"] = str(file)
         return file
 
-    def test_an_erased_guest_is_named_in_the_file(self, on_file: CommandLine, file: Path) -> None:
+    def test_the_erasure_file_names_an_erased_guest(self, on_file: CommandLine, file: Path) -> None:
         printed, what_is_left = on_file.succeeds("guest", "erase", GUEST_ID).splitlines()
         assert printed == f"erased {GUEST_ID}"
         assert f"`cardonfile guest show {GUEST_ID}` has the time" in what_is_left
@@ -218,7 +218,7 @@ class TestErase:
             ] == [*(True, False, False)]
         assert noted(on_file) == [(Action.GUEST_ERASED, GUEST_ID)]
 
-    def test_a_guest_who_is_not_on_file_or_was_erased_is_refused(
+    def test_erasing_an_unknown_or_erased_guest_is_refused(
         self, on_file: CommandLine, file: Path
     ) -> None:
         on_file.succeeds("guest", "erase", GUEST_ID)
@@ -226,15 +226,15 @@ class TestErase:
         assert said.startswith(f"guest {GUEST_ID} was erased at 20")
         assert file.read_text().split()[0] == GUEST_ID
 
-    def test_a_guest_who_was_erased_is_shown_as_such(
-        self, on_file: CommandLine, file: Path
-    ) -> None:
+    def test_an_erased_guest_is_shown_as_erased(self, on_file: CommandLine, file: Path) -> None:
         on_file.succeeds("guest", "erase", GUEST_ID)
         shown = json.loads(on_file.succeeds("guest", "show", GUEST_ID, "--json"))
         assert datetime.fromisoformat(shown["erased"]) <= datetime.now(UTC)
         assert shown["erased_everywhere"] is None
 
-    def test_without_the_file_a_guest_is_erased_with_a_warning(self, on_file: CommandLine) -> None:
+    def test_erasing_a_guest_without_an_erasure_file_gives_a_warning(
+        self, on_file: CommandLine
+    ) -> None:
         result = on_file.run("guest", "erase", GUEST_ID)
         assert (result.exit_code, result.stdout.splitlines()[0]) == (0, f"erased {GUEST_ID}")
         assert result.stderr.startswith("Warning: CARDONFILE_ERASURES_FILE is not set")
@@ -243,7 +243,7 @@ class TestErase:
             == "--again needs CARDONFILE_ERASURES_FILE, which is not set"
         )
 
-    def test_nobody_is_erased_while_the_file_cannot_be_written(
+    def test_a_guest_is_not_erased_while_the_erasure_file_cannot_be_written(
         self, on_file: CommandLine, file: Path
     ) -> None:
         file.mkdir()
@@ -252,7 +252,7 @@ class TestErase:
         with on_file.storage.read() as unit:
             assert unit.guests.get(GUEST_ID) is not None
 
-    def test_nothing_works_before_who_is_back_after_a_restore_is_erased_again(
+    def test_the_service_refuses_to_work_until_restored_guests_are_erased_again(
         self, on_file: CommandLine, file: Path
     ) -> None:
         file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")

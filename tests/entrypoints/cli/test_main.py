@@ -35,13 +35,13 @@ COMMANDS: Final = {
 
 
 class TestHelp:
-    def test_the_commands_are_the_ones_that_operators_script_against(self) -> None:
+    def test_the_names_of_commands_stay_stable(self) -> None:
         assert {
             name: set(command.commands) if isinstance(command, click.Group) else set()
             for name, command in main.commands.items()
         } == {name: set(below.split()) for name, below in COMMANDS.items()}
 
-    def test_shows_the_columns_that_are_expected(self) -> None:
+    def test_help_shows_the_expected_columns_of_an_import(self) -> None:
         text = CliRunner().invoke(main, ["import", "--help"]).stdout
 
         for what, kind in KINDS.items():
@@ -125,7 +125,7 @@ MONTH: Final = "it must be YYYY-MM, such as 2026-12"
         ("copy-database sqlite:///my cards.db postgresql://a:s3cret@b/c", "Usage: "),
     ],
 )
-def test_arguments_of_another_form_are_answered_with_the_usage(
+def test_malformed_arguments_are_answered_with_the_usage(
     cardonfile: CommandLine, command: str, said: str
 ) -> None:
     result = cardonfile.run(*shlex.split(command))
@@ -231,7 +231,7 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
         ),
     ],
 )
-def test_an_impossible_command_is_refused_in_a_sentence_without_effect(
+def test_an_impossible_command_is_refused_in_one_sentence_without_effect(
     with_center: CommandLine, command: str, sentence: str
 ) -> None:
     assert sentence in with_center.refuses(*shlex.split(command))
@@ -240,13 +240,15 @@ def test_an_impossible_command_is_refused_in_a_sentence_without_effect(
         assert list(unit.audit_trail.latest()) == []
 
 
-class TestNamesThatNoSettingHas:
+class TestUnknownSettings:
     TYPED: Final = {"CARDONFILE_DATABSE_URL": "postgresql://cards:opensesame@db.example/cards"}
     SENTENCE: Final = (
         "CARDONFILE_DATABSE_URL is not a setting; did you mean CARDONFILE_DATABASE_URL"
     )
 
-    def test_keep_the_service_from_starting(self, cardonfile: CommandLine, taken_port: str) -> None:
+    def test_unknown_settings_prevent_the_service_from_starting(
+        self, cardonfile: CommandLine, taken_port: str
+    ) -> None:
         complaint = cardonfile.refuses("serve", "--port", taken_port, **self.TYPED)
 
         assert complaint == self.SENTENCE

@@ -45,7 +45,7 @@ def at_a(cardonfile: CommandLine) -> CommandLine:
         ("session", "cancel", "--caller", "web-store"),
     ],
 )
-def test_a_database_of_another_origin_calls_nobody(
+def test_a_database_of_another_origin_makes_no_calls(
     at_a: CommandLine, command: Sequence[str], elsewhere: dict[str, str]
 ) -> None:
     command = [str(free_port()) if each == "FREE" else each for each in command]
@@ -53,7 +53,7 @@ def test_a_database_of_another_origin_calls_nobody(
     assert at_a.refuses(*command, **elsewhere) == COMPLAINT
 
 
-def test_a_database_that_moved_works_for_its_new_origin(at_a: CommandLine) -> None:
+def test_a_moved_database_works_for_its_new_origin(at_a: CommandLine) -> None:
     assert at_a.succeeds("installation", "move", **B) == (
         "the database belongs to https://b.example\n"
     )
@@ -66,7 +66,9 @@ def test_a_database_that_moved_works_for_its_new_origin(at_a: CommandLine) -> No
 
 
 @pytest.mark.parametrize("elsewhere", [B, LOOPBACK])
-def test_a_copy_lets_go_of_the_original(at_a: CommandLine, elsewhere: dict[str, str]) -> None:
+def test_a_copy_drops_the_records_that_act_for_the_original(
+    at_a: CommandLine, elsewhere: dict[str, str]
+) -> None:
     with at_a.storage.write() as unit:
         unit.event_endpoints.add(an_event_endpoint())
         unit.commit()

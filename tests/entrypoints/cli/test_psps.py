@@ -28,7 +28,7 @@ PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
 class TestCheck:
     """Its findings about a PSP are those of doctor: tests/entrypoints/test_doctor.py."""
 
-    def test_it_names_the_distribution_with_where_webhooks_go(
+    def test_psp_check_shows_the_distribution_with_the_webhook_address(
         self, unmigrated: CommandLine, site: Site
     ) -> None:
         site.install(
@@ -68,7 +68,7 @@ class TestCheck:
         ],
         ids=["not named", "not set up", "wrong setting"],
     )
-    def test_a_psp_that_cannot_be_used_is_a_problem(
+    def test_psp_check_reports_an_unusable_psp_as_a_problem(
         self, unmigrated: CommandLine, site: Site, settings: dict[str, str], said: str
     ) -> None:
         site.install("cardonfile-acme")
@@ -85,7 +85,7 @@ class TestNew:
     def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
-    def test_nothing_is_named_for_the_example(self, unmigrated: CommandLine) -> None:
+    def test_a_new_plugin_contains_no_name_of_the_example(self, unmigrated: CommandLine) -> None:
         # Variables of these names would shadow others.
         printed = unmigrated.succeeds("psp", "new", "class")
 
@@ -110,13 +110,13 @@ class TestNew:
             ("database", "a PSP cannot be called database"),
         ],
     )
-    def test_a_name_that_cannot_be_used_is_refused(
+    def test_an_invalid_name_for_a_new_plugin_is_refused(
         self, unmigrated: CommandLine, name: str, said: str
     ) -> None:
         assert unmigrated.refuses("psp", "new", name).startswith(said)
         assert [*unmigrated.folder.glob("cardonfile-*")] == []
 
-    def test_a_folder_that_exists_is_left_as_it_is(self, unmigrated: CommandLine) -> None:
+    def test_psp_new_leaves_an_existing_folder_unchanged(self, unmigrated: CommandLine) -> None:
         (unmigrated.folder / "cardonfile-adyen").mkdir()
 
         said = unmigrated.refuses("psp", "new", "adyen")
@@ -141,13 +141,13 @@ class TestCloseAccount:
             unit.discards.add(a_discard(token=CardToken("unkept")))
             unit.commit()
 
-    def test_a_dry_run_counts_alone(self, cardonfile: CommandLine) -> None:
+    def test_a_dry_run_of_close_account_only_counts(self, cardonfile: CommandLine) -> None:
         for _ in range(2):
             shown = cardonfile.succeeds(*self.CLOSE, "--dry-run", "--json")
             assert json.loads(shown) == [self.COUNTS]
 
     @pytest.mark.parametrize("typed", ["", "\n", f"{PROVIDER}\n", "other\n"])
-    def test_nothing_is_closed_before_its_name_is_typed(
+    def test_a_merchant_account_is_closed_only_after_its_name_is_typed(
         self, cardonfile: CommandLine, typed: str
     ) -> None:
         assert cardonfile.run(*self.CLOSE, typed=typed).exit_code == 1
@@ -155,7 +155,9 @@ class TestCloseAccount:
         shown = cardonfile.succeeds(*self.CLOSE, "--dry-run", "--json")
         assert json.loads(shown) == [self.COUNTS]
 
-    def test_it_is_closed_although_its_psp_is_not_set_up(self, cardonfile: CommandLine) -> None:
+    def test_a_merchant_account_can_be_closed_without_its_psp_being_set_up(
+        self, cardonfile: CommandLine
+    ) -> None:
         result = cardonfile.run(*self.CLOSE, "--json", typed=f"{MERCHANT_ACCOUNT}\n")
 
         assert json.loads(result.stdout) == [self.COUNTS]
@@ -167,7 +169,7 @@ class TestCloseAccount:
         assert "may take cards again" in cardonfile.succeeds(*self.CLOSE, "--reopen")
         assert "is not closed" in cardonfile.refuses(*self.CLOSE, "--reopen")
 
-    def test_an_account_with_nothing_is_refused(self, cardonfile: CommandLine) -> None:
+    def test_closing_an_unknown_merchant_account_is_refused(self, cardonfile: CommandLine) -> None:
         said = cardonfile.refuses("psp", "close-account", PROVIDER, "--account", "harbour")
         assert (
             said
@@ -175,7 +177,9 @@ class TestCloseAccount:
         )
 
 
-def test_keys_are_confirmed_where_the_removal_of_cards_has_stopped(cardonfile: CommandLine) -> None:
+def test_keys_can_be_confirmed_after_the_removal_of_cards_has_stopped(
+    cardonfile: CommandLine,
+) -> None:
     confirm = ("psp", "confirm-keys", PROVIDER, "--account", MERCHANT_ACCOUNT)
     assert cardonfile.refuses(*confirm).startswith("--account must be an account at which")
     with cardonfile.storage.write() as unit:
@@ -185,7 +189,7 @@ def test_keys_are_confirmed_where_the_removal_of_cards_has_stopped(cardonfile: C
     assert "for a day, unknown cards of" in cardonfile.succeeds(*confirm)
 
 
-def test_other_keys_are_trusted_where_no_card_needs_the_first(cardonfile: CommandLine) -> None:
+def test_other_keys_can_be_trusted_if_no_card_needs_the_first_keys(cardonfile: CommandLine) -> None:
     trust = ("psp", "trust", PROVIDER, "--account", MERCHANT_ACCOUNT)
     assert cardonfile.refuses(*trust).startswith("--account must be an account whose identity")
     with cardonfile.storage.write() as unit:

@@ -25,7 +25,9 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
-def test_reconcile_counts_what_it_has_done(with_center: CommandLine, level: str) -> None:
+def test_reconcile_prints_the_number_of_completed_jobs(
+    with_center: CommandLine, level: str
+) -> None:
     past = a_session().created_at - timedelta(days=3_650)
     with with_center.storage.write() as unit:
         unit.sessions.add(a_session(due_at=past, expires_at=past))
@@ -59,7 +61,7 @@ def test_reconcile_deletes_old_records(with_center: CommandLine) -> None:
 
 class TestServe:
     # Shows F9.
-    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
+    def test_serve_runs_until_it_is_stopped(self, cardonfile: CommandLine) -> None:
         with cardonfile.start("serve", "--port", str(free_port())) as process:
             assert process.stderr is not None
             line = process.stderr.readline()
@@ -75,7 +77,9 @@ class TestServe:
         assert b"Traceback" not in logged
 
     # Shows F48.
-    def test_ends_when_a_file_of_its_database_is_replaced(self, cardonfile: CommandLine) -> None:
+    def test_serve_ends_if_a_file_of_its_database_is_replaced(
+        self, cardonfile: CommandLine
+    ) -> None:
         server = Server()
         server.port = free_port()
         with cardonfile.start("serve", "--no-worker", "--port", str(server.port)) as process:
@@ -89,7 +93,7 @@ class TestServe:
         assert process.returncode == 1
         assert logged.count(b"database_replaced") == 1
 
-    def test_without_worker_it_leaves_the_work_to_another_process(
+    def test_serve_without_a_worker_leaves_the_work_to_another_process(
         self, cardonfile: CommandLine
     ) -> None:
         server, metrics = Server(), Server()
@@ -130,9 +134,7 @@ class TestServe:
         with cardonfile.storage.read() as unit:
             return unit.workers.seen(datetime.now(UTC))
 
-    def test_an_address_that_is_taken_is_refused(
-        self, cardonfile: CommandLine, taken_port: str
-    ) -> None:
+    def test_serve_refuses_a_taken_address(self, cardonfile: CommandLine, taken_port: str) -> None:
         complaint = f"cannot listen on 127.0.0.1 port {taken_port}"
         metrics = {"CARDONFILE_METRICS": f"127.0.0.1:{taken_port}"}
 
@@ -150,13 +152,13 @@ class TestServe:
             ("h\u00f6st", "--host must be an IP address or the name of this machine"),
         ],
     )
-    def test_a_host_of_another_machine_or_none_is_refused(
+    def test_serve_refuses_an_unknown_host_or_one_of_another_machine(
         self, cardonfile: CommandLine, host: str, complaint: str
     ) -> None:
         public = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
         assert cardonfile.refuses("serve", "--host", host, **public).endswith(complaint)
 
-    def test_several_processes_are_refused_in_a_sentence_that_names_granian(
+    def test_serve_with_several_processes_is_refused_in_a_sentence_that_names_granian(
         self, cardonfile: CommandLine
     ) -> None:
         complaint = cardonfile.refuses("serve", "--processes", "4")
@@ -165,7 +167,7 @@ class TestServe:
 
 
 @pytest.mark.parametrize("command", ["serve", "work"])
-def test_lines_below_the_level_that_is_set_are_not_logged(
+def test_lines_below_the_log_level_are_not_logged(
     cardonfile: CommandLine, taken_port: str, command: str
 ) -> None:
     # It sets its level up before it listens.
@@ -180,7 +182,7 @@ def test_lines_below_the_level_that_is_set_are_not_logged(
 
 
 @pytest.mark.parametrize(("command", "needed"), [("serve", 224), ("work", 88)])
-def test_a_process_that_may_open_too_few_files_is_refused(
+def test_a_process_with_too_low_a_file_limit_is_refused(
     cardonfile: CommandLine, command: str, needed: int
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -195,7 +197,7 @@ def test_a_process_that_may_open_too_few_files_is_refused(
     )
 
 
-def test_serve_works_with_the_fewest_files_that_it_takes(cardonfile: CommandLine) -> None:
+def test_serve_works_with_the_lowest_allowed_file_limit(cardonfile: CommandLine) -> None:
     server = Server()
     server.port = free_port()
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (224, 224)); {SERVE}"

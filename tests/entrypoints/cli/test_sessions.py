@@ -100,7 +100,7 @@ def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
         (("--center", OTHER_CENTER_ID), [4]),
     ],
 )
-def test_sessions_are_listed_as_asked(
+def test_sessions_are_listed_by_the_given_filters(
     cardonfile: CommandLine, options: tuple[str, ...], numbers: list[int]
 ) -> None:
     some_sessions(cardonfile)
@@ -108,7 +108,7 @@ def test_sessions_are_listed_as_asked(
     assert [each["prefix"] for each in listed] == [f"{number:08}" for number in numbers]
 
 
-def test_a_list_says_that_a_guest_was_erased(
+def test_the_session_list_shows_that_a_guest_was_erased(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     session = installation.add_card()
@@ -121,7 +121,7 @@ def test_a_list_says_that_a_guest_was_erased(
     assert (nobody.stdout, nobody.stderr) == ("[]\n", listed.stderr)
 
 
-def test_a_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None:
+def test_the_session_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None:
     some_sessions(cardonfile)
     assert cardonfile.succeeds("session", "list", "--limit", "2147483648")
     newest = cardonfile.run("session", "list", "--limit", "2")
@@ -129,7 +129,7 @@ def test_a_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None
     assert newest.stderr == "only 2 are listed, and there may be more; see --limit\n"
 
 
-def test_a_list_shows_why_a_session_failed(
+def test_the_session_list_shows_why_a_session_failed(
     cardonfile: CommandLine,
 ) -> None:
     failed = some_sessions(cardonfile)[3]
@@ -143,7 +143,7 @@ def test_a_list_shows_why_a_session_failed(
     ]
 
 
-def test_results_are_counted(cardonfile: CommandLine) -> None:
+def test_session_stats_counts_sessions_by_result(cardonfile: CommandLine) -> None:
     some_sessions(cardonfile)
 
     header, *lines = cardonfile.succeeds("session", "stats", "--since", "9d").splitlines()
@@ -174,7 +174,7 @@ def shown(cardonfile: CommandLine, session: CardSession) -> dict[str, Any]:
     return decoded
 
 
-def test_the_life_of_a_session_is_shown_in_order(
+def test_session_show_lists_the_steps_of_a_session_in_order(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     endpoint = installation.container.add_event_endpoint()(
@@ -220,7 +220,7 @@ def test_the_life_of_a_session_is_shown_in_order(
     ]
 
 
-def test_why_a_session_ended_without_a_card_is_shown(
+def test_session_show_explains_why_a_session_ended_without_a_card(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     stored = installation.stored_card(GOOD_CARD)
@@ -251,7 +251,7 @@ def test_why_a_session_ended_without_a_card_is_shown(
     assert sorted(steps) == ["cancelled", "card_declined", "created", "expired", "opened"]
 
 
-def test_who_cancelled_a_session_is_shown(
+def test_session_show_names_the_actor_that_cancelled_the_session(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     by_caller, by_operator = installation.add_card(), installation.add_card()
@@ -268,7 +268,7 @@ def test_who_cancelled_a_session_is_shown(
     assert noted["actor"].startswith("user:")
 
 
-def test_since_when_the_psp_is_silent_is_shown(
+def test_session_show_tells_since_when_the_psp_is_silent(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     opened = installation.opened_session()
@@ -279,7 +279,7 @@ def test_since_when_the_psp_is_silent_is_shown(
     assert datetime.fromisoformat(silent_since) == installation.clock.now()
 
 
-def test_only_one_session_is_shown(cardonfile: CommandLine) -> None:
+def test_session_show_refuses_an_unknown_or_ambiguous_prefix(cardonfile: CommandLine) -> None:
     twin = TokenId(token(1).replace("4000", "4001"))
     store(cardonfile, a_session(token_id=token(1)), a_session(token_id=twin))
 
@@ -295,7 +295,7 @@ def test_only_one_session_is_shown(cardonfile: CommandLine) -> None:
         )
 
 
-def test_the_open_sessions_of_a_caller_are_cancelled(cardonfile: CommandLine) -> None:
+def test_the_open_sessions_of_a_caller_can_be_cancelled(cardonfile: CommandLine) -> None:
     cardonfile.succeeds("token", "issue", "--caller", CALLER, "--permission", "guests:add")
     store(cardonfile, *(a_session(token_id=token(number)) for number in range(3)))
 

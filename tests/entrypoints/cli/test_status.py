@@ -45,7 +45,7 @@ def does_not_work(cardonfile: CommandLine, **environment: str) -> str:
     return result.stderr
 
 
-def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
+def test_status_shows_all_waiting_work(cardonfile: CommandLine) -> None:
     now = datetime.now(UTC)
     since = (now - MINUTE / 2).replace(microsecond=0)
     with cardonfile.storage.write() as unit:
@@ -81,7 +81,7 @@ def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
     assert shown == {"release": shown["release"], "migration": "m007_release_0_3"}
 
 
-def test_the_table_names_what_does_not_wait_either(cardonfile: CommandLine) -> None:
+def test_the_status_table_also_lists_work_of_which_nothing_waits(cardonfile: CommandLine) -> None:
     is_seen(cardonfile, 1)
 
     shown = cardonfile.succeeds("status").splitlines()
@@ -93,7 +93,7 @@ def test_the_table_names_what_does_not_wait_either(cardonfile: CommandLine) -> N
     ]
 
 
-def test_the_service_does_not_work_without_a_worker_for_a_minute(cardonfile: CommandLine) -> None:
+def test_status_reports_failure_without_a_worker_for_a_minute(cardonfile: CommandLine) -> None:
     assert "`cardonfile work`" in does_not_work(cardonfile)
 
     is_seen(cardonfile, 1)
@@ -102,19 +102,21 @@ def test_the_service_does_not_work_without_a_worker_for_a_minute(cardonfile: Com
     assert "120 s" in cardonfile.run("status").stdout
 
 
-def test_the_service_does_not_work_without_a_database(unmigrated: CommandLine) -> None:
+def test_status_reports_failure_without_a_database(unmigrated: CommandLine) -> None:
     assert "`cardonfile migrate`" in does_not_work(unmigrated)
     unmigrated.database.write_text("This is no database, but a text of some length." * 9)
     assert "cannot be used" in does_not_work(unmigrated)
 
 
-def test_the_service_does_not_work_with_an_earlier_database(unmigrated: CommandLine) -> None:
+def test_status_reports_failure_with_a_database_of_an_earlier_release(
+    unmigrated: CommandLine,
+) -> None:
     make_database_of_0_1_0(unmigrated.database)
 
     assert "`cardonfile migrate`" in does_not_work(unmigrated)
 
 
-def test_without_a_database_server_the_service_does_not_work(cardonfile: CommandLine) -> None:
+def test_status_reports_failure_without_a_database_server(cardonfile: CommandLine) -> None:
     said = does_not_work(
         cardonfile, CARDONFILE_DATABASE_URL="postgresql://judy:s3cret@127.0.0.1:1/cards"
     )
@@ -122,7 +124,7 @@ def test_without_a_database_server_the_service_does_not_work(cardonfile: Command
     assert "s3cret" not in said
 
 
-def test_a_database_that_hangs_is_not_waited_for(
+def test_status_does_not_wait_for_a_hanging_database(
     cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("entrypoints.cli.status.WITHIN_SECONDS", 0.1)
@@ -134,14 +136,14 @@ def test_a_database_that_hangs_is_not_waited_for(
     assert "s3cret" not in said
 
 
-def test_a_wrong_setting_is_refused_by_its_name(cardonfile: CommandLine) -> None:
+def test_the_refusal_of_an_invalid_setting_names_it(cardonfile: CommandLine) -> None:
     assert "CARDONFILE_LOG_FORMAT" in cardonfile.refuses("status", CARDONFILE_LOG_FORMAT="xml")
 
 
 class TestDoctor:
     """What it finds is in tests/entrypoints/test_doctor.py."""
 
-    def test_a_problem_is_told_by_the_exit_status(self, cardonfile: CommandLine) -> None:
+    def test_the_exit_status_of_doctor_reports_a_problem(self, cardonfile: CommandLine) -> None:
         result = cardonfile.run("doctor", CARDONFILE_PUBLIC_BASE_URL="http://127.0.0.1:1")
 
         assert result.exit_code == 1
@@ -156,7 +158,7 @@ class TestDoctor:
         assert json.loads(result.stdout)
         assert "rate_limit_storage_away" in result.stderr
 
-    def test_doctor_reports_what_it_cannot_check_as_unknown(
+    def test_doctor_reports_checks_that_it_cannot_make_as_unknown(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         found = [ok("disk", "there is room"), unknown("clock", "nobody tells the time")]

@@ -40,7 +40,7 @@ def type_card(hosted_payment_uri: str, number: str = "4242424242424242") -> None
     send(Request(address, urlencode({**fields, "cvc": "123"}).encode()))
 
 
-def test_a_card_is_there_in_the_next_run_on_its_port(tmp_path: Path) -> None:
+def test_a_card_is_kept_until_the_next_run_of_the_demo_on_its_port(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port, with_signal=signal.SIGINT) as demo:
         type_card(demo.add_card()["hosted_payment_uri"])
@@ -63,7 +63,7 @@ def test_a_card_is_there_in_the_next_run_on_its_port(tmp_path: Path) -> None:
     assert demo.log.read_text() == ""
 
 
-def test_a_visitor_may_add_more_cards_than_the_limits_of_a_service_allow() -> None:
+def test_a_visitor_of_the_demo_may_exceed_the_card_testing_limits() -> None:
     assert Settings.read(_environment(8000)).card_testing_limits == ()
 
 
@@ -72,7 +72,7 @@ def test_a_demo_on_another_port_has_its_own_records() -> None:
     assert first != second
 
 
-def test_a_taken_port_is_refused_in_one_sentence() -> None:
+def test_the_demo_refuses_a_taken_port_in_one_sentence() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         ran = CliRunner().invoke(main, ["demo", "--port", str(port)])
@@ -84,7 +84,7 @@ def test_a_taken_port_is_refused_in_one_sentence() -> None:
     )
 
 
-def test_a_public_base_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_refuses_a_public_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARDONFILE_PUBLIC_BASE_URL", "https://cards.example")
 
     with pytest.raises(ServeError, match="unset CARDONFILE_PUBLIC_BASE_URL"):
@@ -104,7 +104,7 @@ def test_the_services_of_a_killed_demo_end(tmp_path: Path) -> None:
     wait_until(is_free)
 
 
-def test_a_service_that_does_not_start_is_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_reports_a_service_that_does_not_start(capfd: pytest.CaptureFixture[str]) -> None:
     environment = {**os.environ, "CARDONFILE_DATABASE_URL": "nowhere"}
     with socket.create_server((HOST, 0)) as listening:
         supervisor = Supervisor(listening, environment, lambda _: None)

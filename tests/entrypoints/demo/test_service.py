@@ -57,7 +57,7 @@ def shown(session: int) -> str:
     return a_request(session).token_id[:SHOWN_OF_TOKENS]
 
 
-def test_the_service_is_killed_when_it_asks_about_the_card_of_the_session(
+def test_the_demo_service_is_killed_when_it_asks_about_the_card(
     psp: FaultyPsp, killed: list[tuple[int, int]]
 ) -> None:
     psp.faults = {shown(1): [Fault.KILL]}
@@ -71,7 +71,7 @@ def test_the_service_is_killed_when_it_asks_about_the_card_of_the_session(
 
 
 @pytest.mark.usefixtures("killed")
-def test_the_psp_is_silent_about_the_card_of_the_session(
+def test_the_psp_of_the_demo_stays_silent_about_the_card(
     psp: FaultyPsp, clock: SettableClock
 ) -> None:
     psp.faults = {shown(1): [Fault.HANG]}
@@ -89,7 +89,7 @@ def test_the_psp_is_silent_about_the_card_of_the_session(
 
 
 @pytest.mark.usefixtures("killed")
-def test_a_lost_browser_is_not_sent_back(psp: FaultyPsp) -> None:
+def test_a_browser_lost_on_demand_is_not_sent_back(psp: FaultyPsp) -> None:
     psp.faults = {shown(1): [Fault.CLOSE]}
 
     with pytest.raises(PspUnavailable):
@@ -97,7 +97,7 @@ def test_a_lost_browser_is_not_sent_back(psp: FaultyPsp) -> None:
 
 
 @pytest.mark.usefixtures("killed")
-def test_a_webhook_is_lost_for_its_session_alone(psp: FaultyPsp, clock: SettableClock) -> None:
+def test_a_webhook_is_lost_only_for_its_session(psp: FaultyPsp, clock: SettableClock) -> None:
     psp.faults = {shown(1): [Fault.LOSE]}
     collected(psp, 1)
     collected(psp, 2)

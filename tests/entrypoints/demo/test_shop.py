@@ -112,7 +112,7 @@ def a_session(shop: ShopUnderTest, installation: Installation, visit: str = VISI
     return session
 
 
-def test_the_button_leads_to_the_hosted_page(
+def test_the_button_of_the_shop_leads_to_the_hosted_page(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     sent, again = (shop.press() for _ in range(2))
@@ -123,7 +123,7 @@ def test_the_button_leads_to_the_hosted_page(
     assert a_session(shop, installation).redirect_uri == ORIGIN + AT_BACK
 
 
-def test_the_switches_of_a_form_are_on_for_its_session_alone(
+def test_the_fault_switches_apply_only_to_their_session(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     link = shop.press(Fault.LOSE, Fault.KILL).headers["Location"]
@@ -133,7 +133,7 @@ def test_the_switches_of_a_form_are_on_for_its_session_alone(
     assert shop.switched == [(first, {Fault.LOSE, Fault.KILL}), (other.prefix, set())]
 
 
-def test_the_time_line_is_that_of_the_newest_session(
+def test_the_time_line_shows_the_newest_session(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     first = a_session(shop, installation)
@@ -161,7 +161,7 @@ def test_the_time_line_is_that_of_the_newest_session(
         ("session.expired", "No card was added."),
     ],
 )
-def test_the_shop_says_how_far_the_card_is(
+def test_the_shop_shows_the_progress_of_the_card(
     shop: ShopUnderTest, installation: Installation, event: str, state: str
 ) -> None:
     session = a_session(shop, installation)
@@ -207,7 +207,7 @@ def test_a_verified_event_is_shown_once_with_the_card(
         (SECRET, 0, {"webhook-signature": ""}),
     ],
 )
-def test_an_event_that_is_not_signed_now_is_refused(
+def test_an_event_without_a_current_signature_is_refused(
     shop: ShopUnderTest,
     installation: Installation,
     secret: str,
@@ -223,7 +223,7 @@ def test_an_event_that_is_not_signed_now_is_refused(
 
 
 @pytest.mark.parametrize("origin", [None, "null", "http://127.0.0.1:8001.evil.example"])
-def test_a_form_of_another_site_changes_nothing(shop: ShopUnderTest, origin: str | None) -> None:
+def test_a_form_from_another_site_changes_nothing(shop: ShopUnderTest, origin: str | None) -> None:
     assert shop.press(Fault.KILL, origin=origin).status_code == 403
     assert shop.switched == []
 
@@ -253,7 +253,7 @@ def test_the_shop_keeps_its_secrets_on_the_server(
         assert response.headers["Referrer-Policy"] == "same-origin"
 
 
-def test_without_the_api_no_card_can_be_added() -> None:
+def test_a_card_cannot_be_added_without_the_api() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     shop = ShopUnderTest(CardApi(address, "token"))

@@ -81,7 +81,7 @@ def settled(installation: Installation, sessions: Iterable[CardSession]) -> list
 
 
 # Shows F22.
-def test_a_merchant_account_that_hangs_delays_no_other(installation: Installation) -> None:
+def test_a_hanging_merchant_account_delays_no_other_account(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("harbor"))
     stuck = sessions_with_a_card(installation, 20)
@@ -130,7 +130,7 @@ def test_the_runner_claims_at_most_one_job_per_thread(installation: Installation
 
 
 @pytest.mark.parametrize("fault", [ServiceUnavailable, RecordUnreadable, ValueError])
-def test_a_job_that_fails_gives_its_place_to_the_next(fault: type[Exception]) -> None:
+def test_a_failed_job_makes_room_for_the_next_job(fault: type[Exception]) -> None:
     begun: list[Job[PspAccount]] = []
 
     def fail() -> JobResult:
@@ -147,7 +147,7 @@ def test_a_job_that_fails_gives_its_place_to_the_next(fault: type[Exception]) ->
         in_threads(runner, lambda: len(begun) == 3)
 
 
-def test_work_is_not_said_to_be_back_by_a_look_that_writes_nothing() -> None:
+def test_a_check_without_a_write_does_not_log_that_work_recovered() -> None:
     seconds, looks = [0.0], list[int]()
 
     def look(_: object) -> None:
@@ -169,7 +169,7 @@ def test_work_is_not_said_to_be_back_by_a_look_that_writes_nothing() -> None:
 
 # Shows F23.
 @each_way
-def test_one_that_stumbles_stops_no_other(installation: Installation, run: Run) -> None:
+def test_a_failing_job_stops_no_other_job(installation: Installation, run: Run) -> None:
     sessions = sessions_with_a_card(installation, 5)
     stumble_once(installation)
 
@@ -180,7 +180,7 @@ def test_one_that_stumbles_stops_no_other(installation: Installation, run: Run) 
     assert isinstance(line["exc_info"], ZeroDivisionError)
 
 
-def test_one_that_stumbles_stops_no_other_in_threads_without_a_log(
+def test_a_failing_job_stops_no_other_job_even_if_logging_fails(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -224,9 +224,7 @@ def test_a_psp_that_is_silent_for_a_day_is_asked_again(
 
 
 @each_way
-def test_a_chore_of_which_there_is_more_lets_jobs_come_in_between(
-    installation: Installation, run: Run
-) -> None:
+def test_jobs_run_between_the_parts_of_a_long_chore(installation: Installation, run: Run) -> None:
     (session,), seen = sessions_with_a_card(installation, 1), []
 
     def have_more() -> bool:
@@ -240,7 +238,7 @@ def test_a_chore_of_which_there_is_more_lets_jobs_come_in_between(
 
 
 @each_way
-def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
+def test_a_failing_chore_stops_neither_the_next_chore_nor_due_jobs(
     installation: Installation, run: Run
 ) -> None:
     sessions = sessions_with_a_card(installation, 1)
@@ -269,7 +267,7 @@ def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
     assert [line["event"] for line in lines].count("reconciler_fault") == 1
 
 
-def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
+def test_a_chore_is_repeated_when_it_is_due(installation: Installation) -> None:
     work, done = threading.Event(), list[str]()
     chores = [
         Chore("a", timedelta(0), lambda: done.append("often")),
@@ -281,7 +279,7 @@ def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation
     assert done.count("seldom") == 1
 
 
-def test_nothing_is_written_without_work(installation: Installation) -> None:
+def test_a_round_without_due_work_writes_nothing(installation: Installation) -> None:
     installation.opened_session()
     installation.removed_card()
     installation.reconcile()
@@ -303,7 +301,7 @@ def test_nothing_is_written_without_work(installation: Installation) -> None:
     assert "storage.write" not in calls
 
 
-def test_sessions_of_an_account_that_gets_nothing_for_now_stay_due(
+def test_sessions_of_a_merchant_account_without_capacity_stay_due(
     installation: Installation,
 ) -> None:
     sessions = sessions_with_a_card(installation, 2)
@@ -314,7 +312,7 @@ def test_sessions_of_an_account_that_gets_nothing_for_now_stay_due(
         assert settled(installation, sessions) == [expected] * 2
 
 
-def test_removed_cards_do_not_wait_for_all_sessions(installation: Installation) -> None:
+def test_discards_do_not_wait_for_all_sessions(installation: Installation) -> None:
     installation.removed_card()
     sessions_with_a_card(installation, 3)
     installation.provider.calls.clear()

@@ -45,7 +45,7 @@ def reconciled(installation: Installation) -> list[Counter[str]]:
     ]
 
 
-def test_it_works_until_nothing_is_due(installation: Installation) -> None:
+def test_reconcile_works_until_nothing_is_due(installation: Installation) -> None:
     sessions = [installation.add_card() for _ in range(REPORT_AFTER + 1)]
     installation.clock.advance(timedelta(minutes=30))
 
@@ -54,7 +54,7 @@ def test_it_works_until_nothing_is_due(installation: Installation) -> None:
     assert installation.reconcile().is_idle
 
 
-def test_an_endpoint_that_takes_no_event_is_tried_once(installation: Installation) -> None:
+def test_reconcile_tries_a_failing_endpoint_once(installation: Installation) -> None:
     with EventReceiver() as away, EventReceiver() as taking:
         away.status = 503
         add_endpoints(installation, away, taking)
@@ -72,7 +72,7 @@ def test_an_endpoint_that_takes_no_event_is_tried_once(installation: Installatio
         assert len(away.received) == 2
 
 
-def test_the_result_of_the_work_is_in_the_log(installation: Installation) -> None:
+def test_reconcile_logs_the_result_of_its_work(installation: Installation) -> None:
     with EventReceiver() as taking, EventReceiver() as away:
         away.status = 503
         add_endpoints(installation, taking, away)
@@ -93,7 +93,7 @@ def test_the_result_of_the_work_is_in_the_log(installation: Installation) -> Non
         assert at_endpoints == {"delivered": 1, "not_delivered": 1}
 
 
-def test_work_that_the_storage_keeps_from_being_done_ends_its_kind_only(
+def test_a_storage_failure_ends_only_the_affected_kind_of_work(
     installation: Installation,
 ) -> None:
     removed = installation.removed_card()

@@ -15,7 +15,7 @@ from tests.installation import (
 )
 
 
-def test_work_that_fails_has_a_line_a_minute_at_most() -> None:
+def test_failing_work_is_logged_at_most_once_a_minute() -> None:
     seconds = [0.0]
     work_log = WorkLog(lambda: seconds[0])
     told: list[tuple[float, str, object]] = []
@@ -41,7 +41,7 @@ def test_work_that_fails_has_a_line_a_minute_at_most() -> None:
     assert lines[0]["cause"] == "/srv/cards.db: disk I/O error"
 
 
-def test_an_endpoint_has_one_line_each_time_it_goes_or_returns() -> None:
+def test_each_outage_or_return_of_an_endpoint_is_logged_once() -> None:
     away = Attempt(an_event_delivery().refused("500", NOW), EndpointState.AWAY)
     back = Attempt(an_event_delivery().delivered("200", NOW), EndpointState.TAKES_EVENTS)
     seconds = [0.0]
@@ -62,7 +62,7 @@ def test_an_endpoint_has_one_line_each_time_it_goes_or_returns() -> None:
     ]
 
 
-def test_the_log_has_the_deliveries_that_an_operator_must_act_on() -> None:
+def test_deliveries_that_need_an_operator_are_logged() -> None:
     given_up = Attempt(an_event_delivery().failed_for_good("500", NOW), EndpointState.AWAY)
     gone = Attempt(an_event_delivery().failed_for_good("410", NOW), EndpointState.GONE)
     off = Attempt(an_event_delivery().failed_for_good(ENDPOINT_IS_OFF, NOW), EndpointState.OFF)
@@ -113,7 +113,7 @@ def test_a_center_with_unusually_many_refused_cards_is_logged_once_in_24_hours(
     assert [(line["refused_cards"], line["sessions"]) for line in logs] == [(20, 4)] * 2
 
 
-def test_a_center_that_was_logged_by_a_clock_that_was_ahead_is_logged_again(
+def test_a_center_logged_under_a_clock_that_was_ahead_is_logged_again(
     installation: Installation,
 ) -> None:
     look = CardTestingLog(installation.container.find_card_testing(), installation.clock)

@@ -36,7 +36,7 @@ LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 ALMOST_A_MINUTE = timedelta(seconds=59)
 
 
-def test_readiness_says_when_no_worker_has_run_for_a_minute(
+def test_readiness_reports_that_no_worker_has_run_for_a_minute(
     installation: Installation,
 ) -> None:
     api = Api(installation)
@@ -58,7 +58,7 @@ def test_readiness_says_when_no_worker_has_run_for_a_minute(
     assert told == [("worker_missing", "error"), ("worker_back", "warning")]
 
 
-def test_processes_with_work_for_it_look_for_a_worker_once_a_minute() -> None:
+def test_processes_with_waiting_work_look_for_a_worker_once_a_minute() -> None:
     seconds, looks = [0.0], []
 
     def is_missing() -> bool:
@@ -76,7 +76,7 @@ def test_processes_with_work_for_it_look_for_a_worker_once_a_minute() -> None:
     assert [line["event"] for line in logs] == ["worker_missing"]
 
 
-def test_a_returning_browser_that_finds_no_worker_is_noticed(
+def test_the_return_of_a_browser_logs_a_missing_worker(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("adapters.http.health.CHECK_EVERY_SECONDS", 0)
@@ -94,7 +94,7 @@ def test_a_returning_browser_that_finds_no_worker_is_noticed(
     assert "worker_missing" in [line["event"] for line in logs]
 
 
-def test_a_worker_does_its_chores_when_it_starts(
+def test_a_worker_does_its_chores_at_start(
     installation: Installation,
 ) -> None:
     installation.add_card(idempotency_key="key")
@@ -130,7 +130,7 @@ def installed(folder: Path, url: str) -> Installation:
 
 
 class TestTwoWorkers:
-    def test_the_one_that_lives_tells_once_that_the_other_does_not(
+    def test_a_running_worker_reports_the_loss_of_another_once(
         self, on_each_storage: Installation
     ) -> None:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
@@ -144,7 +144,7 @@ class TestTwoWorkers:
 
         assert told == [dead]
 
-    def test_neither_tells_of_the_other_after_an_outage_of_the_database(
+    def test_a_database_outage_makes_no_worker_report_another_as_lost(
         self, on_each_storage: Installation
     ) -> None:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
@@ -152,7 +152,7 @@ class TestTwoWorkers:
             assert [leave_heartbeat(a_worker(number)) for number in (1, 2)] == [[], []]
             workers_age(on_each_storage.storage, timedelta(minutes=2))
 
-    def test_one_that_has_just_started_does_not_tell_of_the_other_yet(
+    def test_a_newly_started_worker_does_not_yet_report_another_as_lost(
         self, on_each_storage: Installation
     ) -> None:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
@@ -161,7 +161,7 @@ class TestTwoWorkers:
 
         assert [leave_heartbeat(a_worker(2)) for _ in range(2)] == [[], [a_worker(1)]]
 
-    def test_one_that_is_not_seen_for_a_day_is_forgotten(
+    def test_a_worker_that_is_not_seen_for_a_day_is_forgotten(
         self, on_each_storage: Installation
     ) -> None:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
@@ -177,7 +177,7 @@ class TestTwoWorkers:
 
 
 @pytest.mark.parametrize("wrong_by", [timedelta(minutes=3), -timedelta(minutes=3)])
-def test_a_wrong_clock_makes_no_worker_missing_on_postgresql(
+def test_a_wrong_clock_does_not_make_a_worker_count_as_missing_on_postgresql(
     tmp_path: Path, postgresql_server: str, wrong_by: timedelta
 ) -> None:
     with (
@@ -202,7 +202,7 @@ def test_a_wrong_clock_makes_no_worker_missing_on_postgresql(
             assert machine.container.workers().is_missing()
 
 
-def test_a_worker_that_stopped_is_missing_after_a_minute(installation: Installation) -> None:
+def test_a_stopped_worker_counts_as_missing_after_a_minute(installation: Installation) -> None:
     is_missing = installation.container.workers().is_missing
     installation.clock.advance(timedelta(minutes=2))
     installation.container.leave_heartbeat()(a_worker(), WorkerState.STOPPED)
@@ -235,7 +235,7 @@ def test_a_worker_that_cannot_look_for_events_leaves_no_heartbeat(
     assert left == [WorkerState.STOPPED]
 
 
-def test_work_that_failed_is_said_to_be_back_once_a_heartbeat_is_written(
+def test_recovered_work_is_logged_once_a_heartbeat_is_written(
     installation: Installation,
 ) -> None:
     seconds = [0.0]
@@ -253,7 +253,7 @@ def test_work_that_failed_is_said_to_be_back_once_a_heartbeat_is_written(
     assert lines[1]["work"] == ["events"]
 
 
-def test_a_worker_logs_another_that_is_lost(installation: Installation) -> None:
+def test_a_worker_logs_the_loss_of_another_worker(installation: Installation) -> None:
     worker = Worker(installation.container, base_url="http://127.0.0.1:1")
     installation.container.leave_heartbeat()(a_worker(host="web-2", pid=4711, release="0.2.0"))
     worker._beat()
@@ -276,7 +276,9 @@ class Broken:
         raise ValueError("a secret")
 
 
-def test_background_work_of_a_psp_may_fail(installation: Installation) -> None:
+def test_failing_background_work_of_a_psp_does_not_stop_the_worker(
+    installation: Installation,
+) -> None:
     settings = installation.settings
     broken = replace(settings.psps[FAKE].plugin, background=lambda _, __: Broken())
     psps = {FAKE: replace(settings.psps[FAKE], plugin=broken)}
@@ -293,7 +295,7 @@ def test_background_work_of_a_psp_may_fail(installation: Installation) -> None:
 
 
 # Shows I10, F43.
-def test_an_endpoint_that_hangs_delays_no_other(tmp_path: Path) -> None:
+def test_a_hanging_endpoint_delays_no_other_endpoint(tmp_path: Path) -> None:
     is_over = threading.Event()
     with (
         closing(Installation(tmp_path)) as installation,
