@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from adapters.sqlite.storage import SqliteStorage
-from domain.cards.account import Account
+from domain.cards.account import READ_FIRST_AFTER, Account
 from domain.consents.given_consent import GivenConsent
 from domain.events.event import EventType
+from domain.psps.card import Funding
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
@@ -252,3 +253,21 @@ def test_an_earlier_release_that_drops_unknown_fields_loses_no_card(
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
     assert len(installation.accounts()) == 1
+
+
+def test_a_card_of_an_earlier_release_gets_its_facts_at_the_next_reading(
+    installation: Installation,
+) -> None:
+    account_id = installation.stored_card().account_id
+    installation.has_endpoint("https://shop.example/events")
+    as_stored_by_a_release_without(
+        installation, "payment_accounts", Account, "funding", "issuer_country", "wallet"
+    )
+    assert installation.account(account_id).funding is None
+    installation.clock.advance(READ_FIRST_AFTER)
+
+    assert installation.read_cards() == 1
+
+    account = installation.account(account_id)
+    assert (account.funding, account.issuer_country) == (Funding.CREDIT, "US")
+    assert not installation.deliveries()
