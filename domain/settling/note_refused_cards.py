@@ -42,7 +42,8 @@ def note_refused_cards(
             token_id=session.token_id,
             attempt=session.current_attempt.request.attempt,
             number=number,
-            guest_id=session.guest_id,
+            # The guest may have been merged since the PSP was asked.
+            guest_id=changed.guest_id,
             caller=session.caller,
             center_id=session.center_id,
             refused_at=now,
