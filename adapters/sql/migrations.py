@@ -175,7 +175,8 @@ RELEASE_0_3: Final = """
     ALTER TABLE discards ADD COLUMN unknown_since {time};
     ALTER TABLE erasures ADD COLUMN unknown_since {time};
     ALTER TABLE erasures ADD COLUMN merged_into {uuid};
-    CREATE INDEX erasures_merged_into ON erasures (merged_into) WHERE merged_into IS NOT NULL;
+    CREATE INDEX erasures_merged_into ON erasures (merged_into, guest_id)
+        WHERE merged_into IS NOT NULL;
     ALTER TABLE payment_accounts ADD COLUMN funding text;
     ALTER TABLE payment_accounts ADD COLUMN issuer_country text;
     ALTER TABLE payment_accounts ADD COLUMN wallet text;

@@ -25,6 +25,7 @@ from domain.events.event import Event, EventType
 from domain.guests.put_guest import put_unless_erased
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.permissions import Permission
+from domain.personal_data.blank import end_and_blank
 from domain.personal_data.erasure import REQUESTS_END_WITHIN
 from domain.sessions.end import SessionStatus
 from tests.builders import (
@@ -551,3 +552,45 @@ class TestRestoredBackup:
             file.write_text(line[:length])
             found = installation.container.erasure_file().erased()
             assert list(found) == ([GOES] if len(named) <= length else []), line[:length]
+
+
+def test_an_earlier_release_that_finishes_the_erasure_of_the_former_id_deletes_no_card(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    merge(installation)
+    # What 0.2.0 does with each row of `erasures`, whatever the new column says.
+    installation.clock.advance(REQUESTS_END_WITHIN)
+    with installation.storage.write() as unit:
+        assert unit.guest_references.of(GOES) == []
+        erasure = unit.erasures.get(GOES)
+        assert erasure is not None
+        note_event = installation.container.note_event()
+        end_and_blank(unit, note_event, GOES, installation.clock.now())
+        unit.guest_references.remove(GOES)
+        unit.erasures.update(erasure.done(installation.clock.now()))
+        unit.commit()
+    finish(installation)
+    assert ids(installation.accounts()) == [account.account_id]
+    assert installation.tokens_at_psp() == {account.token}
+    with installation.storage.read() as unit:
+        assert unit.guest_references.of(STAYS)
+
+
+def test_old_records_of_a_merged_guest_are_forgotten_but_the_id_stays(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    merge(installation)
+    finish(installation)
+    installation.remove_card(installation.account(account.account_id))
+    installation.reconcile()
+    later = installation.clock.now() + 1000 * DAY
+    with installation.storage.write() as unit:
+        assert unit.accounts.forget(before=later) == 1
+        assert unit.sessions.forget(before=later) == 1
+        unit.commit()
+    with installation.storage.read() as unit:
+        assert unit.erasures.merged_into(STAYS) == [GOES]
+        # A later erasure must still find the guest at the PSP.
+        assert unit.guest_references.of(STAYS)
