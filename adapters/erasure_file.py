@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +24,7 @@ from domain.identifiers import (
 )
 from domain.personal_data.erasure import AtPsps, ErasureFile
 
+_INTO: Final = ">"
 _END: Final = "."
 """The last word of a line; a full disk may have cut it off. Lines of 0.2.0 have no references."""
 _REFERENCE: Final = re.compile("([^/]+)/([^/]+)/(.+)")
@@ -41,13 +41,22 @@ class ErasureFileUnusable(Exception):
 class TextErasureFile(ErasureFile):
     """A file of lines, each with a guest's id, a time and references; `path` None is no file.
 
-    A reference has the form `stripe/default/cus_1`, without blanks. A line ends with a point.
+    A reference has the form `stripe/default/cus_1`, without blanks. A line ends with a point. The
+    line of a merged guest begins with both ids, as in `>id>id`. Earlier releases ignore it, as they
+    ignore any line that begins with another word than an id: they would discard the cards.
     """
 
     path: Path | None
 
     @override
-    def note(self, guest_id: GuestId, now: datetime, at_psps: AtPsps) -> None:
+    def note(
+        self,
+        guest_id: GuestId,
+        now: datetime,
+        at_psps: AtPsps,
+        *,
+        merged_into: GuestId | None = None,
+    ) -> None:
         if self.path is None:
             return
         is_new = not self.path.exists()
@@ -56,7 +65,10 @@ class TextErasureFile(ErasureFile):
             # ends a line that a full disk cut off.
             with open(self.path, "ab", opener=partial(os.open, mode=0o600)) as file:
                 references = ("/".join((*psp_account, each)) for psp_account, each in at_psps)
-                line = " ".join((guest_id, now.isoformat(), *references, _END))
+                named: str = guest_id
+                if merged_into is not None:
+                    named = f"{_INTO}{guest_id}{_INTO}{merged_into}"
+                line = " ".join((named, now.isoformat(), *references, _END))
                 file.write(f"\n{line}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
@@ -69,15 +81,32 @@ class TextErasureFile(ErasureFile):
     @override
     def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in the file. Raises OSError. Ignores malformed lines."""
+        return {guest_id: references for guest_id, (references, _) in self._read().items()}
+
+    @override
+    def merged(self) -> Mapping[GuestId, GuestId]:
+        """Return the merged guests. Raises OSError."""
+        return {guest_id: stays for guest_id, (_, stays) in self._read().items() if stays}
+
+    def _read(self) -> Mapping[GuestId, tuple[AtPsps, GuestId | None]]:
+        """Return the references of each guest, and into whom the guest was merged, if at all."""
         if self.path is None or not self.path.exists():
             return {}
-        found = defaultdict[GuestId, list[tuple[PspAccount, GuestReference]]](list)
+        found: dict[GuestId, tuple[AtPsps, GuestId | None]] = {}
         for line in self.path.read_text(errors="replace").splitlines():
             named, *rest = line.split(" ")
-            if guest_id := plain_uuid(named):
-                # The beginning of a reference could be another guest's reference.
-                references = rest[1:-1] if rest[-1:] == [_END] else ()
-                found[GuestId(guest_id)] += filter(None, map(_reference, references))
+            ids = [plain_uuid(each) for each in named.removeprefix(_INTO).split(_INTO)]
+            is_merged = named.startswith(_INTO)
+            if None in ids or len(ids) != 1 + is_merged:
+                continue
+            guest_id, *into = [GuestId(each) for each in ids if each]
+            known, _ = found.pop(guest_id, ((), None))
+            # The beginning of a reference could be another guest's reference.
+            references = filter(None, map(_reference, rest[1:-1] if rest[-1:] == [_END] else ()))
+            found[guest_id] = ([*known, *references], into[0] if into else None)
+            for stays in into:
+                # An earlier line about this guest was not followed by its commit.
+                found.pop(stays, None)
         return found
 
 

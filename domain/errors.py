@@ -225,6 +225,14 @@ class PaymentAccountNotFound(Refusal):
     message = "Payment account not found"
 
 
+class CardsDoNotMatch(Refusal):
+    """The two guests to merge have other cards than the caller has read."""
+
+    code = 409
+    type = "cards_do_not_match"
+    message = "Cards do not match"
+
+
 class TooManyItems(Refusal):
     """The requested page has more than 100 items."""
 

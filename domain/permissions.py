@@ -25,7 +25,7 @@ class Permission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """A use case's requirement: one of these permissions.
+    """A use case's requirement: one of the permissions `any_of`, and each of `also`.
 
     Without permissions, any caller may call it.
 
@@ -35,6 +35,7 @@ class Needs:
 
     any_of: tuple[Permission, ...]
     every_center: bool = False
+    also: tuple[Permission, ...] = ()
 
 
 ANY_CALLER: Final = Needs(())
@@ -46,6 +47,9 @@ MAY_ADD_GUESTS: Final = Needs((Permission.GUESTS_ADD,), every_center=True)
 MAY_EDIT_GUESTS: Final = Needs((Permission.GUESTS_EDIT,), every_center=True)
 MAY_PUT_GUESTS: Final = Needs((*MAY_ADD_GUESTS.any_of, *MAY_EDIT_GUESTS.any_of), every_center=True)
 MAY_ERASE_GUESTS: Final = Needs((Permission.GUESTS_ERASE,), every_center=True)
+MAY_MERGE_GUESTS: Final = Needs(
+    MAY_EDIT_GUESTS.any_of, every_center=True, also=MAY_ERASE_GUESTS.any_of
+)
 MAY_EDIT_PRODUCTS: Final = Needs((Permission.PRODUCTS_EDIT,))
 MAY_VIEW_PRODUCTS: Final = Needs((Permission.PRODUCTS_VIEW,))
 MAY_USE_CARDS: Final = Needs((Permission.PAYMENTS_USE,))
@@ -64,7 +68,8 @@ class Caller:
 
     def may(self, needs: Needs) -> bool:
         """Return whether the caller meets the requirement."""
-        is_permitted = not (needs.any_of and self.permissions.isdisjoint(needs.any_of))
+        has_any = not (needs.any_of and self.permissions.isdisjoint(needs.any_of))
+        is_permitted = has_any and self.permissions.issuperset(needs.also)
         return is_permitted and (self.centers is None or not needs.every_center)
 
     def require(self, needs: Needs) -> None:

@@ -82,6 +82,7 @@ from domain.outside import Clock, Ids
 from domain.personal_data.erase_guest import EraseGuest
 from domain.personal_data.export_guest import ExportGuest
 from domain.personal_data.finish_erasures import FinishErasures
+from domain.personal_data.merge_guests import MergeGuests
 from domain.products.put_product import PutProduct
 from domain.products.queries import ListProducts
 from domain.psps.payment_provider import PaymentProvider, Providers
@@ -472,6 +473,14 @@ class Container(DeclarativeContainer):
     choose_default_card = Part(ChooseDefaultCard, storage=storage)
     list_expiring_cards = Part(ListExpiringCards, storage=storage)
     erasure_file = Part(TextErasureFile, settings.provided.erasures_file)
+    merge_guests = Part(
+        MergeGuests,
+        storage=storage,
+        file=erasure_file,
+        note_act=note_act,
+        clock=clock,
+        note_event=note_event,
+    )
     erase_guest = Part(
         EraseGuest,
         storage=storage,
@@ -480,6 +489,7 @@ class Container(DeclarativeContainer):
         log=erasure_log,
         clock=clock,
         note_event=note_event,
+        merge_guests=merge_guests,
     )
     put_guest = Part(PutGuest, storage=storage)
     read_guest = Part(ReadGuest, storage=storage)
@@ -543,6 +553,7 @@ class Container(DeclarativeContainer):
         read_guest=read_guest,
         search_guests=search_guests,
         erase_guest=erase_guest,
+        merge_guests=merge_guests,
         wake_reconciler=wake_reconciler,
     )
     sessions = Part(

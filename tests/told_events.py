@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-UNCOUNTED: Final = ("account.expiring", "account.updated")
+UNCOUNTED: Final = ("account.expiring", "account.updated", "guest.merged")
 
 
 class EndedSession(Protocol):
@@ -62,7 +62,8 @@ def lost_and_invented(
 
     `events` are those to an endpoint that has taken all of them from the start. `once_expired` names
     the sessions that are known to have expired; any completed one may have expired before. Notices
-    of cards that expire soon, and updates by banks, are left out: no record says how many there must be.
+    of cards that expire soon, updates by banks, and merges of guests, are left out: no record says how
+    many there must be.
     """
     told = Counter(each for each in events if each.type not in UNCOUNTED)
     must, may = Counter[Told](), Counter[Told]()

@@ -12,6 +12,7 @@ from domain.guests.put_guest import PutGuest
 from domain.guests.queries import ReadGuest
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
+from domain.personal_data.merge_guests import MergeGuests
 from domain.products.put_product import PutProduct
 from domain.products.queries import ListProducts
 from domain.sessions.add_card import AddCard
@@ -36,6 +37,7 @@ class UseCases:
     cancel_session: CancelSession
     list_sessions: ListSessions
     put_guest: PutGuest
+    merge_guests: MergeGuests
     read_guest: ReadGuest
     list_centers: ListCenters
     read_center: ReadCenter

@@ -72,6 +72,9 @@ class EventData(Struct, frozen=True, kw_only=True):
         str | None, _field(None, "The reference of the session, if a session caused the event.")
     ]
     live: Annotated[bool | None, _field(True, "Whether the PSP takes real cards; null if unknown.")]
+    merged_guest_id: Annotated[
+        _Uuid | None, _field(None, "The guest who was merged into guest_id, if that has happened.")
+    ]
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
@@ -132,6 +135,13 @@ def examples() -> Mapping[EventType, EventPayload]:
             "existing_account_id": _ACCOUNT_ID,
         },
         EventType.SESSION_EXPIRED: {"status": "expired", "reason": "not_finished"},
+        EventType.GUEST_MERGED: {
+            "status": "merged",
+            "live": None,
+            "merged_guest_id": GuestId("6a1f1d4e-2f0b-4d7a-9a3e-5b8f5f0f7c11"),
+            "center_id": CenterId(NOBODY),
+            "token_id": TokenId(NOBODY),
+        },
         EventType.TEST: {"status": "test", "live": None, **dict.fromkeys(ids, NOBODY)},
     }
     return {

@@ -25,6 +25,7 @@ from domain.languages import MAX_TAG_LENGTH
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
 from domain.personal_data.erase_guest import EraseGuest
+from domain.personal_data.merge_guests import MergeGuests
 
 GUEST: Final = "/api/v1/guests/{guest_id}"
 
@@ -108,6 +109,31 @@ class GuestSearch(RequestBody, frozen=True, kw_only=True):
     ] = None
 
 
+class MergeBody(RequestBody, frozen=True, kw_only=True, rename={"merged_id": "from"}):
+    """The guest who goes, and the cards of both guests."""
+
+    required: ClassVar[tuple[str, ...]] = ("from", "last_fours")
+
+    merged_id: Annotated[
+        object,
+        field(
+            "The guest who goes.",
+            type="string",
+            format="uuid",
+            examples=["6a1f1d4e-2f0b-4d7a-9a3e-5b8f5f0f7c11"],
+        ),
+    ] = None
+    last_fours: Annotated[
+        object,
+        field(
+            "The last four digits of every card on file of both guests, in any order.",
+            type="array",
+            items={"type": "string"},
+            examples=[["4242", "4444"]],
+        ),
+    ] = None
+
+
 class FoundGuests(Struct, frozen=True, kw_only=True):
     """A page of guests."""
 
@@ -121,17 +147,18 @@ class FoundGuests(Struct, frozen=True, kw_only=True):
         return cls(guests=guests, page_info=PageInfo.of(page))
 
 
-prepare(GuestBody, GuestRecord, GuestSearch, FoundGuests)
+prepare(GuestBody, GuestRecord, GuestSearch, MergeBody, FoundGuests)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuestResource:
-    """Create, update, read, erase and find guests."""
+    """Create, update, read, erase, merge and find guests."""
 
     put_guest: PutGuest
     read_guest: ReadGuest
     search_guests: SearchGuests
     erase_guest: EraseGuest
+    merge_guests: MergeGuests
     wake_reconciler: Callable[[], None]
 
     @Operation(
@@ -189,6 +216,33 @@ class GuestResource:
     def erase(self, caller: Caller, guest_id: str) -> Done:
         """Erase the guest."""
         self.erase_guest(caller, guest_id=guest_id)
+        self.wake_reconciler()
+        return Done()
+
+    @Operation(
+        method="post",
+        path=f"{GUEST}/merge",
+        name="mergeGuests",
+        tag=Tag.GUESTS,
+        summary="Merge another guest into this one, for good",
+        description=(
+            "Cards, consents and sessions move to this guest. The other id cannot be used again. There "
+            "is no undo."
+        ),
+        # Without known guests, because "Try it out" on the page would merge guests irrevocably.
+        parameters=(parameter("guest_id", "path", "The guest who stays."),),
+        calls=MergeGuests,
+        refusals=(
+            *GUEST_REFUSALS,
+            errors.InvalidField("from", "a UUID"),
+            errors.CardsDoNotMatch(),
+        ),
+    )
+    def merge(self, caller: Caller, guest_id: str, body: MergeBody) -> Done:
+        """Merge the guests."""
+        self.merge_guests(
+            caller, guest_id=guest_id, merged_id=body.merged_id, last_fours=body.last_fours
+        )
         self.wake_reconciler()
         return Done()
 

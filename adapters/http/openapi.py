@@ -243,7 +243,8 @@ def _needed(operation: Operation) -> str:
     limits = "A token that is limited to centers gets 403. " if needs.every_center else ""
     *others, last = [f"`{permission}`" for permission in needs.any_of]
     either = f"{', '.join(others)} or {last}" if others else last
-    return f"{limits}Needs {either}."
+    also = "".join(f" and `{permission}`" for permission in needs.also)
+    return f"{limits}Needs {either}{also}."
 
 
 def _responses(operation: Operation) -> dict[str, Json]:

@@ -174,6 +174,9 @@ RELEASE_0_3: Final = """
     ALTER TABLE payment_accounts ADD COLUMN refusals integer NOT NULL DEFAULT 0;
     ALTER TABLE discards ADD COLUMN unknown_since {time};
     ALTER TABLE erasures ADD COLUMN unknown_since {time};
+    ALTER TABLE erasures ADD COLUMN merged_into {uuid};
+    CREATE INDEX erasures_merged_into ON erasures (merged_into, guest_id)
+        WHERE merged_into IS NOT NULL;
     ALTER TABLE payment_accounts ADD COLUMN funding text;
     ALTER TABLE payment_accounts ADD COLUMN issuer_country text;
     ALTER TABLE payment_accounts ADD COLUMN wallet text;
@@ -201,8 +204,8 @@ RELEASE_0_3: Final = """
         provider, merchant_account, page_reference
     )
 """
-"""The further tables of release 0.3.0: closed merchant accounts, unknown objects at PSPs, and
-earlier pages.
+"""The further tables of release 0.3.0: closed merchant accounts, unknown objects at PSPs,
+earlier pages, and merged guests.
 """
 
 

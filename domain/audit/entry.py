@@ -43,6 +43,7 @@ class Action(StrEnum):
     INSTALLATION_COPIED = "installation.copied"
     BACKUP_COMPLETED = "backup.completed"
     GUEST_ERASED = "guest.erased"
+    GUEST_MERGED = "guest.merged"
     GUEST_EXPORTED = "guest.exported"
     PERSONAL_DATA_SHOWN = "personal_data.shown"
 

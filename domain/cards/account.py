@@ -280,6 +280,14 @@ class Accounts(WorkAtPsps, Protocol):
         """
         ...
 
+    def active_of(self, guest_id: GuestId) -> Sequence[Account]:
+        """Return a guest's active accounts at all centers, oldest first. Locks as `active_at` does."""
+        ...
+
+    def give(self, goes: GuestId, stays: GuestId) -> None:
+        """Give every account of a guest to another. The active accounts must be given before."""
+        ...
+
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:

@@ -58,6 +58,7 @@ class EventType(StrEnum):
     ACCOUNT_EXPIRING = "account.expiring"
     SESSION_FAILED = "session.failed"
     SESSION_EXPIRED = "session.expired"
+    GUEST_MERGED = "guest.merged"
     TEST = "test"
     """The type of an event that an operator sends to any endpoint as a test. It is not stored."""
 
@@ -74,6 +75,7 @@ MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_EXPIRING: "A card expires in 30 days or in 7 days.",
     EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",
     EventType.SESSION_EXPIRED: "A session ended without a card.",
+    EventType.GUEST_MERGED: "A guest was merged into another, and the former id ended.",
     EventType.TEST: "An operator tests the endpoint. The ids belong to no record.",
 }
 """The meaning of each type, in one sentence."""
@@ -101,7 +103,8 @@ class Event:
     reasons are possible. `language` (RFC 5646) is the language of the consent with which the card
     was stored or renewed. `reference` is the client's own reference of the session that caused the
     event; None without a session. `existing_account_id` is the card on file that equals the refused
-    card. `live` is whether the PSP takes real cards; None if unknown.
+    card. `live` is whether the PSP takes real cards; None if unknown. `merged_guest_id` is the guest
+    who was merged into `guest_id`; such an event is about no center and no session.
     """
 
     event_id: EventId
@@ -118,6 +121,7 @@ class Event:
     language: str | None = None
     reference: str | None = None
     live: bool | None = None
+    merged_guest_id: GuestId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from domain.outside import Clock
 from domain.permissions import MAY_ERASE_GUESTS, Caller
 from domain.personal_data.blank import end_and_blank
 from domain.personal_data.erasure import AtPsps, Erasure, ErasureFile, ErasureLog
+from domain.personal_data.merge_guests import MergeGuests
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 
@@ -38,6 +39,7 @@ class EraseGuest:
     log: ErasureLog
     clock: Clock
     note_event: NoteEvent
+    merge_guests: MergeGuests
 
     def __call__(self, caller: Caller | None, *, guest_id: str) -> None:
         """Erase the guest. Without a caller, the operator is the actor."""
@@ -55,20 +57,23 @@ class EraseGuest:
             return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]
 
     def again(self) -> list[GuestId]:
-        """Erase every guest of the file who is not erased here, and return them.
+        """Erase or merge every guest of the file who was not erased or merged here; return them.
 
         Guests who are not in the database are included, so that their ids cannot be used again.
         """
         with self.storage.read() as unit:
             found = self._not_erased(unit)
-        named = self.file.erased()
+        named, merged = self.file.erased(), self.file.merged()
         for guest_id in found:
-            self._erase(guest_id, None, named[guest_id])
+            at_psps, stays = named[guest_id], merged.get(guest_id)
+            if stays is None or not self.merge_guests.again(guest_id, stays, at_psps):
+                self._erase(guest_id, None, at_psps)
         return found
 
     def _not_erased(self, unit: UnitOfWork) -> list[GuestId]:
         named = self.file.erased().keys()
-        return sorted(named - unit.erasures.among(named))
+        erased = unit.erasures.among(named)
+        return [guest_id for guest_id in named if guest_id not in erased]
 
     def _erase(self, guest_id: GuestId, caller: Caller | None, at_psps: AtPsps = ()) -> None:
         """Erase a guest with these references at PSPs, even if no record here names the references."""

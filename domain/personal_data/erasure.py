@@ -25,6 +25,9 @@ class Erasure:
     `done_at`. Until then, `waits_for` are the merchant accounts whose PSPs still have data of the
     guest. Afterwards, `out_of_reach` are the accounts that were closed before their PSP deleted the
     guest. `unknown_since` is when a PSP first answered that it does not know the guest.
+
+    `merged_into` is set if the guest was not erased but merged: cards and references then belong to
+    that guest, and no PSP is asked to delete anything.
     """
 
     guest_id: GuestId
@@ -34,6 +37,7 @@ class Erasure:
     waits_for: tuple[PspAccount, ...] = ()
     out_of_reach: tuple[PspAccount, ...] = ()
     unknown_since: datetime | None = None
+    merged_into: GuestId | None = None
 
     def may_be_done(self, now: datetime) -> bool:
         """Return whether no running request can still store data of the guest."""
@@ -94,7 +98,15 @@ class Erasures(Protocol):
         ...
 
     def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:
-        """Return those of the guests who were erased."""
+        """Return those of the guests who were erased or merged."""
+        ...
+
+    def merged_into(self, guest_id: GuestId) -> Sequence[GuestId]:
+        """Return the guests who were merged into a guest, by id. Locks nothing."""
+        ...
+
+    def merge_on(self, goes: GuestId, stays: GuestId) -> None:
+        """Note that all who were merged into `goes` are merged into `stays`."""
         ...
 
     def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
@@ -121,12 +133,26 @@ class ErasureFile(Protocol):
     has their references at PSPs, which an older copy of the records may lack.
     """
 
-    def note(self, guest_id: GuestId, now: datetime, at_psps: AtPsps) -> None:
-        """Add a guest, on disk before this returns. Raises ServiceUnavailable."""
+    def note(
+        self,
+        guest_id: GuestId,
+        now: datetime,
+        at_psps: AtPsps,
+        *,
+        merged_into: GuestId | None = None,
+    ) -> None:
+        """Add an erased or merged guest, on disk before this returns. Raises ServiceUnavailable."""
         ...
 
     def erased(self) -> Mapping[GuestId, AtPsps]:
-        """Return every guest in the file, each with the references."""
+        """Return every guest in the file, each with the references, in the order of their ends.
+
+        A guest into whom another was merged later had not ended, and is left out.
+        """
+        ...
+
+    def merged(self) -> Mapping[GuestId, GuestId]:
+        """Return those of the guests who were merged, each with the guest who stayed."""
         ...
 
 

@@ -59,7 +59,10 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     consents = [consent for account in accounts for consent in unit.consents.of(account)]
     sessions = unit.sessions.page(guest_id, None, PageRequest(size=ALL)).items
     refused_cards = unit.refused_cards.of_guest(guest_id)
-    deliveries = unit.event_deliveries.naming(guest_id)
+    merged = unit.erasures.merged_into(guest_id)
+    deliveries = [
+        delivery for each in (guest_id, *merged) for delivery in unit.event_deliveries.naming(each)
+    ]
     tokens = {
         *(account.token_id for account in accounts),
         *(consent.token_id for consent in consents),
@@ -69,11 +72,13 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     }
     noted_about = {
         guest_id,
+        *merged,
         *(account.account_id for account in accounts),
         *(token[:SHOWN_OF_TOKENS] for token in tokens),
     }
     found: dict[str, object] = {
         "guest": guest,
+        "merged_guests": merged,
         "accounts": accounts,
         "consents": consents,
         "sessions": [

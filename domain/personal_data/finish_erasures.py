@@ -16,6 +16,7 @@ from domain.identifiers import GuestId, ProviderName, PspAccount
 from domain.outside import Clock
 from domain.personal_data.blank import end_and_blank
 from domain.personal_data.erasure import AtPsps, Erasure, ErasureLog
+from domain.personal_data.hand_over import hand_over
 from domain.psps.payment_provider import (
     NotFound,
     ProviderRefused,
@@ -40,7 +41,8 @@ class FinishErasures:
     guest, except at closed merchant accounts. Then references, tokens and `redirect_uri`s are
     cleared, and overwritten in the files of the database. If a PSP cannot delete guests, an expired
     session keeps its page, because a card that appears late can only be discarded through the page.
-    Work that is not possible yet becomes due when it is possible; the waits grow only if a PSP
+    A merge is finished by handing over what appeared
+    for the former guest. Work that is not possible yet becomes due when it is possible; the waits grow only if a PSP
     refuses, is unavailable or does not know the guest. May be called at any time, by several
     processes at once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
     """
@@ -83,19 +85,13 @@ class FinishErasures:
             unit.commit()
             return looked_at
 
-        def end(unit: WriteUnit) -> tuple[bool, AtPsps]:
-            are_over = end_and_blank(unit, self.note_event, guest_id, now)
-            at_psps = unit.guest_references.of(guest_id)
-            for at_psp in at_psps:
-                for token in unit.discards.remove_unreadable(*at_psp):
-                    note_discard(unit, UnkeptToken(*at_psp, token, now), now=now)
-            unit.commit()
-            return are_over, at_psps
-
         looked_at = self.storage.transact(look)
         if looked_at is None:
             return
-        are_over, at_psps = self.storage.transact(end)
+        if looked_at.merged_into is not None:
+            self.storage.transact(lambda unit: self._finish_merge(unit, guest_id, now))
+            return
+        are_over, at_psps = self.storage.transact(lambda unit: self._end(unit, guest_id, now))
         with self.storage.read() as unit:
             closed = unit.merchant_standings.closed()
             waiting = [*_asked_about(unit, guest_id), *_discarding(unit, at_psps)]
@@ -106,6 +102,30 @@ class FinishErasures:
             left = self._forget_and_blank(left, at_psps, closed, now)
         if self._note(left, before=looked_at) and left.done_at is not None:
             self.log(guest_id, is_done=True, out_of_reach=left.out_of_reach)
+
+    def _end(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> tuple[bool, AtPsps]:
+        """End and blank what is left; return whether all sessions are over, and the references."""
+        for merged_id in unit.erasures.merged_into(guest_id):
+            # An earlier release may have stored a reference for the former guest.
+            hand_over(unit, self.note_event, merged_id, guest_id, now)
+        are_over = end_and_blank(unit, self.note_event, guest_id, now)
+        at_psps = unit.guest_references.of(guest_id)
+        for at_psp in at_psps:
+            for token in unit.discards.remove_unreadable(*at_psp):
+                note_discard(unit, UnkeptToken(*at_psp, token, now), now=now)
+        unit.commit()
+        return are_over, at_psps
+
+    def _finish_merge(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> None:
+        """Hand over what was stored by requests that read the guest before the merge."""
+        erasure = unit.erasures.get(guest_id)
+        if erasure is not None and erasure.merged_into is not None:
+            hand_over(unit, self.note_event, guest_id, erasure.merged_into, now)
+            # If the guest who stayed was erased since, the rest is deleted too.
+            unit.erasures.reopen(erasure.merged_into, now)
+            is_done = erasure.may_be_done(now)
+            unit.erasures.update(erasure.done(now) if is_done else erasure.due_after(now=now))
+            unit.commit()
 
     def _forget_and_blank(
         self, looked_at: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount], now: datetime

@@ -66,6 +66,10 @@ class RefusedCards(Protocol):
         """Return the refused cards of a guest, oldest first."""
         ...
 
+    def give(self, goes: GuestId, stays: GuestId) -> None:
+        """Give the refused cards of a guest to another, so that they count together."""
+        ...
+
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:

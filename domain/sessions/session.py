@@ -240,6 +240,10 @@ class CardSessions(WorkAtPsps, Protocol):
         """Return every readable session of a guest. A write unit locks them."""
         ...
 
+    def give(self, goes: GuestId, stays: GuestId) -> None:
+        """Give every session of a guest to another. Attempts keep the guest they were made for."""
+        ...
+
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
         """Delete the guest's data in those sessions of the guest that cannot be decoded.
 

@@ -35,21 +35,28 @@ def note_refused_cards(
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     if changed.status is SessionStatus.FAILED or changed.not_accepted is not None:
-        unit.refused_cards.add([_refused(changed, 0, changed.not_accepted, now)])
+        unit.refused_cards.add([_refused(changed, changed, 0, changed.not_accepted, now)])
     return unit.refused_cards.add(
         _refused(
-            asked, number, outcome.refusal_code if outcome and number == by_page else None, now
+            asked,
+            changed,
+            number,
+            outcome.refusal_code if outcome and number == by_page else None,
+            now,
         )
         for number in range(1, by_page + 1)
     )
 
 
-def _refused(session: CardSession, number: int, code: str | None, now: datetime) -> RefusedCard:
+def _refused(
+    session: CardSession, changed: CardSession, number: int, code: str | None, now: datetime
+) -> RefusedCard:
     return RefusedCard(
         token_id=session.token_id,
         attempt=session.current_attempt.request.attempt,
         number=number,
-        guest_id=session.guest_id,
+        # The guest may have been merged since the PSP was asked.
+        guest_id=changed.guest_id,
         caller=session.caller,
         center_id=session.center_id,
         refused_at=now,

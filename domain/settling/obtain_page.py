@@ -64,7 +64,7 @@ class ObtainPage:
                 # created the guest again, and an erasure must find the guest there.
                 if reference is not None:
                     psp_account = session.configuration.psp_account
-                    unit.guest_references.keep_former(request.guest_id, psp_account, reference)
+                    unit.guest_references.keep_former(session.guest_id, psp_account, reference)
                     unit.commit()
                 return session, ()
             if page is None:
@@ -72,8 +72,12 @@ class ObtainPage:
                 note_end_of_session(unit, self.note_event, session, changed, now=now)
             else:
                 changed = session.with_page(page, now)
+            if reference is not None and request.guest_id != session.guest_id:
+                # The guest was merged. The PSP knows the former guest by this reference.
+                psp_account = session.configuration.psp_account
+                unit.guest_references.keep_former(session.guest_id, psp_account, reference)
             # An earlier release asked for a guest that all centers share.
-            if reference is not None and request.center_id is not None:
+            elif reference is not None and request.center_id is not None:
                 unit.guest_references.keep(session.psp_guest(request), reference)
             unit.sessions.update(changed)
             unit.commit()

@@ -1,4 +1,4 @@
-"""`cardonfile guest`: a guest's stored data, and its erasure."""
+"""`cardonfile guest`: a guest's stored data, its merge with another, and its erasure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import click
 from domain.audit.entry import Action
 from domain.billing import is_email_address
 from domain.cards.account import AccountFilter
-from domain.errors import GuestNotFound
+from domain.errors import GuestNotFound, InvalidField
 from domain.fields import parse_uuid
 from domain.identifiers import GuestId
-from domain.pagination import MAX_SIZE, PageRequest
+from domain.pagination import ALL, MAX_SIZE, PageRequest
+from domain.personal_data.erasure import Erasure
 from domain.sessions.session import SessionFilter
 from entrypoints.cli import cards, sessions
-from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import cell_of, echo_json, echo_record, echo_records, json_option
+from entrypoints.cli.installation import how_ended, installation
+from entrypoints.cli.terminal import echo_json, echo_record, echo_records, json_option
 
 
 @click.group()
 def guest() -> None:
-    """Show, export and erase a guest's stored data."""
+    """Show, export, merge and erase a guest's stored data."""
 
 
 @guest.command()
@@ -60,7 +61,7 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
             raise GuestNotFound
         fields: dict[str, object] = {"id": known_id}
         if erasure is not None:
-            fields |= {"erased": erasure.erased_at, "erased_everywhere": erasure.done_at}
+            fields |= _ended(erasure)
         if personal and known is not None:
             container.note_operators_act()(Action.PERSONAL_DATA_SHOWN, known_id)
             fields |= {"name": f"{known.first_name} {known.last_name}", "email": known.email}
@@ -86,6 +87,52 @@ def export(*, guest_id: str) -> None:
     """
     with installation() as container:
         echo_json(container.export_guest()(guest_id))
+
+
+@guest.command()
+@click.argument("guest_id", metavar="ID")
+@click.option("--from", "merged_id", metavar="ID", required=True, help="The guest who goes.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
+    """Merge another guest into a guest, for good.
+
+    Shows the names, addresses and cards of both, and asks. The cards, consents and sessions of the
+    other guest move to the guest ID, and the other id is never used again. There is no undo. The
+    audit trail records what was shown and done.
+
+    \b
+    Example:
+      cardonfile guest merge 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11 --from 6a1f1d4e-2f0b-4d7a-9a3e-5b8f5f0f7c11
+    """
+    with installation(acts=True) as container:
+        stays = GuestId(parse_uuid("guest_id", guest_id))
+        goes = GuestId(parse_uuid("merged_id", merged_id))
+        if goes == stays:
+            raise InvalidField("merged_id", "the id of another guest")
+        with container.storage().read() as unit:
+            both = [unit.guests.get(each) for each in (stays, goes)]
+            found = [
+                unit.accounts.search(AccountFilter(guest_id=each, only_active=True), limit=ALL)
+                for each in (stays, goes)
+            ]
+        for title, known, accounts in zip(("stays", "goes"), both, found, strict=True):
+            if known is None or None in both:
+                raise GuestNotFound
+            container.note_operators_act()(Action.PERSONAL_DATA_SHOWN, known.id)
+            fields = {title: known.id, "name": known.full_name, "email": known.email}
+            echo_record(fields, as_json=False, cards=(cards.COLUMNS, accounts))
+            click.echo()
+        last_fours = [account.last_four for accounts in found for account in accounts]
+        if not yes:
+            click.confirm("Merge these guests? There is no undo", abort=True, err=True)
+        container.merge_guests()(None, guest_id=stays, merged_id=goes, last_fours=last_fours)
+        click.echo(f"merged {goes} into {stays}")
+        if container.settings().erasures_file is None:
+            click.echo(
+                "Warning: CARDONFILE_ERASURES_FILE is not set, so restoring an older backup would bring "
+                "the guest back",
+                err=True,
+            )
 
 
 @guest.command()
@@ -115,9 +162,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
             with container.storage().read() as unit:
                 erasure = unit.erasures.get(known_id)
             if erasure is not None:
-                raise click.ClickException(
-                    f"guest {known_id} was erased at {cell_of(erasure.erased_at)}"
-                )
+                raise click.ClickException(f"guest {known_id} {how_ended(erasure)}")
             container.erase_guest()(None, guest_id=known_id)
             click.echo(f"erased {known_id}")
             click.echo(
@@ -132,6 +177,16 @@ def erase(*, guest_id: str | None, again: bool) -> None:
                 )
             return
         erased = container.erase_guest().again()
-        for erased_id in erased:
-            click.echo(f"erased {erased_id}")
+        with container.storage().read() as unit:
+            ended = [unit.erasures.get(each) for each in erased]
+        for each in filter(None, ended):
+            into = f" into {each.merged_into}" if each.merged_into else ""
+            click.echo(f"{'merged' if into else 'erased'} {each.guest_id}{into}")
         click.echo(f"erased again: {len(erased)}")
+
+
+def _ended(erasure: Erasure) -> dict[str, object]:
+    """Return the fields that say how a guest ended."""
+    if erasure.merged_into is not None:
+        return {"merged": erasure.erased_at, "merged_into": erasure.merged_into}
+    return {"erased": erasure.erased_at, "erased_everywhere": erasure.done_at}

@@ -13,7 +13,13 @@ import click
 from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
 from domain.centers.center import CenterNotFound
 from domain.centers.find_centers import existing_center
-from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidField, PaymentAccountNotFound
+from domain.errors import (
+    CardsDoNotMatch,
+    GuestIdNotUsable,
+    GuestNotFound,
+    InvalidField,
+    PaymentAccountNotFound,
+)
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.find_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
@@ -21,6 +27,7 @@ from domain.fields import parse_uuid
 from domain.identifiers import CenterId, GuestId
 from domain.installation.change_origin import NoCopy, NotPublic
 from domain.installation.recognize_origin import AnotherOrigin
+from domain.personal_data.erasure import Erasure
 from domain.storage import UnitOfWork
 from entrypoints.cli.terminal import cell_of
 from entrypoints.plain_errors import plain_errors
@@ -52,10 +59,16 @@ def existing(
     guest = None if guest_id is None else GuestId(parse_uuid("guest_id", guest_id))
     if guest is not None:
         if erasure := unit.erasures.get(guest):
-            click.echo(f"guest {guest} was erased at {cell_of(erasure.erased_at)}", err=True)
+            click.echo(f"guest {guest} {how_ended(erasure)}", err=True)
         elif not unit.guests.is_on_file(guest):
             raise GuestNotFound
     return guest, None if center_id is None else existing_center(unit, center_id).id
+
+
+def how_ended(erasure: Erasure) -> str:
+    """Return how and when a guest ended, as in "was erased at 2026-11-20T12:00:00Z"."""
+    how = f"merged into {erasure.merged_into}" if erasure.merged_into else "erased"
+    return f"was {how} at {cell_of(erasure.erased_at)}"
 
 
 @contextmanager
@@ -78,7 +91,7 @@ def installation(
         *(CenterNotFound, GuestNotFound, GuestIdNotUsable, PaymentAccountNotFound),
         *(TokenNotFound, TokenAmbiguous),
         *(EndpointNotFound, EventNotFound, TooManyEndpoints),
-        *(AnotherOrigin, NotPublic, NoCopy),
+        *(AnotherOrigin, NotPublic, NoCopy, CardsDoNotMatch),
     ):
         from entrypoints import databases
         from entrypoints.container import build

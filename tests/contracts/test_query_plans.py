@@ -13,7 +13,7 @@ import pytest
 
 from adapters.postgresql.connection import Transaction
 from adapters.postgresql.storage import PostgresqlStorage
-from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
+from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, TOKEN_ID
 from adapters.sql.transaction import Values
 from adapters.sqlite.storage import SqliteStorage
 from domain.cards.account import AccountFilter
@@ -138,6 +138,16 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "due sessions": lambda unit: unit.sessions.count_due(NOW),
     "due discards": lambda unit: unit.discards.count_due(NOW),
     "due deliveries": lambda unit: unit.event_deliveries.count_due(NOW),
+    "merged guests": lambda unit: unit.erasures.merged_into(GUEST_ID),
+    "active cards of a guest": lambda unit: unit.accounts.active_of(GUEST_ID),
+    "cards that a merge gives": lambda unit: unit.accounts.give(GUEST_ID, OTHER_GUEST_ID),
+    "sessions that a merge gives": lambda unit: unit.sessions.give(GUEST_ID, OTHER_GUEST_ID),
+    "refused cards that a merge gives": (
+        lambda unit: unit.refused_cards.give(GUEST_ID, OTHER_GUEST_ID)
+    ),
+    "guests who were merged before": (
+        lambda unit: unit.erasures.merge_on(GUEST_ID, OTHER_GUEST_ID)
+    ),
     "erasures that are left": lambda unit: unit.erasures.count_left(),
     "unanswered sessions": lambda unit: unit.sessions.unanswered(),
     "unanswered discards": lambda unit: unit.discards.unanswered(),

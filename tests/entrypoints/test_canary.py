@@ -79,7 +79,7 @@ def send_to_every_place(service: Service, operation: Operation) -> None:
     """Send the canaries in each part of the path, in the query, in headers, and as the method."""
     method = operation.method.upper()
     known = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "provider": "fake", "account": "default"}
-    if operation.name == "eraseGuest":
+    if operation.name in ("eraseGuest", "mergeGuests"):
         # The other operations need the first guest.
         known["guest_id"] = OTHER_GUEST_ID
         service.installation.has_guest(a_guest(id=OTHER_GUEST_ID))

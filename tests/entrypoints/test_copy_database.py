@@ -29,9 +29,10 @@ from adapters.psp_suite.samples import (
 )
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
-from domain.identifiers import CardToken, GuestReference, TokenId
+from domain.identifiers import CardToken, GuestId, GuestReference, TokenId
 from domain.installation.installation import Installation as InstallationRecord
 from domain.pagination import PageRequest
+from domain.personal_data.erasure import Erasure
 from domain.psps.evidence import EvidenceOrigin
 from domain.sessions.end import Failure, SessionStatus
 from domain.storage import Storage
@@ -112,6 +113,11 @@ def filled(cardonfile: CommandLine) -> CommandLine:
     return cardonfile
 
 
+MERGED = Erasure(
+    guest_id=GuestId(a_uuid(77)), erased_at=NOW, due_at=NOW, merged_into=OTHER_GUEST_ID
+)
+
+
 def fill(storage: Storage) -> None:
     """Store records of every kind; some have equal times, and differ in the order of creation."""
     with storage.write() as unit:
@@ -146,6 +152,7 @@ def fill(storage: Storage) -> None:
             )
         )
         unit.refused_cards.add(a_refused_card(number=number) for number in range(3))
+        unit.erasures.add(MERGED)
         for number in (5, 1, 4, 2, 3):
             content = f"{ODD} {number}"
             unit.evidence.add(TOKEN_ID, an_evidence(content=content), at_most=50)
@@ -181,6 +188,7 @@ def records(storage: Storage) -> dict[str, object]:
     with storage.read() as unit:
         return {
             "centers": [unit.centers.get(each) for each in (CENTER_ID, OTHER_CENTER_ID)],
+            "merged": unit.erasures.get(MERGED.guest_id),
             "refused cards": unit.refused_cards.at_centers(since=NOW - DAY, at_least=1),
             "guests": [unit.guests.get(each) for each in (GUEST_ID, OTHER_GUEST_ID)],
             "products": [
@@ -289,7 +297,7 @@ class TestCopied:
         assert header == ["TABLE", "SQLITE", "POSTGRESQL"]
         counted = {table: int(arrived) for table, sent, arrived in lines if sent == arrived}
         assert {*rows_in(target)} == {*counted, "cardonfile_migrations", "workers"}
-        assert (counted["card_sessions"], counted["evidence"], counted["erasures"]) == (2, 10, 0)
+        assert (counted["card_sessions"], counted["evidence"], counted["erasures"]) == (2, 10, 1)
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")
         assert estimated == [(counted["products"],)] == [(5,)]
 

@@ -477,6 +477,78 @@ class TestConcurrency:
                 sessions = unit.sessions.of_guest(guest_id)
                 assert all(each.is_over and not each.redirect_uri for each in sessions)
 
+    def test_no_card_is_lost_while_two_guests_are_merged(self, installation: Installation) -> None:
+        caller, use_cases = installation.caller, installation.use_cases
+        for number in range(5):
+            goes, stays = (GuestId(a_uuid(5_000 + 10 * number + which)) for which in (0, 1))
+            for guest_id in (goes, stays):
+                installation.has_guest(a_guest(id=guest_id))
+            installation.stored_card(guest_id=stays)
+            installation.stored_card(guest_id=goes)
+            installation.clock.advance(timedelta(minutes=1))
+            session = installation.session_with_card(OTHER_GOOD_CARD, guest_id=goes)
+            renewing = installation.session_with_card(guest_id=goes, expiry=(9, 2033))
+            put = partial(use_cases.put_guest, first_name="Grace", last_name="Hopper", email=None)
+
+            def merge(goes: GuestId = goes, stays: GuestId = stays) -> None:
+                seen = [
+                    each.last_four for it in (goes, stays) for each in installation.accounts(it)
+                ]
+                use_cases.merge_guests(caller, guest_id=stays, merged_id=goes, last_fours=seen)
+
+            all_at_once(
+                *[merge] * 2,
+                *[partial(put, caller, guest_id=goes)] * 2,
+                *[partial(installation.add_card, guest_id=goes)] * 2,
+                partial(installation.settle, session.token_id),
+                partial(installation.settle, renewing.token_id),
+                installation.read_cards,
+            )
+            # If a card was stored first, the digits did not match.
+            with suppress(Refusal):
+                merge()
+            for each in (session, renewing):
+                installation.settle(each.token_id)
+
+        for _ in range(4):
+            installation.clock.advance(timedelta(minutes=2))
+            installation.reconcile()
+            installation.container.finish_erasures()()
+        tokens = set()
+        for number in range(5):
+            goes, stays = (GuestId(a_uuid(5_000 + 10 * number + which)) for which in (0, 1))
+            accounts = installation.accounts(stays)
+            assert sorted(each.last_four for each in accounts) == ["4242", "4444"]
+            assert {each.expiry_year for each in accounts if each.last_four == "4242"} == {2033}
+            assert [each.is_default for each in accounts].count(True) == 1
+            tokens |= {each.token for each in accounts}
+            with installation.storage.read() as unit:
+                assert unit.guests.get(goes) is None
+                assert unit.sessions.of_guest(goes) == ()
+                assert unit.guest_references.of(goes) == []
+        assert installation.tokens_at_psp() == tokens
+
+    def test_two_guests_are_not_merged_into_each_other_at_once(
+        self, installation: Installation
+    ) -> None:
+        for number in range(5):
+            first, second = (GuestId(a_uuid(6_000 + 10 * number + which)) for which in (0, 1))
+            for guest_id in (first, second):
+                installation.has_guest(a_guest(id=guest_id))
+            account = installation.stored_card(guest_id=first)
+            merge = partial(
+                installation.use_cases.merge_guests, installation.caller, last_fours=["4242"]
+            )
+            all_at_once(
+                *[partial(merge, guest_id=first, merged_id=second)] * 2,
+                *[partial(merge, guest_id=second, merged_id=first)] * 2,
+            )
+            with installation.storage.read() as unit:
+                left = [each for each in (first, second) if unit.guests.get(each)]
+                assert len(unit.erasures.among([first, second])) == 1
+            (kept,) = installation.accounts(left[0])
+            assert kept.account_id == account.account_id
+
     # Shows F36.
     @pytest.mark.parametrize("numbers", [(GOOD_CARD, GOOD_CARD), (GOOD_CARD, OTHER_GOOD_CARD)])
     def test_two_concurrent_sessions_store_only_one_card(

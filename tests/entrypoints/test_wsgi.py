@@ -231,8 +231,8 @@ def test_processes_of_granian_end_when_a_file_of_their_database_is_replaced(
         wait_until(have_both_ended)
         replaced = [line["process"] for line in granian.lines("database_replaced")]
 
-    assert first <= set(replaced)
-    assert len(replaced) == len(set(replaced))
+    # Once granian cannot start another process, it ends those that have noticed nothing yet.
+    assert len(replaced) == len(set(replaced)) > 0
 
 
 ONCE: Final = "--no-respawn-failed-workers"

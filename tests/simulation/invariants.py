@@ -98,6 +98,10 @@ def require_end(snapshot: Snapshot) -> None:
     for erasure in snapshot.erasures.values():
         guest_id = erasure.guest_id
         require(erasure.done_at, "I12", f"the erasure of {guest_id} is never done")
+        if erasure.merged_into is not None:
+            # The PSP knows the guest until the guest who stays is erased.
+            require(not snapshot.of_guest(guest_id), "I5", f"{guest_id} has a session")
+            continue
         is_known = any(
             page.request.guest_id == guest_id and page.guest_reference for page in snapshot.pages
         )
@@ -336,7 +340,8 @@ class Invariants:
             redirect_uri = session.redirect_uri
             if snapshot.is_erased(session.guest_id):
                 redirect_uri = redirect_uri or started[2]
-            is_same = (session.guest_id, session.center_id, redirect_uri) == started
+            asked_for = (snapshot.heir_of(started[0]), *started[1:])
+            is_same = (session.guest_id, session.center_id, redirect_uri) == asked_for
             require(is_same, "I5", f"session {token_id} is not what the client asked for")
         for account_id in sorted(self._known.removed):
             account = snapshot.accounts.get(account_id)
@@ -396,6 +401,8 @@ class Invariants:
             now = snapshot.sessions.get(token_id)
             if now is None:
                 raise Broken("I1", f"session {token_id} is lost")
+            heir = snapshot.heir_of(before.guest_id)
+            before = msgspec.structs.replace(before, guest_id=heir)  # noqa: PLW2901 - a merge may do that
             if snapshot.is_erased(now.guest_id) and not now.redirect_uri:
                 before = msgspec.structs.replace(before, redirect_uri="")  # noqa: PLW2901 - only that may go
             if before.is_settled:
@@ -477,7 +484,7 @@ class Invariants:
         name = f"account {account.account_id}"
         session = snapshot.sessions[page.request.token_id]
         typed_by = self._known.typed.get(page.reference)
-        is_theirs = typed_by == account.guest_id == session.guest_id
+        is_theirs = snapshot.heir_of(typed_by) == account.guest_id == session.guest_id
         require(is_theirs, "I5", f"{name} holds a card that another guest typed")
         # A lasting token is the same at every center of the merchant account.
         lasts = page.card and account.token != page.card.token
@@ -549,7 +556,11 @@ class Invariants:
             token_id for token_id, each in snapshot.sessions.items() if each.status == "expired"
         }
         lost, invented = lost_and_invented(
-            [each.told for each in snapshot.deliveries.get(EVERYTHING, {}).values()],
+            [
+                # What was told of a guest who was merged later keeps the former id.
+                msgspec.structs.replace(each.told, guest_id=snapshot.heir_of(each.told.guest_id))
+                for each in snapshot.deliveries.get(EVERYTHING, {}).values()
+            ],
             snapshot.sessions.values(),
             snapshot.accounts.values(),
             once_expired=self._once_expired,

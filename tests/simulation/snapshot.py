@@ -108,6 +108,7 @@ class ErasureRow(Struct, frozen=True, kw_only=True):
     guest_id: str
     due_at: datetime | None
     done_at: datetime | None
+    merged_into: str | None
 
 
 class EndpointRow(Struct, frozen=True, kw_only=True):
@@ -193,8 +194,13 @@ class Snapshot:
         return frozenset(each.token_at_psp for each in self.accounts.values() if each.is_active)
 
     def is_erased(self, guest_id: str) -> bool:
-        """Return whether a guest was erased."""
+        """Return whether a guest was erased or merged."""
         return guest_id in self.erasures
+
+    def heir_of(self, guest_id: str | None) -> str | None:
+        """Return the guest into whom a guest was merged, or the guest."""
+        erasure = self.erasures.get(guest_id or "")
+        return (erasure.merged_into if erasure else None) or guest_id
 
     def of_guest(self, guest_id: str) -> Sequence[SessionRow]:
         """Return the sessions of a guest."""

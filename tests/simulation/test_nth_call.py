@@ -13,11 +13,11 @@ import pytest
 from dependency_injector.providers import Provider
 
 from adapters.fake_psp.psp import REISSUED, CardEvent, batch
-from adapters.psp_suite.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, Account
 from domain.cards.import_card import BroughtCard, Fate
 from domain.centers.card_limit import CardLimit, Counted, CountedPer
-from domain.errors import ServiceUnavailable
+from domain.errors import GuestNotFound, ServiceUnavailable
 from domain.events.event_sender import EventNotSent
 from domain.identifiers import EndpointId
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable, WebhookRejected
@@ -27,7 +27,7 @@ from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.session import CardSession
 from entrypoints.container import build
 from entrypoints.settings import Settings
-from tests.builders import a_brought_card
+from tests.builders import a_brought_card, a_guest
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -56,6 +56,7 @@ from tests.simulation.snapshot import Snapshot
 
 OTHER_ENDPOINT: Final = EndpointId(a_uuid(91))
 OTHER_VISIT: Final = f"{REDIRECT_URI}&visit=2"
+DOUBLE: Final = a_guest(id=OTHER_GUEST_ID)
 
 It: TypeAlias = FaultyInstallation
 Thing = TypeVar("Thing")
@@ -254,6 +255,23 @@ def restored_backup(it: It) -> None:
     it.container.erasure_file().note(GUEST_ID, it.clock.now(), ())
 
 
+def double_with_the_same_card(it: It) -> None:
+    it.has_guest(DOUBLE)
+    it.stored_card()
+    it.stored_card(guest_id=DOUBLE.id, redirect_uri=OTHER_VISIT)
+
+
+def double_who_types_a_card(it: It) -> None:
+    it.has_guest(DOUBLE)
+    it.stored_card(guest_id=DOUBLE.id)
+    it.session_with_card(OTHER_GOOD_CARD, guest_id=DOUBLE.id, redirect_uri=OTHER_VISIT)
+
+
+def restored_backup_of_a_double(it: It) -> None:
+    double_who_types_a_card(it)
+    it.container.erasure_file().note(DOUBLE.id, it.clock.now(), (), merged_into=GUEST_ID)
+
+
 def being_erased(prepare: Callable[[It], object]) -> Callable[[It], object]:
     """Return what prepares an erasure that the worker has to finish."""
 
@@ -344,6 +362,20 @@ def erase(it: It, _: object) -> None:
 
 def erase_again(it: It, _: object) -> object:
     return it.container.erase_guest().again()
+
+
+def merge(it: It, _: object) -> str:
+    cards = [*it.accounts(), *it.accounts(DOUBLE.id)]
+    try:
+        it.use_cases.merge_guests(
+            it.caller,
+            guest_id=GUEST_ID,
+            merged_id=DOUBLE.id,
+            last_fours=[each.last_four for each in cards],
+        )
+    except GuestNotFound:
+        return "merged before"
+    return "merged"
 
 
 def finish(it: It, _: object) -> None:
@@ -520,6 +552,16 @@ USE_CASES: Final[Mapping[str, Expected]] = {
                 a_guest_whose_page_was_requested_while_the_psp_was_down=It.session_without_page,
             ),
             *after(erase_again, a_guest_of_a_restored_backup=restored_backup),
+        )
+    ),
+    "MergeGuests": Expected(
+        situations=(
+            *after(
+                merge,
+                two_guests_with_the_same_card_to_merge=double_with_the_same_card,
+                a_guest_to_merge_who_types_a_card=double_who_types_a_card,
+            ),
+            *after(erase_again, a_double_of_a_restored_backup=restored_backup_of_a_double),
         )
     ),
     "FinishErasures": Expected(

@@ -62,6 +62,20 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
+    def active_of(self, guest_id: GuestId) -> Sequence[Account]:
+        self._transaction.lock("accounts", guest_id)
+        return _ACCOUNTS.find(
+            self._transaction,
+            "WHERE guest_id = :guest_id AND removed_at IS NULL ORDER BY sequence"
+            + self._transaction.for_update,
+            {"guest_id": guest_id},
+        )
+
+    @override
+    def give(self, goes: GuestId, stays: GuestId) -> None:
+        self._give("payment_accounts", goes, stays)
+
+    @override
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:

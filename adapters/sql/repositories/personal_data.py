@@ -39,6 +39,21 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
         return frozenset(GuestId(guest_id) for (guest_id,) in found.fetchall())
 
     @override
+    def merged_into(self, guest_id: GuestId) -> Sequence[GuestId]:
+        found = self._transaction.execute(
+            "SELECT guest_id FROM erasures WHERE merged_into = :guest_id ORDER BY guest_id",
+            {"guest_id": guest_id},
+        )
+        return [GuestId(merged_id) for (merged_id,) in found.fetchall()]
+
+    @override
+    def merge_on(self, goes: GuestId, stays: GuestId) -> None:
+        self._transaction.execute(
+            "UPDATE erasures SET merged_into = :stays WHERE merged_into = :goes",
+            {"goes": goes, "stays": stays},
+        )
+
+    @override
     def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
         return _ERASURES.find_readable(
             self._transaction,

@@ -10,7 +10,7 @@ import msgspec
 
 from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Dialect, Transaction, Values
-from domain.identifiers import CenterId
+from domain.identifiers import CenterId, GuestId
 from domain.pagination import Page, PageRequest
 from domain.retries import Waiting
 from domain.storage import AlreadyStored
@@ -69,6 +69,12 @@ class Repository:
             self._transaction.execute(
                 f"DELETE FROM {table} WHERE {key} {self._dialect.among_ids}", {"ids": ids}
             )
+
+    def _give(self, table: str, goes: GuestId, stays: GuestId) -> None:
+        self._transaction.execute(
+            f"UPDATE {table} SET guest_id = :stays WHERE guest_id = :goes",
+            {"goes": goes, "stays": stays},
+        )
 
     def _is_any(self, statement: str, values: Values) -> bool:
         return self._transaction.execute(statement, values).fetchone() is not None

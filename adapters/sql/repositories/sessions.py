@@ -233,6 +233,10 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return _SESSIONS.find_readable(self._transaction, *self._of_guest(guest_id))
 
     @override
+    def give(self, goes: GuestId, stays: GuestId) -> None:
+        self._give("card_sessions", goes, stays)
+
+    @override
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
         are_over = True
         for key in _SESSIONS.unreadable(self._transaction, *self._of_guest(guest_id)):
@@ -368,6 +372,10 @@ class SqlRefusedCards(Repository, RefusedCards):
             "WHERE guest_id = :guest_id ORDER BY refused_at",
             {"guest_id": guest_id},
         )
+
+    @override
+    def give(self, goes: GuestId, stays: GuestId) -> None:
+        self._give("refused_cards", goes, stays)
 
     @override
     def reached(

@@ -37,6 +37,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
             "language": "de",
             "reference": "order-1",
             "live": True,
+            "merged_guest_id": None,
         },
     }
 
@@ -48,7 +49,7 @@ def test_every_event_type_has_all_fields(type_: EventType) -> None:
     assert body["type"] == type_
     assert {field for field, value in body["data"].items() if value is None} == {
         *("account_id", "existing_account_id", "reason", "card"),
-        *("language", "reference", "live"),
+        *("language", "reference", "live", "merged_guest_id"),
     }
 
 

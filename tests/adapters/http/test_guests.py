@@ -117,3 +117,36 @@ def test_a_guest_search_without_an_email_address_is_refused(api: Api) -> None:
     for body in ({}, {"email": None}, {"email": ""}, {"email": "x"}, {"email": ["a@b.example"]}):
         result = search(api, body)
         assert refused_bare(result) == (400, "email must be an e-mail address")
+
+
+def merge(api: Api, body: object, guest: str = f"/api/v1/guests/{GUEST_ID}") -> testing.Result:
+    headers = {"Content-Type": "application/json"}
+    return api.send("POST", f"{guest}/merge", body=json.dumps(body), headers=headers)
+
+
+def test_a_merged_guest_is_never_found_again(api: Api) -> None:
+    api.put(GUEST, ADA)
+    account = api.installation.stored_card(guest_id=OTHER_GUEST_ID)
+
+    merged = merge(api, {"from": OTHER_GUEST_ID, "last_fours": [account.last_four]})
+
+    assert (merged.status_code, merged.json) == (200, {"success": True, "error": None})
+    for result in (api.get(GUEST), api.send("DELETE", GUEST), api.put(GUEST, ADA)):
+        assert refused(result) == (404, "Guest not found")
+    assert refused(api.get(f"{GUEST}/accounts"))[0] == 404
+    (card,) = api.get(f"/api/v1/guests/{GUEST_ID}/accounts").json["accounts"]
+    assert card["account_id"] == account.account_id
+
+
+def test_a_merge_is_refused_in_the_envelope(api: Api) -> None:
+    api.put(GUEST, ADA)
+    for body, result in (
+        ({"from": OTHER_GUEST_ID, "last_fours": ["4242"]}, (409, "Cards do not match")),
+        ({"from": OTHER_GUEST_ID}, (400, "last_fours must be a list of ")),
+        ({"last_fours": []}, (400, "from must be a UUID")),
+        ({"from": GUEST_ID, "last_fours": []}, (400, "from must be the id of another guest")),
+        ({"from": "00000000-0000-4000-8000-00000000abcd", "last_fours": []}, (404, "Guest not")),
+    ):
+        code, message = refused(merge(api, body))
+        assert (code, message[: len(result[1])]) == result
+    assert refused(merge(api, {}, "/api/v1/guests/x")) == (400, "Guest not found")

@@ -18,6 +18,7 @@ from tests.builders import (
     a_discard,
     a_guest,
     a_psp_guest,
+    a_refused_card,
     a_session,
     an_account,
     an_attempt,
@@ -305,3 +306,82 @@ def test_the_space_of_deleted_rows_can_be_overwritten_repeatedly(storage: Storag
     assert storage.overwrite_deleted()
     with storage.read() as unit:
         assert unit.erasures.get(GUEST_ID) == ERASURE
+
+
+class TestMergedGuests:
+    def test_those_who_were_merged_into_a_guest_are_found_by_that_guest(
+        self, storage: Storage
+    ) -> None:
+        merged = [
+            replace(erasure_of(number, NOW), merged_into=into)
+            for number, into in ((2, GUEST_ID), (1, GUEST_ID), (3, OTHER_GUEST_ID), (4, None))
+        ]
+        store(storage, *merged)
+        with storage.read() as unit:
+            assert unit.erasures.merged_into(GUEST_ID) == [merged[1].guest_id, merged[0].guest_id]
+        with storage.write() as unit:
+            unit.erasures.merge_on(GUEST_ID, OTHER_GUEST_ID)
+            unit.commit()
+        with storage.read() as unit:
+            assert unit.erasures.merged_into(GUEST_ID) == []
+            assert len(unit.erasures.merged_into(OTHER_GUEST_ID)) == 3
+            assert unit.erasures.get(merged[0].guest_id) == replace(
+                merged[0], merged_into=OTHER_GUEST_ID
+            )
+
+    def test_every_account_is_given_to_the_guest_who_stays(self, storage: Storage) -> None:
+        active, removed = an_account(1), an_account(2, removed_at=NOW)
+        other = an_account(3, guest_id=GuestId(a_uuid(77)))
+        store(storage, active, removed, other)
+        with storage.write() as unit:
+            assert list(unit.accounts.active_of(GUEST_ID)) == [active]
+            unit.accounts.give(GUEST_ID, OTHER_GUEST_ID)
+            unit.commit()
+        with storage.read() as unit:
+            for each in (active, removed):
+                assert unit.accounts.get(each.account_id) == replace(each, guest_id=OTHER_GUEST_ID)
+            assert unit.accounts.get(other.account_id) == other
+
+    def test_the_active_accounts_of_all_centers_are_found_oldest_first(
+        self, storage: Storage
+    ) -> None:
+        accounts = [
+            an_account(1, center_id=OTHER_CENTER_ID),
+            an_account(2),
+            an_account(3, center_id=OTHER_CENTER_ID, is_default=False),
+        ]
+        store(storage, *accounts)
+        with storage.read() as unit:
+            assert list(unit.accounts.active_of(GUEST_ID)) == accounts
+
+    def test_a_session_is_given_but_its_request_stays(self, storage: Storage) -> None:
+        session = a_session(attempt=an_attempt())
+        other = a_session(token_id=OTHER_TOKEN_ID, guest_id=GuestId(a_uuid(77)))
+        store(storage, session, other)
+        with storage.write() as unit:
+            unit.sessions.give(GUEST_ID, OTHER_GUEST_ID)
+            unit.commit()
+        with storage.read() as unit:
+            assert unit.sessions.get(TOKEN_ID) == replace(session, guest_id=OTHER_GUEST_ID)
+            assert unit.sessions.get(OTHER_TOKEN_ID) == other
+
+    def test_a_session_that_cannot_be_decoded_is_given_too(self, storage: Storage) -> None:
+        store(storage, a_session())
+        change_by_hand(storage, "UPDATE card_sessions SET source = 77")
+        with storage.write() as unit:
+            unit.sessions.give(GUEST_ID, OTHER_GUEST_ID)
+            unit.commit()
+        with storage.read() as unit:
+            (guest_id,) = transaction_of(unit).one("SELECT guest_id FROM card_sessions", {})
+        assert guest_id == OTHER_GUEST_ID
+
+    def test_a_refused_card_is_given(self, storage: Storage) -> None:
+        card = a_refused_card()
+        with storage.write() as unit:
+            unit.refused_cards.add([card])
+            unit.refused_cards.give(GUEST_ID, OTHER_GUEST_ID)
+            unit.commit()
+        with storage.read() as unit:
+            assert unit.refused_cards.of_guest(GUEST_ID) == ()
+            given = replace(card, guest_id=OTHER_GUEST_ID)
+            assert list(unit.refused_cards.of_guest(OTHER_GUEST_ID)) == [given]

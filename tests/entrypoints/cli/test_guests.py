@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from adapters.psp_suite.samples import (
@@ -41,6 +42,7 @@ from tests.builders import (
     an_evidence,
 )
 from tests.contracts.storage.records import OTHER_TOKEN_ID
+from tests.databases import change_by_hand
 from tests.entrypoints.conftest import CommandLine
 
 ENDED = ("web-store", "failed", "created", "payment_method_already_exists")
@@ -269,4 +271,63 @@ class TestErase:
         missing = file.parent / "missing" / file.name
         assert on_file.refuses("reconcile", CARDONFILE_ERASURES_FILE=str(missing)) == (
             f"the folder of CARDONFILE_ERASURES_FILE is missing: create {missing.parent}"
+        )
+
+
+class TestMerge:
+    @pytest.fixture
+    def two(self, on_file: CommandLine) -> CommandLine:
+        """Return the command line on a database with a second guest."""
+        with on_file.storage.write() as unit:
+            unit.guests.put_many([a_guest(id=OTHER_GUEST_ID, first_name="Adah")])
+            unit.commit()
+        return on_file
+
+    def test_it_shows_both_guests_before_it_asks(self, two: CommandLine) -> None:
+        result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, typed="y\n")
+
+        assert result.exit_code == 0, result.output
+        for text in ("stays", "goes", "Adah", a_guest().full_name, an_account(1).last_four):
+            assert text in result.stdout
+        assert result.stdout.endswith(f"merged {OTHER_GUEST_ID} into {GUEST_ID}\n")
+        assert "There is no undo [y/N]" in result.stderr
+        assert "CARDONFILE_ERASURES_FILE is not set" in result.stderr
+        assert noted(two)[0] == (Action.GUEST_MERGED, OTHER_GUEST_ID)
+        shown = json.loads(two.succeeds("guest", "show", OTHER_GUEST_ID, "--json"))
+        assert shown["merged_into"] == GUEST_ID
+        said = two.refuses("guest", "erase", OTHER_GUEST_ID)
+        assert said.startswith(f"guest {OTHER_GUEST_ID} was merged into {GUEST_ID} at 20")
+
+    def test_nothing_is_merged_without_a_yes(self, two: CommandLine) -> None:
+        result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, typed="\n")
+        assert result.exit_code != 0
+        with two.storage.read() as unit:
+            assert unit.guests.get(OTHER_GUEST_ID) is not None
+
+    def test_a_card_that_is_added_while_it_asks_prevents_the_merge(
+        self, two: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def add(*_: object, **__: object) -> bool:
+            with two.storage.write() as unit:
+                unit.accounts.add(an_account(9, guest_id=OTHER_GUEST_ID, is_default=False))
+                unit.commit()
+            return True
+
+        monkeypatch.setattr(click, "confirm", add)
+        result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID)
+        assert (result.exit_code, result.stderr) == (1, "Error: Cards do not match\n")
+
+    def test_a_guest_who_is_not_on_file_is_refused(self, on_file: CommandLine) -> None:
+        said = on_file.refuses("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, "--yes")
+        assert said == "Guest not found"
+        said = on_file.refuses("guest", "merge", GUEST_ID, "--from", GUEST_ID)
+        assert said == "--from must be the id of another guest"
+
+    def test_a_restored_backup_merges_again(self, two: CommandLine) -> None:
+        file = two.folder / "erasures.txt"
+        two.environment["CARDONFILE_ERASURES_FILE"] = str(file)
+        two.succeeds("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, "--yes")
+        change_by_hand(two.storage, "DELETE FROM erasures")
+        assert two.succeeds("guest", "erase", "--again") == (
+            f"merged {OTHER_GUEST_ID} into {GUEST_ID}\nerased again: 1\n"
         )

@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "center": "list set show",
     "consent": "set show",
     "events": "add list remove roll-secret deliveries replay test update",
-    "guest": "show export erase",
+    "guest": "show export merge erase",
     "installation": "copy move",
     "psp": "check close-account confirm-keys new trust",
     "session": "cancel list show stats",

@@ -1,0 +1,83 @@
+"""Give a guest's records to the guest who stays after a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from domain.cards.account import Account, has_default
+from domain.cards.discard import UnkeptToken
+from domain.cards.discard_tokens import note_discard
+from domain.cards.note_account_event import note_account_event
+from domain.cards.refresh_verdict import REPLACED
+from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
+from domain.identifiers import GuestId
+from domain.storage import WriteUnit
+
+
+def lock_both(unit: WriteUnit, goes: GuestId, stays: GuestId) -> Sequence[Account]:
+    """Lock the sessions of the guest who goes, then the cards of both; return the active cards.
+
+    Raises RecordUnreadable if one of the cards cannot be decoded.
+    """
+    unit.sessions.of_guest(goes)
+    return [
+        account
+        for guest_id in sorted((goes, stays))
+        for account in unit.accounts.active_of(guest_id)
+    ]
+
+
+def hand_over(
+    unit: WriteUnit, note_event: NoteEvent, goes: GuestId, stays: GuestId, now: datetime
+) -> None:
+    """Give cards, sessions, refusals and references at PSPs to `stays`, and remove the guest `goes`.
+
+    Of two accounts of one card at one center, the one with the later consent stays. At each center
+    the default of `stays` remains. Requests to PSPs keep the guest for whom they were sent. May be
+    called again. The caller commits. Raises RecordUnreadable.
+    """
+    active = lock_both(unit, goes, stays)
+    kept = [account for account in active if account.guest_id == stays]
+    for account in active:
+        if account.guest_id == goes:
+            _give(unit, note_event, account, stays, kept, now)
+    unit.guests.remove(goes)
+    unit.sessions.give(goes, stays)
+    unit.accounts.give(goes, stays)
+    # The present references of both may be at one place, and a page of the guest who stays must not
+    # show what the PSP knows of the other.
+    for psp_account, reference in unit.guest_references.of(goes):
+        unit.guest_references.keep_former(stays, psp_account, reference)
+    unit.guest_references.remove(goes)
+    unit.refused_cards.give(goes, stays)
+
+
+def _give(
+    unit: WriteUnit,
+    note_event: NoteEvent,
+    account: Account,
+    stays: GuestId,
+    kept: Sequence[Account],
+    now: datetime,
+) -> None:
+    """Give an active account to a guest who has the accounts `kept`."""
+    there = [each for each in kept if each.center_id == account.center_id]
+    is_default = account.is_default and not has_default(there)
+    given = replace(account, guest_id=stays, is_default=is_default)
+    twin = next((each for each in there if each.is_same_card(account, account.psp_account)), None)
+    if twin is None:
+        unit.accounts.update(given)
+        return
+    is_older = twin.consented_at >= account.consented_at
+    removed = (given if is_older else twin).removed(now)
+    # The order matters: the storage refuses the same card twice even within a unit.
+    unit.accounts.update(removed)
+    if not is_older:
+        unit.accounts.update(replace(given, is_default=twin.is_default))
+    note_discard(unit, UnkeptToken.of(removed), now=now)
+    note_account_event(
+        unit, note_event, EventType.ACCOUNT_REMOVED, removed, reason=REPLACED, now=now
+    )

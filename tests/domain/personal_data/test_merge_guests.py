@@ -1,0 +1,596 @@
+"""Merging two guests: what moves, what stays, and that no card is lost, doubled or misplaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.audit.entry import Action
+from domain.cards.account import Account
+from domain.errors import (
+    CardsDoNotMatch,
+    GuestIdNotUsable,
+    GuestNotFound,
+    InvalidField,
+    SessionNotFound,
+    UserNotAuthorized,
+)
+from domain.events.event import Event, EventType
+from domain.guests.put_guest import put_unless_erased
+from domain.identifiers import GuestId, GuestReference, MerchantAccount
+from domain.permissions import Permission
+from domain.personal_data.blank import end_and_blank
+from domain.personal_data.erasure import REQUESTS_END_WITHIN
+from domain.sessions.end import SessionStatus
+from tests.builders import (
+    CENTER_ID,
+    OTHER_CENTER_ID,
+    a_guest,
+    a_psp_guest,
+    a_refused_card,
+)
+from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation
+
+GOES, STAYS = OTHER_GUEST_ID, GUEST_ID
+THIRD: GuestId = GuestId(a_uuid(77))
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An installation with three guests, two centers and a file of erasures."""
+    installation = Installation(tmp_path, CARDONFILE_ERASURES_FILE=str(tmp_path / "erasures.txt"))
+    installation.has_other_center()
+    installation.has_guest(a_guest(id=GOES, first_name="Adah", email="adah@guests.example"))
+    installation.has_guest(a_guest(id=THIRD))
+    yield installation
+    installation.close()
+
+
+def merge(
+    installation: Installation,
+    goes: str = GOES,
+    stays: str = STAYS,
+    last_fours: object = None,
+) -> None:
+    """Merge two guests with the digits of their cards, or with these."""
+    if last_fours is None:
+        both = (GuestId(goes), GuestId(stays))
+        last_fours = [each.last_four for it in both for each in installation.accounts(it)]
+    installation.use_cases.merge_guests(
+        installation.caller, guest_id=stays, merged_id=goes, last_fours=last_fours
+    )
+
+
+def ids(accounts: Sequence[Account]) -> list[str]:
+    return [account.account_id for account in accounts]
+
+
+def events(installation: Installation) -> list[Event]:
+    return [delivery.event for delivery in installation.deliveries()]
+
+
+def finish(installation: Installation) -> None:
+    """Do what the worker does, for some minutes."""
+    for _ in range(4):
+        installation.reconcile()
+        installation.container.finish_erasures()()
+        installation.clock.advance(timedelta(minutes=2))
+
+
+def restore_a_backup_from_before(installation: Installation, goes: GuestId = GOES) -> None:
+    """Bring a guest back without the merge, as an older copy of the records does."""
+    installation.loses("erasures")
+    installation.has_guest(a_guest(id=goes))
+
+
+def test_a_card_moves_with_its_consent(installation: Installation) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    consents = installation.consents(account)
+    merge(installation)
+
+    assert installation.account(account.account_id) == replace(account, guest_id=STAYS)
+    assert installation.consents(account) == consents
+    assert installation.accounts(GOES) == ()
+    finish(installation)
+    assert installation.tokens_at_psp() == {account.token}
+    assert installation.accounts() == (replace(account, guest_id=STAYS),)
+
+
+def test_the_default_of_the_guest_who_stays_remains(installation: Installation) -> None:
+    kept = installation.stored_card()
+    moved = installation.stored_card(OTHER_GOOD_CARD, guest_id=GOES)
+    elsewhere = installation.stored_card(guest_id=GOES, center_id=OTHER_CENTER_ID)
+    assert kept.is_default
+    assert moved.is_default
+    merge(installation)
+
+    assert installation.account(kept.account_id).is_default
+    assert not installation.account(moved.account_id).is_default
+    # The guest who stays has no other card there.
+    assert installation.account(elsewhere.account_id).is_default
+
+
+@pytest.mark.parametrize(("first", "second"), [(STAYS, GOES), (GOES, STAYS)])
+def test_of_one_card_the_account_with_the_later_consent_stays(
+    installation: Installation, first: GuestId, second: GuestId
+) -> None:
+    older = installation.stored_card(guest_id=first)
+    other = installation.stored_card(OTHER_GOOD_CARD, guest_id=STAYS)
+    installation.clock.advance(DAY)
+    later = installation.stored_card(guest_id=second)
+    installation.has_endpoint()
+    merge(installation)
+
+    assert set(ids(installation.accounts())) == {later.account_id, other.account_id}
+    ended = installation.account(older.account_id)
+    assert (ended.guest_id, ended.removed_at) == (STAYS, installation.clock.now())
+    # A default card of the guest who stays is the default still, under its other account.
+    defaults = [each.last_four for each in installation.accounts() if each.is_default]
+    assert defaults == [GOOD_CARD[-4:] if first == STAYS else OTHER_GOOD_CARD[-4:]]
+    (removed,) = [it for it in events(installation) if it.type is EventType.ACCOUNT_REMOVED]
+    assert (removed.account_id, removed.reason) == (older.account_id, "replaced")
+    finish(installation)
+    assert installation.tokens_at_psp() == {later.token, other.token}
+
+
+def test_the_same_card_at_another_center_is_another_account(installation: Installation) -> None:
+    here = installation.stored_card()
+    there = installation.stored_card(guest_id=GOES, center_id=OTHER_CENTER_ID)
+    merge(installation)
+    assert set(ids(installation.accounts())) == {here.account_id, there.account_id}
+
+
+def test_a_removed_card_moves_too(installation: Installation) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    installation.remove_card(account)
+    merge(installation)
+    assert installation.account(account.account_id).guest_id == STAYS
+    assert installation.account(account.account_id).removed_at is not None
+
+
+def test_a_page_that_was_open_settles_at_the_guest_who_stays(installation: Installation) -> None:
+    session = installation.session_with_card(guest_id=GOES)
+    merge(installation)
+
+    installation.return_to_shop(session)
+    settled = installation.session(session.token_id)
+    assert (settled.status, settled.guest_id) == (SessionStatus.COMPLETED, STAYS)
+    # The PSP finds the page by the request as it was sent.
+    assert settled.current_attempt.request.guest_id == GOES
+    (account,) = installation.accounts()
+    assert account.account_id == settled.account_id
+    assert installation.accounts(GOES) == ()
+
+
+def test_a_merge_while_the_psp_is_asked_settles_at_the_guest_who_stays(
+    installation: Installation,
+) -> None:
+    session = installation.session_with_card(guest_id=GOES)
+    installation.provider.meanwhile["outcome"] = partial(merge, installation)
+    installation.return_to_shop(session)
+
+    assert [each.guest_id for each in installation.accounts()] == [STAYS]
+    assert installation.accounts(GOES) == ()
+
+
+def test_a_page_that_was_open_renews_the_card_of_the_guest_who_stays(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    session = installation.session_with_card(guest_id=GOES, expiry=(9, 2033))
+    merge(installation)
+    installation.return_to_shop(session)
+
+    (renewed,) = installation.accounts()
+    assert (renewed.account_id, renewed.expiry_year) == (account.account_id, 2033)
+
+
+def test_a_page_that_the_psp_makes_during_the_merge_has_its_reference_kept(
+    installation: Installation,
+) -> None:
+    session = installation.add_card(guest_id=GOES)
+    with installation.storage.read() as unit:
+        assert unit.guest_references.of(STAYS) == []
+    installation.provider.meanwhile["start"] = partial(merge, installation)
+    installation.open_page(session)
+
+    made = installation.session(session.token_id)
+    assert made.guest_id == STAYS
+    with installation.storage.read() as unit:
+        assert len(unit.guest_references.of(STAYS)) == 1
+        assert unit.guest_references.get(made.psp_guest(made.current_attempt.request)) is None
+        assert unit.guest_references.of(GOES) == []
+
+
+def test_a_card_that_is_read_during_the_merge_stays(installation: Installation) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    installation.clock.advance(2 * DAY)
+    installation.provider.meanwhile["read_card"] = partial(merge, installation)
+    installation.read_cards()
+    assert ids(installation.accounts()) == [account.account_id]
+
+    installation.clock.advance(DAY)
+    installation.read_cards()
+    assert installation.account(account.account_id).read_at is not None
+
+
+def test_the_refusals_of_both_count_together(installation: Installation) -> None:
+    session = installation.add_card()
+    with installation.storage.write() as unit:
+        unit.refused_cards.add(
+            a_refused_card(token_id=each, guest_id=guest_id, refused_at=installation.clock.now())
+            for each, guest_id in ((session.token_id, STAYS), (a_uuid(55), GOES))
+        )
+        unit.commit()
+    merge(installation)
+    with installation.storage.read() as unit:
+        assert len(unit.refused_cards.of_guest(STAYS)) == 2
+        assert unit.refused_cards.of_guest(GOES) == ()
+
+
+def test_a_card_that_the_page_refuses_after_the_merge_counts_for_the_guest_who_stays(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session(guest_id=GOES)
+    installation.type_card(session, "4000000000000002")
+    installation.provider.meanwhile["outcome"] = partial(merge, installation)
+    installation.return_to_shop(session)
+    with installation.storage.read() as unit:
+        assert len(unit.refused_cards.of_guest(STAYS)) == 1
+
+
+def test_a_later_erasure_deletes_every_reference_of_both_at_the_psp(
+    installation: Installation,
+) -> None:
+    installation.stored_card(guest_id=GOES)
+    installation.stored_card(OTHER_GOOD_CARD)
+    with installation.storage.read() as unit:
+        references = {
+            reference for it in (GOES, STAYS) for _, reference in unit.guest_references.of(it)
+        }
+    assert len(references) > 1
+    merge(installation)
+    finish(installation)
+    forgotten: list[GuestReference] = []
+    forget = installation.provider.forget_guest
+
+    def forget_guest(account: MerchantAccount, reference: GuestReference) -> None:
+        forgotten.append(reference)
+        forget(account, reference)
+
+    installation.provider.forget_guest = forget_guest
+    installation.erase_guest(STAYS)
+    finish(installation)
+
+    assert set(forgotten) == references
+    assert installation.tokens_at_psp() == frozenset()
+    with installation.storage.read() as unit:
+        erasure = unit.erasures.get(STAYS)
+        assert erasure is not None
+        assert erasure.done_at is not None
+        assert unit.guest_references.of(STAYS) == []
+
+
+def test_a_reference_that_an_earlier_release_stores_for_the_former_guest_is_deleted_too(
+    installation: Installation,
+) -> None:
+    merge(installation)
+    finish(installation)
+    psp_guest = a_psp_guest()._replace(guest_id=GOES, merchant_account=MERCHANT)
+    with installation.storage.write() as unit:
+        unit.guest_references.keep(psp_guest, GuestReference("cus_late"))
+        unit.commit()
+    forgotten: list[GuestReference] = []
+    installation.provider.forget_guest = lambda _, reference: forgotten.append(reference)
+    installation.erase_guest(STAYS)
+    finish(installation)
+    assert forgotten == ["cus_late"]
+
+
+def test_the_former_id_is_not_found_for_ever(installation: Installation) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    session = installation.opened_session(guest_id=GOES)
+    merge(installation)
+    caller, use_cases = installation.caller, installation.use_cases
+    former: list[Callable[[], object]] = [
+        lambda: use_cases.read_guest(caller, guest_id=GOES),
+        lambda: use_cases.put_guest(
+            caller, guest_id=GOES, first_name="A", last_name="B", email=None
+        ),
+        lambda: installation.add_card(guest_id=GOES),
+        lambda: installation.erase_guest(GOES),
+        lambda: merge(installation),
+        # A cycle.
+        lambda: merge(installation, goes=STAYS, stays=GOES),
+        lambda: merge(installation, goes=THIRD, stays=GOES),
+    ]
+    for _ in range(2):
+        for call in former:
+            with pytest.raises(GuestNotFound):
+                call()
+        finish(installation)
+    with pytest.raises(SessionNotFound):
+        use_cases.read_session(caller, guest_id=GOES, token_id=session.token_id)
+    assert ids(installation.accounts()) == [account.account_id]
+
+
+def test_an_import_skips_the_former_id(installation: Installation) -> None:
+    merge(installation)
+    with installation.storage.write() as unit:
+        assert put_unless_erased(unit, [a_guest(id=GOES)]) == 1
+
+
+def test_the_guest_who_stays_keeps_the_name(installation: Installation) -> None:
+    with installation.storage.read() as unit:
+        before = unit.guests.get(STAYS)
+    merge(installation)
+    with installation.storage.read() as unit:
+        assert unit.guests.get(STAYS) == before
+        assert unit.guests.get(GOES) is None
+
+
+@pytest.mark.parametrize("seen", [[], ["4242"], ["4242", "4242"], ["4242", "4444", "4444"]])
+def test_guests_with_other_cards_than_the_caller_has_read_are_not_merged(
+    installation: Installation, seen: list[str]
+) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    installation.stored_card(OTHER_GOOD_CARD)
+    with pytest.raises(CardsDoNotMatch):
+        merge(installation, last_fours=seen)
+    assert installation.accounts(GOES) == (account,)
+    assert installation.container.erasure_file().erased() == {}
+    merge(installation, last_fours=["4444", "4242"])
+
+
+@pytest.mark.parametrize("seen", ["4242", [4242], {}, 4242])
+def test_digits_that_are_no_list_of_texts_are_refused(
+    installation: Installation, seen: object
+) -> None:
+    with pytest.raises(InvalidField, match="last_fours"):
+        merge(installation, last_fours=seen)
+
+
+def test_a_guest_is_not_merged_into_the_same_guest(installation: Installation) -> None:
+    with pytest.raises(InvalidField, match="from must be the id of another guest"):
+        merge(installation, goes=STAYS.upper())
+
+
+@pytest.mark.parametrize(
+    ("goes", "stays", "refusal"),
+    [
+        ("x", STAYS, InvalidField),
+        (GOES, "x", GuestIdNotUsable),
+        (a_uuid(999), STAYS, GuestNotFound),
+        (GOES, a_uuid(999), GuestNotFound),
+    ],
+)
+def test_an_unknown_guest_is_refused(
+    installation: Installation, goes: str, stays: str, refusal: type[Exception]
+) -> None:
+    with pytest.raises(refusal):
+        merge(installation, goes=goes, stays=stays, last_fours=[])
+
+
+def test_an_erased_guest_is_merged_in_neither_direction(installation: Installation) -> None:
+    installation.erase_guest(GOES)
+    for goes, stays in ((GOES, STAYS), (STAYS, GOES)):
+        with pytest.raises(GuestNotFound):
+            merge(installation, goes=goes, stays=stays)
+
+
+def test_a_guest_who_is_erased_meanwhile_gets_no_card(installation: Installation) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    installation.before_next_write(partial(installation.erase_guest, STAYS))
+    with pytest.raises(GuestNotFound):
+        merge(installation)
+    assert installation.accounts(GOES) == (account,)
+
+
+@pytest.mark.parametrize("permission", [Permission.GUESTS_EDIT, Permission.GUESTS_ERASE])
+def test_a_merge_needs_both_permissions(installation: Installation, permission: Permission) -> None:
+    every = frozenset({CENTER_ID, OTHER_CENTER_ID})
+    for caller in (installation.a_caller(permission), installation.a_caller(centers=every)):
+        with pytest.raises(UserNotAuthorized):
+            installation.use_cases.merge_guests(
+                caller, guest_id=STAYS, merged_id=GOES, last_fours=[]
+            )
+
+
+def test_an_event_names_both_guests(installation: Installation) -> None:
+    installation.has_endpoint()
+    merge(installation)
+    (event,) = events(installation)
+    assert (event.type, event.guest_id, event.merged_guest_id, event.status) == (
+        *(EventType.GUEST_MERGED, STAYS, GOES, "merged"),
+    )
+
+
+def test_the_audit_trail_has_the_merge(installation: Installation) -> None:
+    merge(installation)
+    with installation.storage.read() as unit:
+        (entry,) = unit.audit_trail.latest(about=GOES)
+    assert (entry.action, entry.actor) == (Action.GUEST_MERGED, "caller:web-shop")
+    assert entry.details == {"into": STAYS}
+
+
+def test_what_a_running_request_stores_for_the_former_guest_is_handed_over(
+    installation: Installation,
+) -> None:
+    merge(installation)
+    # On PostgreSQL, a request that read the guest before the merge may store a session after it.
+    session = installation.add_card()
+    installation.put_session(replace(session, guest_id=GOES))
+    installation.has_guest(a_guest(id=GOES))
+    installation.clock.advance(REQUESTS_END_WITHIN)
+    installation.container.finish_erasures()()
+
+    assert installation.session(session.token_id).guest_id == STAYS
+    with installation.storage.read() as unit:
+        assert unit.guests.get(GOES) is None
+        erasure = unit.erasures.get(GOES)
+    assert erasure is not None
+    assert (erasure.merged_into, erasure.done_at) == (STAYS, installation.clock.now())
+    assert installation.container.read_status()().due["erasures"].items == 0
+
+
+def test_an_export_names_who_was_merged(installation: Installation) -> None:
+    installation.has_endpoint()
+    installation.stored_card(guest_id=GOES)
+    merge(installation)
+    merge(installation, goes=STAYS, stays=THIRD)
+    exported = installation.container.export_guest()(THIRD)
+
+    assert exported["merged_guests"] == [STAYS, GOES]
+    for name, size in (("accounts", 1), ("consents", 1), ("sessions", 1), ("psp_references", 1)):
+        found = exported[name]
+        assert isinstance(found, list)
+        assert len(found) == size
+    # What was told about the former guest is not changed.
+    deliveries = exported["event_deliveries"]
+    assert isinstance(deliveries, list)
+    told = [(each["event"]["type"], each["event"]["guest_id"]) for each in deliveries]
+    assert ("account.stored", GOES) in told
+    assert ("guest.merged", THIRD) in told
+    entries = exported["audit_entries"]
+    assert isinstance(entries, list)
+    assert {GOES, STAYS} <= {each["about"] for each in entries}
+
+
+class TestRestoredBackup:
+    def test_it_merges_again(self, installation: Installation) -> None:
+        account = installation.stored_card(guest_id=GOES)
+        merge(installation)
+        installation.put_account(account)
+        restore_a_backup_from_before(installation)
+        erase_guest = installation.container.erase_guest()
+        assert erase_guest.brought_back() == [GOES]
+
+        assert erase_guest.again() == [GOES]
+        assert erase_guest.brought_back() == []
+        assert erase_guest.again() == []
+        finish(installation)
+        assert ids(installation.accounts()) == [account.account_id]
+        assert installation.tokens_at_psp() == {account.token}
+
+    def test_the_card_arrives_at_the_last_of_several_merges(
+        self, installation: Installation
+    ) -> None:
+        account = installation.stored_card(guest_id=GOES)
+        merge(installation)
+        merge(installation, goes=STAYS, stays=THIRD)
+        with installation.storage.read() as unit:
+            assert unit.erasures.merged_into(THIRD) == [STAYS, GOES]
+        installation.put_account(account)
+        installation.loses("erasures")
+        for each in (GOES, STAYS):
+            installation.has_guest(a_guest(id=each))
+
+        assert installation.container.erase_guest().again() == [GOES, STAYS]
+        assert ids(installation.accounts(THIRD)) == [account.account_id]
+
+    def test_a_guest_comes_to_who_stayed_if_only_the_earlier_merge_is_missing(
+        self, installation: Installation
+    ) -> None:
+        account = installation.stored_card(guest_id=GOES)
+        installation.container.erasure_file().note(
+            GOES, installation.clock.now(), (), merged_into=STAYS
+        )
+        # The process was killed before the commit, and others went on.
+        merge(installation, goes=STAYS, stays=THIRD)
+        assert installation.container.erase_guest().again() == [GOES]
+        assert ids(installation.accounts(THIRD)) == [account.account_id]
+
+    def test_a_guest_whose_heir_was_erased_is_erased(self, installation: Installation) -> None:
+        account = installation.stored_card(guest_id=GOES)
+        merge(installation)
+        installation.erase_guest(STAYS)
+        installation.put_account(account)
+        restore_a_backup_from_before(installation)
+
+        installation.container.erase_guest().again()
+        finish(installation)
+        assert installation.accounts(GOES) == installation.accounts() == ()
+        assert installation.tokens_at_psp() == frozenset()
+
+    def test_a_merge_that_was_not_committed_gives_way_to_the_opposite_one(
+        self, installation: Installation
+    ) -> None:
+        file = installation.container.erasure_file()
+        file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
+        merge(installation, goes=STAYS, stays=GOES)
+        assert (list(file.erased()), file.merged()) == ([STAYS], {STAYS: GOES})
+
+    def test_a_reference_that_the_records_lack_is_deleted_by_a_later_erasure(
+        self, installation: Installation
+    ) -> None:
+        installation.stored_card(guest_id=GOES)
+        merge(installation)
+        with installation.storage.read() as unit:
+            references = {each for _, each in unit.guest_references.of(STAYS)}
+        for table in ("payment_accounts", "card_sessions", "former_guest_references"):
+            installation.loses(table)
+        restore_a_backup_from_before(installation)
+        installation.container.erase_guest().again()
+        with installation.storage.read() as unit:
+            assert {each for _, each in unit.guest_references.of(STAYS)} == references
+
+    def test_a_line_of_a_merge_that_was_cut_off_erases_nobody(
+        self, installation: Installation, tmp_path: Path
+    ) -> None:
+        merge(installation)
+        file = tmp_path / "erasures.txt"
+        line = file.read_text().strip()
+        named = line.split()[0]
+        for length in range(len(line)):
+            file.write_text(line[:length])
+            found = installation.container.erasure_file().erased()
+            assert list(found) == ([GOES] if len(named) <= length else []), line[:length]
+
+
+def test_an_earlier_release_that_finishes_the_erasure_of_the_former_id_deletes_no_card(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    merge(installation)
+    # What 0.2.0 does with each row of `erasures`, whatever the new column says.
+    installation.clock.advance(REQUESTS_END_WITHIN)
+    with installation.storage.write() as unit:
+        assert unit.guest_references.of(GOES) == []
+        erasure = unit.erasures.get(GOES)
+        assert erasure is not None
+        note_event = installation.container.note_event()
+        end_and_blank(unit, note_event, GOES, installation.clock.now())
+        unit.guest_references.remove(GOES)
+        unit.erasures.update(erasure.done(installation.clock.now()))
+        unit.commit()
+    finish(installation)
+    assert ids(installation.accounts()) == [account.account_id]
+    assert installation.tokens_at_psp() == {account.token}
+    with installation.storage.read() as unit:
+        assert unit.guest_references.of(STAYS)
+
+
+def test_old_records_of_a_merged_guest_are_forgotten_but_the_id_stays(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    merge(installation)
+    finish(installation)
+    installation.remove_card(installation.account(account.account_id))
+    installation.reconcile()
+    later = installation.clock.now() + 1000 * DAY
+    with installation.storage.write() as unit:
+        assert unit.accounts.forget(before=later) == 1
+        assert unit.sessions.forget(before=later) == 1
+        unit.commit()
+    with installation.storage.read() as unit:
+        assert unit.erasures.merged_into(STAYS) == [GOES]
+        # A later erasure must still find the guest at the PSP.
+        assert unit.guest_references.of(STAYS)
