@@ -105,10 +105,11 @@ class FinishErasures:
 
     def _end(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> tuple[bool, AtPsps]:
         """End and blank what is left; return whether all sessions are over, and the references."""
+        # First, because a card that cannot be decoded is removed here, and cannot be compared.
+        are_over = end_and_blank(unit, self.note_event, guest_id, now)
         for merged_id in unit.erasures.merged_into(guest_id):
             # An earlier release may have stored a reference for the former guest.
             hand_over(unit, self.note_event, merged_id, guest_id, now)
-        are_over = end_and_blank(unit, self.note_event, guest_id, now)
         at_psps = unit.guest_references.of(guest_id)
         for at_psp in at_psps:
             for token in unit.discards.remove_unreadable(*at_psp):

@@ -28,6 +28,7 @@ from domain.permissions import Permission
 from domain.personal_data.blank import end_and_blank
 from domain.personal_data.erasure import REQUESTS_END_WITHIN
 from domain.sessions.end import SessionStatus
+from domain.storage import RecordUnreadable
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
@@ -35,6 +36,7 @@ from tests.builders import (
     a_psp_guest,
     a_refused_card,
 )
+from tests.databases import change_by_hand
 from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation
 
 GOES, STAYS = OTHER_GUEST_ID, GUEST_ID
@@ -594,3 +596,53 @@ def test_old_records_of_a_merged_guest_are_forgotten_but_the_id_stays(
         assert unit.erasures.merged_into(STAYS) == [GOES]
         # A later erasure must still find the guest at the PSP.
         assert unit.guest_references.of(STAYS)
+
+
+def test_guests_with_a_card_that_cannot_be_decoded_are_not_merged(
+    installation: Installation,
+) -> None:
+    installation.stored_card(guest_id=GOES)
+    change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 77")
+    with pytest.raises(RecordUnreadable):
+        merge(installation, last_fours=["4242"])
+    with installation.storage.read() as unit:
+        assert unit.guests.get(GOES) is not None
+        assert unit.erasures.get(GOES) is None
+
+
+def test_a_card_that_cannot_be_decoded_any_more_does_not_stop_a_later_erasure(
+    installation: Installation,
+) -> None:
+    installation.stored_card(guest_id=GOES)
+    merge(installation)
+    finish(installation)
+    change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 77")
+    installation.erase_guest(STAYS)
+    finish(installation)
+    with installation.storage.read() as unit:
+        erasure = unit.erasures.get(STAYS)
+    assert erasure is not None
+    assert erasure.done_at is not None
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_repeated_request_under_a_key_is_refused_for_the_former_id(
+    installation: Installation,
+) -> None:
+    installation.add_card(guest_id=GOES, idempotency_key="key")
+    merge(installation)
+    with pytest.raises(GuestNotFound):
+        installation.add_card(guest_id=GOES, idempotency_key="key")
+
+
+def test_an_open_link_of_the_former_guest_opens_a_page_for_the_guest_who_stays(
+    installation: Installation,
+) -> None:
+    session = installation.add_card(guest_id=GOES)
+    merge(installation)
+    installation.open_page(session)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    made = installation.session(session.token_id)
+    assert made.current_attempt.request.guest_id == STAYS
+    assert [each.account_id for each in installation.accounts()] == [made.account_id]
