@@ -275,7 +275,14 @@ class Simulation:
         require_end(self._stored)
         require_current(self._stored)
         require_no_card_number(self._observer.files())
-        erased = [each for each in GUESTS if self._stored.is_erased(each.id)]
+        # A merged guest is erased with the guest who stays.
+        heirs = {each.id: self._stored.heir_of(each.id) for each in GUESTS}
+        erased = [
+            each
+            for each in GUESTS
+            if self._stored.is_erased(each.id)
+            and (heirs[each.id] == each.id or self._stored.is_erased(f"{heirs[each.id]}"))
+        ]
         require_nothing_personal(self._observer.files(), erased)
         noted = self._processes[0].container.erasure_file().erased().keys()
         require({each.id for each in erased} <= {*noted}, "I12", "the file lacks an erased guest")
@@ -338,8 +345,13 @@ class Simulation:
             lambda found: found.session.status.value,
         )
         if not isinstance(result, ServiceUnavailable):
-            may = guest == visit.guest and caller.sees(visit.center.id)
-            require(may != isinstance(result, SessionNotFound), "I5", "the wrong session was shown")
+            # A merge may have come before, or meanwhile.
+            owners = {
+                each.heir_of(visit.guest.id) for each in (self._stored, self._observer.read())
+            }
+            sees, is_shown = caller.sees(visit.center.id), not isinstance(result, SessionNotFound)
+            is_right = is_shown == (sees and guest.id in owners)
+            require(is_right or (sees and len(owners) > 1), "I5", "the wrong session was shown")
 
     def a_client_removes_a_card(self, process: Process, choices: Random) -> None:
         if not self._stored.accounts:
@@ -388,7 +400,8 @@ class Simulation:
         )
         if isinstance(result, Exception):
             return
-        may = guest == visit.guest and caller.sees(visit.center.id)
+        owner = self._observer.read().heir_of(visit.guest.id)
+        may = guest.id in (visit.guest.id, owner) and caller.sees(visit.center.id)
         require(may, "I5", "a client cancelled a session that it may not see")
         require(result.cancelled_at or result.status != "open", "I3", "it was not cancelled")
         if result.cancelled_at:
@@ -418,6 +431,28 @@ class Simulation:
             require(caller is SHOP, "I5", "a client erased a guest without the permission to")
             self._known.erased.add(guest.id)
             self._known.missing.add(guest.id)
+
+    def a_client_merges_two_guests(self, process: Process, choices: Random) -> None:
+        """Merge a guest into another, unless only two are left. The cards are as read before."""
+        if len(self._stored.erasures) + 1 >= len(GUESTS):
+            return
+        goes, stays = choices.sample(GUESTS, 2)
+        last_fours = [
+            account.last_four
+            for account in self._stored.accounts.values()
+            if account.is_active and account.guest_id in (goes.id, stays.id)
+        ]
+        caller = choices.choice((SHOP, SHOP, KIOSK))
+        result = self._call(
+            f"{caller.name} merges {goes.first_name} into {stays.first_name}",
+            process,
+            lambda: process.use_cases.merge_guests(
+                caller, guest_id=stays.id, merged_id=goes.id, last_fours=last_fours
+            ),
+        )
+        if not isinstance(result, Exception):
+            require(caller is SHOP, "I5", "a client merged guests without the permission to")
+            self._known.missing.add(goes.id)
 
     def a_guest_replaces_a_card(self, process: Process, choices: Random) -> None:
         """Remove a card and add one again, which may get the token that is being discarded."""
@@ -1073,6 +1108,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_chooses_a_default_card: 2,
     Simulation.a_client_cancels_a_session: 2,
     Simulation.a_client_erases_a_guest: 1,
+    Simulation.a_client_merges_two_guests: 1,
     Simulation.a_client_chooses_a_default_card: 3,
     Simulation.a_guest_replaces_a_card: 2,
     Simulation.a_guest_opens_a_link: 4,
