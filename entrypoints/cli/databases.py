@@ -167,7 +167,7 @@ def import_(what: str, file: Path, per_minute: int) -> None:
             f"cannot write the rows to a temporary file ({error}): set TMPDIR to another folder"
         ) from error
     if rows.skipped:
-        click.echo(f"skipped, because the guests were erased: {rows.skipped}", err=True)
+        click.echo(f"skipped, because the guests were erased or merged: {rows.skipped}", err=True)
     count -= rows.skipped + rows.refused
     click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
     if rows.refused:

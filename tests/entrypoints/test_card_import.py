@@ -90,7 +90,7 @@ def test_the_import_names_skipped_cards_by_line(
             f"{file}, line 4: the PSP does not know this token for this guest_reference at this "
             "merchant account\n"
             f"{file}, line 5: the guest already has this card on file at the center, with another token\n"
-            "skipped, because the guests were erased: 1\n"
+            "skipped, because the guests were erased or merged: 1\n"
             "Error: not imported, for the reasons above: 3\n"
         )
     assert len(installation.accounts()) == len(installation.accounts(OTHER_GUEST_ID)) == 1

@@ -127,7 +127,7 @@ class TestCommand:
         result = cardonfile.run("import", "guests", str(file))
 
         assert (result.exit_code, result.stdout) == (0, "imported 1 guest\n")
-        assert result.stderr == "skipped, because the guests were erased: 1\n"
+        assert result.stderr == "skipped, because the guests were erased or merged: 1\n"
         assert guest(cardonfile) is None
         with cardonfile.storage.read() as unit:
             assert unit.guests.get(OTHER_GUEST_ID) is not None
