@@ -89,7 +89,7 @@ class TextErasureFile(ErasureFile):
         return {guest_id: stays for guest_id, (_, stays) in self._read().items() if stays}
 
     def _read(self) -> Mapping[GuestId, tuple[AtPsps, GuestId | None]]:
-        """Return the references of each guest, and into whom the guest was merged, if at all."""
+        """Return the references of each guest, and the guest who remained if there was a merge."""
         if self.path is None or not self.path.exists():
             return {}
         found: dict[GuestId, tuple[AtPsps, GuestId | None]] = {}

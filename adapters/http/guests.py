@@ -224,7 +224,7 @@ class GuestResource:
         path=f"{GUEST}/merge",
         name="mergeGuests",
         tag=Tag.GUESTS,
-        summary="Merge another guest into this one, for good",
+        summary="Merge another guest into this guest, permanently",
         description=(
             "Cards, consents and sessions move to this guest. The other id cannot be used again. There "
             "is no undo."

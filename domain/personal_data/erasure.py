@@ -147,7 +147,7 @@ class ErasureFile(Protocol):
     def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in the file, each with the references, in the order of their ends.
 
-        A guest into whom another was merged later had not ended, and is left out.
+        A guest who absorbed another guest later had not ended, and is left out.
         """
         ...
 

@@ -36,7 +36,7 @@ def hand_over(
     """Give cards, sessions, refusals and references at PSPs to `stays`, and remove the guest `goes`.
 
     Of two accounts of one card at one center, the one with the later consent stays. At each center
-    the default of `stays` remains. Requests to PSPs keep the guest for whom they were sent. May be
+    the default of `stays` remains. Requests to PSPs keep the id of the former guest. May be
     called again. The caller commits. Raises RecordUnreadable.
     """
     active = lock_both(unit, goes, stays)
@@ -47,8 +47,8 @@ def hand_over(
     unit.guests.remove(goes)
     unit.sessions.give(goes, stays)
     unit.accounts.give(goes, stays)
-    # The present references of both may be at one place, and a page of the guest who stays must not
-    # show what the PSP knows of the other.
+    # Both guests may have a reference at the same merchant account. A page of the guest who stays
+    # must not show what the PSP stores about the other guest.
     for psp_account, reference in unit.guest_references.of(goes):
         unit.guest_references.keep_former(stays, psp_account, reference)
     unit.guest_references.remove(goes)

@@ -26,7 +26,7 @@ class MergeGuests:
     """Use case: give the cards, sessions and refusals of a guest to another, and remove the first.
 
     It cannot be undone. The guest who stays keeps names and defaults. The id of the guest who goes
-    is never used again: its `Erasure` says into whom the guest was merged, and `file` names both,
+    is never used again: its `Erasure` names the guest who stays, and `file` names both guests,
     just before the commit, as for an erasure. `last_fours` are the last four digits of all active
     cards of both guests, in any order. Needs `guests:edit` and `guests:erase`. Raises
     UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable, InvalidField
@@ -72,7 +72,7 @@ class MergeGuests:
             raise GuestNotFound from None
 
     def again(self, goes: GuestId, stays: GuestId, at_psps: AtPsps) -> bool:
-        """Merge a guest whom `file` names as merged, after a backup was restored.
+        """Repeat a merge that `file` records, after a backup was restored.
 
         `at_psps` are the references in the file. If the guest who stays was merged since, the guest
         is merged into that one. Return False, and do nothing, if that one was erased.
@@ -128,7 +128,7 @@ class MergeGuests:
 
 
 def _heir(unit: UnitOfWork, guest_id: GuestId) -> GuestId | None:
-    """Return the guest into whom a guest was merged, or the guest; None if that one was erased."""
+    """Return the guest who remains after all merges of a guest; None if that guest was erased."""
     erasure = unit.erasures.get(guest_id)
     return guest_id if erasure is None else erasure.merged_into
 

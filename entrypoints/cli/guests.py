@@ -94,7 +94,7 @@ def export(*, guest_id: str) -> None:
 @click.option("--from", "merged_id", metavar="ID", required=True, help="The guest who goes.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
-    """Merge another guest into a guest, for good.
+    """Merge another guest into a guest, permanently.
 
     Shows the names, addresses and cards of both, and asks. The cards, consents and sessions of the
     other guest move to the guest ID, and the other id is never used again. There is no undo. The

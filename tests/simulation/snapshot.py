@@ -198,7 +198,7 @@ class Snapshot:
         return guest_id in self.erasures
 
     def heir_of(self, guest_id: str | None) -> str | None:
-        """Return the guest into whom a guest was merged, or the guest."""
+        """Return the guest who remains after all merges of a guest."""
         erasure = self.erasures.get(guest_id or "")
         return (erasure.merged_into if erasure else None) or guest_id
 

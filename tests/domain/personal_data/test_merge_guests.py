@@ -120,7 +120,7 @@ def test_the_default_of_the_guest_who_stays_remains(installation: Installation) 
 
 
 @pytest.mark.parametrize(("first", "second"), [(STAYS, GOES), (GOES, STAYS)])
-def test_of_one_card_the_account_with_the_later_consent_stays(
+def test_the_account_with_the_later_consent_stays_if_both_guests_have_the_card(
     installation: Installation, first: GuestId, second: GuestId
 ) -> None:
     older = installation.stored_card(guest_id=first)
@@ -422,7 +422,7 @@ def test_the_audit_trail_has_the_merge(installation: Installation) -> None:
     assert entry.details == {"into": STAYS}
 
 
-def test_what_a_running_request_stores_for_the_former_guest_is_handed_over(
+def test_records_that_a_running_request_stores_for_the_former_guest_are_handed_over(
     installation: Installation,
 ) -> None:
     merge(installation)
