@@ -98,14 +98,13 @@ class _Details(msgspec.Struct, rename="camel"):
         """Return the card with the facts that only the payment tells."""
         return replace(
             card,
-            funding=_FUNDING.get(self.card_funding),
+            # None for `deferred-debit`: the banks of some countries call it credit, those of others
+            # debit.
+            funding=Funding.named(self.card_funding),
             issuer_country=self.card_country_code,
             wallet=_WALLETS.get(self.wallet, self.wallet),
         )
 
-
-_FUNDING: Final[Mapping[str | None, Funding]] = {each.value: each for each in Funding}
-"""Not `deferred-debit`: the banks of some countries call it credit, those of others debit."""
 
 _WALLETS: Final[Mapping[str | None, str]] = {"applepay": "apple_pay", "googlepay": "google_pay"}
 """The names that clients know from other PSPs."""

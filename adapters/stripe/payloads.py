@@ -7,7 +7,6 @@ there. A response in another form, or with a value that is not listed there, can
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -235,10 +234,6 @@ class Wallet(msgspec.Struct):
     """PaymentMethod, `card.wallet`."""
 
     type: str | None = None
-
-
-_FUNDING: Final[Mapping[str | None, Funding]] = {each.value: each for each in Funding}
-"""PaymentMethod, `card.funding`, which may also be `unknown`."""
 
 
 class CardDetails(msgspec.Struct):
@@ -557,7 +552,7 @@ def _card(card: CardDetails, customer: GuestReference, token: CardToken) -> Card
         last_four=card.last4,
         expiry_month=card.exp_month,
         expiry_year=card.exp_year,
-        funding=_FUNDING.get(card.funding),
+        funding=Funding.named(card.funding),
         issuer_country=card.country,
         wallet=card.wallet.type if card.wallet and card.wallet.type != UNKNOWN else None,
     )

@@ -22,6 +22,11 @@ class Funding(StrEnum):
     DEBIT = "debit"
     PREPAID = "prepaid"
 
+    @classmethod
+    def named(cls, name: object) -> Funding | None:
+        """Return the funding with this name, or None for any other value."""
+        return next((each for each in cls if each == name), None)
+
 
 FACTS: Final = ("funding", "issuer_country", "wallet")
 """The fields of a card that are None if the PSP does not tell them."""

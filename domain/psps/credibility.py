@@ -108,7 +108,7 @@ def without_false_facts(card: Card) -> Card:
     country, wallet = card.issuer_country, card.wallet
     return replace(
         card,
-        funding=Funding(card.funding) if card.funding in tuple(Funding) else None,
+        funding=Funding.named(card.funding),
         # An adapter of another distribution may return a value that is no text.
         issuer_country=country if _COUNTRY.fullmatch(f"{country}") else None,
         wallet=wallet if wallet and _WALLET.fullmatch(f"{wallet}") else None,
