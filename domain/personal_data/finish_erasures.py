@@ -41,10 +41,9 @@ class FinishErasures:
     guest, except at closed merchant accounts. Then references, tokens and `redirect_uri`s are
     cleared, and overwritten in the files of the database. If a PSP cannot delete guests, an expired
     session keeps its page, because a card that appears late can only be discarded through the page.
-    A merge is finished by handing over what appeared
-    for the former guest. Work that is not possible yet becomes due when it is possible; the waits grow only if a PSP
-    refuses, is unavailable or does not know the guest. May be called at any time, by several
-    processes at once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
+    A merge is finished by handing over what was stored for the former guest since. Work that is not
+    possible yet becomes due when it is possible; the waits grow only if a PSP refuses, is
+    unavailable or does not know the guest. May be called at any time, by several processes at once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
     """
 
     storage: Storage

@@ -83,10 +83,9 @@ class MergeGuests:
             if heir is None:
                 return False
             self._begin(unit, goes, heir)
-            lock_both(unit, goes, heir)
+            self._hand_over(unit, goes, heir, None)
             for psp_account, reference in at_psps:
                 unit.guest_references.keep_former(heir, psp_account, reference)
-            self._hand_over(unit, goes, heir, None)
             unit.commit()
             return True
 
