@@ -444,6 +444,7 @@ class Invariants:
                     require(not is_there, "I3", f"{name} lost an earlier card")
 
     def _cards_belong_where_they_were_typed(self, snapshot: Snapshot) -> None:
+        heirs = snapshot.heirs
         for account in snapshot.accounts.values():
             name = f"account {account.account_id}"
             if account.token in self._known.imported:
@@ -458,7 +459,6 @@ class Invariants:
             for page in pages:
                 self._require_typed_for(account, page, snapshot)
             # A merge may bring together one card of each guest.
-            heirs = {each.merged_into for each in snapshot.erasures.values()}
             is_one = session.cards_per_guest == "one" and account.guest_id not in heirs
             if is_one and account.is_active:
                 is_first = not any(
@@ -548,7 +548,7 @@ class Invariants:
         for session in snapshot.sessions.values():
             times[session.guest_id, session.center_id].append(session.created_at)
         # The sessions of merged guests add up.
-        heirs = {each.merged_into for each in snapshot.erasures.values()}
+        heirs = snapshot.heirs
         for (guest_id, _), all_times in times.items():
             if guest_id in heirs:
                 continue

@@ -202,6 +202,11 @@ class Snapshot:
         erasure = self.erasures.get(guest_id or "")
         return (erasure.merged_into if erasure else None) or guest_id
 
+    @property
+    def heirs(self) -> frozenset[str | None]:
+        """The guests into whom others were merged, and None."""
+        return frozenset(each.merged_into for each in self.erasures.values())
+
     def of_guest(self, guest_id: str) -> Sequence[SessionRow]:
         """Return the sessions of a guest."""
         return [each for each in self.sessions.values() if each.guest_id == guest_id]
