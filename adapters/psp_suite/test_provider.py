@@ -486,9 +486,9 @@ class TestEvidence:
     ) -> None:
         session.type_card()
         sound = told_by(session, session.event())
-        # Another kind of event, or what the browser brings back, may tell of the card.
+        # Another kind of event, or the return of the browser, may report the card.
         if not isinstance(sound, CardCollected):
-            pytest.skip("the first of `telling_events` does not tell of the card")
+            pytest.skip("the first of `telling_events` does not report the card")
 
         outcome = told_by(session, json.dumps(without(field, json.loads(session.event()))).encode())
 

@@ -477,7 +477,9 @@ class TestConcurrency:
                 sessions = unit.sessions.of_guest(guest_id)
                 assert all(each.is_over and not each.redirect_uri for each in sessions)
 
-    def test_no_card_is_lost_while_two_guests_are_merged(self, installation: Installation) -> None:
+    def test_every_card_is_kept_while_two_guests_are_merged(
+        self, installation: Installation
+    ) -> None:
         caller, use_cases = installation.caller, installation.use_cases
         for number in range(5):
             goes, stays = (GuestId(a_uuid(5_000 + 10 * number + which)) for which in (0, 1))

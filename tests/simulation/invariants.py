@@ -564,7 +564,7 @@ class Invariants:
         }
         lost, invented = lost_and_invented(
             [
-                # What was told of a guest who was merged later keeps the former id.
+                # An event keeps the id of a guest who was merged later.
                 msgspec.structs.replace(each.told, guest_id=snapshot.heir_of(each.told.guest_id))
                 for each in snapshot.deliveries.get(EVERYTHING, {}).values()
             ],

@@ -432,7 +432,7 @@ def test_the_address_of_an_ended_page_is_the_return_uri(shop: Shop) -> None:
     assert shop.start().address == shop.request.return_uri
 
 
-def test_no_request_address_contains_the_key(shop: Shop) -> None:
+def test_addresses_of_requests_do_not_contain_the_key(shop: Shop) -> None:
     shop.start()
 
     assert not any(TEST_KEY in call for call in shop.mollie.server.calls)

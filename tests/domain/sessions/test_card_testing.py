@@ -323,7 +323,7 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: L
 
 
 # Shows S23.
-def test_a_center_may_have_limits_of_its_own(limited: Limited) -> None:
+def test_a_center_may_have_other_limits_than_the_installation(limited: Limited) -> None:
     installation = limited("guest=1/1,guest-everywhere=off/off,caller=off/off,center=off/off")
     installation.configure(card_testing_limits="guest=2/2")
     first, second = (installation.opened_session() for _ in range(2))

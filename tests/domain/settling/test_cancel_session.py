@@ -248,7 +248,7 @@ class TestSessionsOfACaller:
         assert installation.session(kept.token_id) == kept
         assert cancel_all_of(installation) == 0
 
-    def test_each_session_of_a_caller_is_cancelled_in_a_transaction_of_its_own(
+    def test_each_session_of_a_caller_is_cancelled_in_a_separate_transaction(
         self, installation: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sessions = [installation.add_card() for _ in range(3)]
