@@ -70,6 +70,7 @@ REDIRECT_URI: Final = "https://shop.example/cards?from=spa"
 MERCHANT: Final = MerchantAccount("default")
 GOOD_CARD: Final = "4242424242424242"
 OTHER_GOOD_CARD: Final = "5555555555554444"
+PREPAID_CARD: Final = "5105105105105100"
 MISMATCHING_CARD: Final = "4000000000000010"
 DECLINED_CARD: Final = "4000000000000002"
 CHALLENGED_CARD: Final = "4000000000003220"
@@ -406,7 +407,7 @@ class Installation:
     def return_to_shop(self, session: CardSession, **parameters: str) -> str:
         """Return from the PSP's page with these parameters; return where the browser is sent."""
         return self.use_cases.return_from_hosted_page(
-            token_id=session.token_id, parameters=parameters
+            token_id=session.token_id, parameters=parameters, key=session.link_key
         )
 
     def webhook(self, body: bytes | None = None) -> WebhookDelivery:

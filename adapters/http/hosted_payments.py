@@ -42,7 +42,7 @@ from domain.hosted_payments.link import (
     LinkUnknown,
 )
 from domain.hosted_payments.open_hosted_page import OpenHostedPage, PageUnderWay
-from domain.identifiers import SHOWN_OF_TOKENS
+from domain.identifiers import SHOWN_OF_TOKENS, find_link_key
 from domain.outside import Ids
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.polling import ASK_AGAIN_AFTER
@@ -58,6 +58,10 @@ _LINK_PROBLEMS: Final = {
     500: "A fault of the service.",
 }
 
+_BROWSER_COOKIE: Final = "cardonfile"
+"""Has the secret of a browser in which a guest agreed."""
+_LINK_COOKIE: Final = "cardonfile-link"
+"""Has the key of the link that the browser opened last."""
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
 """The form of the secret that identifies a browser."""
 
@@ -221,6 +225,8 @@ class HostedPayments:
         agreed: str | None = None,
         browser: str | None,
     ) -> None:
+        # Done first, because a page of cardonfile may come before the PSP's page.
+        self._remember_link(req, resp)
         address = self.open_hosted_page(
             **_link_in(req),
             by_click=by_click,
@@ -231,11 +237,18 @@ class HostedPayments:
         self.wake_reconciler()
         _redirect(resp, address)
 
-    @property
-    def _cookie(self) -> str:
+    def _remember_link(self, req: falcon.Request, resp: falcon.Response) -> None:
+        key = find_link_key(_link_in(req)["key"])
+        if key is not None:
+            # A PSP may send the browser back by a form, without Lax cookies. Browsers accept None
+            # only over https.
+            same_site = "None" if self._is_secure else "Lax"
+            self._set_cookie(resp, _LINK_COOKIE, key, same_site=same_site)
+
+    def _cookie(self, name: str) -> str:
         # With this prefix, browsers accept the cookie from no other host of the domain, but only
         # over https.
-        return "__Host-cardonfile" if self._is_secure else "cardonfile"
+        return f"__Host-{name}" if self._is_secure else name
 
     @property
     def _is_secure(self) -> bool:
@@ -246,19 +259,22 @@ class HostedPayments:
 
         A cookie in another form comes from somebody else, and is ignored.
         """
-        secret = req.cookies.get(self._cookie, "")
+        secret = req.cookies.get(self._cookie(_BROWSER_COOKIE), "")
         return secret if _SECRET.fullmatch(secret) else None
 
     def _name_browser(self, resp: falcon.Response, secret: str) -> None:
-        # Lax, so that a browser that comes from the shop sends the cookie. It lasts until the
-        # browser is closed.
+        # Lax, so that a browser that comes from the shop sends the cookie.
+        self._set_cookie(resp, _BROWSER_COOKIE, secret, same_site="Lax")
+
+    def _set_cookie(self, resp: falcon.Response, name: str, value: str, *, same_site: str) -> None:
+        """Set a cookie that lasts until the browser is closed."""
         resp.set_cookie(
-            self._cookie,
-            secret,
+            self._cookie(name),
+            value,
             path="/",
             secure=self._is_secure,
             http_only=True,
-            same_site="Lax",
+            same_site=same_site,
         )
 
     @Operation(
@@ -311,7 +327,9 @@ class HostedPayments:
     ) -> None:
         query = Query(req)
         address = self.return_from_hosted_page(
-            token_id=query.only("token_id"), parameters={**query.except_for("token_id"), **form}
+            token_id=query.only("token_id"),
+            parameters={**query.except_for("token_id"), **form},
+            key=req.cookies.get(self._cookie(_LINK_COOKIE)),
         )
         self.wake_reconciler()
         _redirect(resp, address)

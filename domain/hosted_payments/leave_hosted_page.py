@@ -32,8 +32,8 @@ class ReturnFromHostedPage:
     The return is stored first. The query parameters that the PSP's adapter needs are stored as
     evidence; other parameters are ignored. The reconciler settles the session if that is not
     possible now, or if a browser caused a question to the PSP about it less than 2 seconds ago.
-    If the center does not accept the card, the browser is sent to the link, which says why. Raises
-    LinkUnknown.
+    If the center did not accept the card, a browser that opened the link is sent to it again, and
+    reads why. Raises LinkUnknown.
     """
 
     storage: Storage
@@ -42,18 +42,33 @@ class ReturnFromHostedPage:
     links: HostedLinks
     clock: Clock
 
-    def __call__(self, *, token_id: str, parameters: Mapping[str, str]) -> str:
-        """Store the evidence and settle. Return the stored redirect_uri, or the link."""
+    def __call__(
+        self, *, token_id: str, parameters: Mapping[str, str], key: str | None = None
+    ) -> str:
+        """Store the evidence and settle. Return the stored redirect_uri, or the link.
+
+        `key` is the key of the link that this browser opened last, if it did. Others know the
+        token too, and must not learn the key.
+        """
         session = session_of_return(self.storage, token_id)
         if not session.is_settled:
             evidence = self._evidence(session, parameters)
             # The guest can do nothing about an outage, so the browser is redirected even then.
             with suppress(ServiceUnavailable):
                 if self._note(session, evidence):
-                    settled = self.settle(session.token_id)
-                    if settled and settled.not_accepted and settled.has_link(self.clock.now()):
-                        return self.links.hosted_payment_uri(settled)
+                    self.settle(session.token_id)
+                # A webhook may have settled the session.
+                with self.storage.read() as unit:
+                    current = unit.sessions.get(session.token_id)
+                if current is not None and self._is_to_read_why(current, key):
+                    return self.links.hosted_payment_uri(current)
         return session.redirect_uri
+
+    def _is_to_read_why(self, session: CardSession, key: str | None) -> bool:
+        """Return whether this browser is to be told that the card was not accepted."""
+        has_opened = session.link_key is None or session.link_key == key
+        is_told = session.not_accepted is not None and session.has_link(self.clock.now())
+        return has_opened and is_told
 
     def _note(self, seen: CardSession, evidence: Evidence | None) -> bool:
         """Store the return and the evidence; return whether the PSP may be asked now."""

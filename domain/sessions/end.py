@@ -140,7 +140,8 @@ class EndingSession(WorkAtPsp):
 
     def completed(self, account_id: AccountId, now: datetime) -> Self:
         """End the session with its card stored."""
-        return self._ended(Ending.CARD_STORED, now, replace(self, account_id=account_id))
+        stored = replace(self, account_id=account_id, not_accepted=None)
+        return self._ended(Ending.CARD_STORED, now, stored)
 
     def failed(self, refusal: Refusal, now: datetime, *, existing: AccountId | None = None) -> Self:
         """End the session because a rule refuses the card.

@@ -131,8 +131,12 @@ def judge_token(
     """Judge the token of a collected card; None means that the card may be stored.
 
     A card is not stored, and its page is over, if its token was discarded before, or if the card
-    was collected after the client cancelled. While its token is being discarded, the session waits.
+    was collected after the client cancelled. While its token is being discarded, the session waits,
+    unless the center already did not accept the card.
     """
+    if session.not_accepted is not None and session.current_attempt.over and discard is not None:
+        # A PSP that refuses the discard must not keep the session open.
+        return Verdict(session=session.without_card(now), unkept=_token(session, collected))
     is_cancelled = (
         session.cancelled_at is not None and collected.collected_at > session.cancelled_at
     )

@@ -125,7 +125,7 @@ class SettleSession:
                 unit.earlier_pages.remove(session.token_id, page.number)
                 if current.has_page:
                     unit.earlier_pages.keep(EarlierPage.of(current))
-                unit.sessions.update(replace(current, attempt=page.attempt))
+                unit.sessions.update(replace(current, attempt=page.attempt, not_accepted=None))
             return self._apply(unit, asked, outcome, now)
 
         settled, steps = self.storage.transact(apply)

@@ -28,6 +28,7 @@ from tests.installation import (
     BASE_URL,
     CHALLENGED_CARD,
     DECLINED_CARD,
+    PREPAID_CARD,
     REDIRECT_URI,
     Installation,
     Trouble,
@@ -543,11 +544,44 @@ def test_the_browser_sends_the_cookie_only_to_this_service(
     assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 
-def test_a_browser_without_a_consent_to_give_gets_no_cookie(
-    api: Api, old_link: CardSession
+def test_a_browser_without_a_consent_to_give_is_not_named(api: Api, old_link: CardSession) -> None:
+    assert "cardonfile" not in opened(api, old_link).cookies
+    assert "cardonfile" not in click(api, link_query(old_link), BASE_URL).cookies
+
+
+@pytest.mark.parametrize(
+    ("origin", "prefix", "same_site"),
+    [(BASE_URL, "", "Lax"), ("https://cards.example", "__Host-", "None")],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_only_the_browser_that_opened_the_link_returns_to_it_after_a_card_that_is_not_accepted(
+    tmp_path: Path, origin: str, prefix: str, same_site: str, method: str
 ) -> None:
-    assert not opened(api, old_link).cookies
-    assert not click(api, link_query(old_link), BASE_URL).cookies
+    with closing(
+        Installation(tmp_path, base_url=origin, CARDONFILE_ALLOW_FAKE_PSP="1")
+    ) as installed:
+        api = Api(installed)
+        installed.configure(refuse_funding=frozenset({Funding.PREPAID}), acquirer_agreed=True)
+        session = installed.add_card()
+        cookie = opened(api, session).cookies[f"{prefix}cardonfile-link"]
+        installed.type_card(installed.session(session.token_id), PREPAID_CARD)
+        locations = [
+            api.send(
+                method,
+                "/hosted-payments/return",
+                query=f"token_id={session.token_id}",
+                headers={"Cookie": f"{prefix}cardonfile-link={key}"},
+                authenticated=False,
+            ).headers["location"]
+            for key in ("", "a" * 26, cookie.value)
+        ]
+
+    assert locations[:2] == [REDIRECT_URI] * 2
+    assert locations[2].startswith(f"{origin}/hosted-payments?")
+    assert f"key={session.link_key}&" in locations[2]
+    assert (cookie.path, cookie.http_only, cookie.same_site) == ("/", True, same_site)
+    assert cookie.secure is origin.startswith("https:")
+    assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 
 def test_the_button_of_an_old_link_is_shown_even_without_the_center_name(
@@ -734,13 +768,11 @@ def test_a_guest_reads_why_a_card_is_not_accepted(api: Api) -> None:
     form = api.installation.psp.page(api.installation.page_reference(session))
     shown = api.client.simulate_get(f"/fake-psp/pages/{form.reference}").text
     assert "Not accepted here: prepaid cards." in shown
-    api.installation.type_card(session, "5105105105105100")
+    api.installation.type_card(session, PREPAID_CARD)
 
-    returned = api.browse("/hosted-payments/return", f"token_id={session.token_id}")
+    api.installation.return_to_shop(session)
     page = opened(api, session)
 
-    assert returned.status_code == 303
-    assert returned.headers["location"] == f"{BASE_URL}/hosted-payments?{link_query(session)}"
     assert page.status_code == 200
     assert "Your card was not saved, because it is not accepted here." in page.text
     assert "Not accepted here: prepaid cards." in page.text

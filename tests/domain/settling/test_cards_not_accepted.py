@@ -21,12 +21,13 @@ from tests.builders import CENTER_ID
 from tests.installation import (
     GOOD_CARD,
     OTHER_GOOD_CARD,
+    PREPAID_CARD,
     REDIRECT_URI,
     Installation,
+    Trouble,
     psps_that,
 )
 
-PREPAID_CARD: Final = "5105105105105100"
 NO_PREPAID: Final[dict[str, Any]] = {  # fields of PaymentConfiguration
     "refuse_funding": frozenset({Funding.PREPAID}),
     "acquirer_agreed": True,
@@ -94,6 +95,31 @@ def test_a_session_that_ends_after_such_a_card_fails(installation: Installation)
     assert told.endpoint_id == endpoint.endpoint_id
     assert (told.event.type, told.event.reason) == (EventType.SESSION_FAILED, refusal.type)
     assert codes(installation, session) == [(0, "funding_not_accepted")]
+
+
+def test_a_session_ends_though_the_psp_refuses_to_discard_such_a_card(
+    installation: Installation,
+) -> None:
+    session = with_prepaid_card(installation)
+    installation.provider.have(Trouble.REFUSED, "discard")
+    for _ in range(8):
+        installation.reconcile()
+        installation.clock.advance(timedelta(hours=6))
+
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.due_at) == (SessionStatus.FAILED, None)
+
+
+def test_the_guest_reads_why_although_a_webhook_settled_the_page_before(
+    installation: Installation,
+) -> None:
+    installation.configure(**NO_PREPAID)
+    session = installation.session_with_card(PREPAID_CARD)
+    installation.receive_webhook()
+    installation.reconcile()
+
+    assert installation.session(session.token_id).not_accepted is NotAccepted.FUNDING
+    assert installation.return_to_shop(session) != REDIRECT_URI
 
 
 @pytest.mark.parametrize("ends_by", ["a later page", "a cancellation"])

@@ -7,14 +7,22 @@ from datetime import timedelta
 
 import pytest
 
+from domain.psps.card import Funding
 from domain.psps.evidence import EvidenceOrigin
 from domain.psps.hosted_page import PageClosed, Pending
 from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
-from domain.sessions.end import SessionStatus
+from domain.sessions.end import NotAccepted, SessionStatus
 from domain.sessions.polling import POLL_EVERY
 from domain.sessions.session import CardSession
-from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
+from tests.installation import (
+    GOOD_CARD,
+    MERCHANT,
+    OTHER_GOOD_CARD,
+    PREPAID_CARD,
+    Installation,
+    Trouble,
+)
 
 MINUTE = timedelta(minutes=1)
 
@@ -22,9 +30,9 @@ MINUTE = timedelta(minutes=1)
 class Late:
     """A session whose first page ended without its card, says the PSP, and has a second one."""
 
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: Installation, number: str = GOOD_CARD) -> None:
         self.it = installation
-        self.session = installation.session_with_card()
+        self.session = installation.session_with_card(number)
         first = self.session.current_attempt.page
         assert first is not None
         self.first = first
@@ -117,6 +125,41 @@ def test_a_card_from_an_earlier_page_is_stored_if_no_other_page_is_open(
     with late.it.storage.read() as unit:
         (kept,) = unit.earlier_pages.of(late.session.token_id)
     assert (kept.page_reference, kept.told_at) == (second, None)
+
+
+def test_a_card_from_an_earlier_page_is_stored_after_a_card_that_is_not_accepted(
+    installation: Installation,
+) -> None:
+    installation.configure(refuse_funding=frozenset({Funding.PREPAID}), acquirer_agreed=True)
+    late = Late(installation)
+    installation.type_card(late.session, PREPAID_CARD)
+    installation.return_to_shop(late.session)
+    assert late.current.not_accepted is NotAccepted.FUNDING
+
+    late.told()
+    installation.reconcile()
+
+    assert [account.token for account in installation.accounts()] == [late.token]
+    completed = late.current
+    assert (completed.status, completed.not_accepted) == (SessionStatus.COMPLETED, None)
+    # The page of the stored card refused nothing.
+    with installation.storage.read() as unit:
+        refused = unit.refused_cards.of(late.session.token_id)
+    assert [(each.attempt, each.code) for each in refused] == [(2, NotAccepted.FUNDING)]
+
+
+def test_the_page_after_an_earlier_page_has_a_new_number(installation: Installation) -> None:
+    installation.configure(refuse_funding=frozenset({Funding.PREPAID}), acquirer_agreed=True)
+    late = Late(installation, PREPAID_CARD)
+    installation.psp.close_page(installation.page_reference(late.session))
+    installation.settle(late.session.token_id)
+    late.told()
+    installation.reconcile()
+    assert late.current.current_attempt.request.attempt == 1
+
+    installation.use_cases.open_hosted_page(key=late.session.link_key, by_click=True)
+
+    assert late.current.current_attempt.request.attempt == 3
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.NOT_FOUND])
