@@ -55,25 +55,27 @@ class ReturnFromHostedPage:
             evidence = self._evidence(session, parameters)
             # The guest can do nothing about an outage, so the browser is redirected even then.
             with suppress(ServiceUnavailable):
-                if self._note(session, evidence):
-                    self.settle(session.token_id)
-                # A webhook may have settled the session.
-                with self.storage.read() as unit:
-                    current = unit.sessions.get(session.token_id)
-                if current is not None and self._is_to_read_why(current, key):
+                current, may_ask = self._note(session, evidence)
+                if may_ask:
+                    current = self.settle(session.token_id) or current
+                if self._is_to_read_why(current, key):
                     return self.links.hosted_payment_uri(current)
         return session.redirect_uri
 
     def _is_to_read_why(self, session: CardSession, key: str | None) -> bool:
         """Return whether this browser is to be told that the card was not accepted."""
-        has_opened = session.link_key is None or session.link_key == key
+        has_opened = session.link_key in (None, key)
         is_told = session.not_accepted is not None and session.has_link(self.clock.now())
         return has_opened and is_told
 
-    def _note(self, seen: CardSession, evidence: Evidence | None) -> bool:
-        """Store the return and the evidence; return whether the PSP may be asked now."""
+    def _note(self, seen: CardSession, evidence: Evidence | None) -> tuple[CardSession, bool]:
+        """Store the return and the evidence.
 
-        def note(unit: WriteUnit) -> bool:
+        Return the session as it is now, because a webhook may have settled it, and whether the PSP
+        may be asked.
+        """
+
+        def note(unit: WriteUnit) -> tuple[CardSession, bool]:
             session = unit.sessions.get(seen.token_id) or seen
             now = self.clock.now()
             returned = session.with_progress(Progress.RETURNED, now)
@@ -84,7 +86,7 @@ class ReturnFromHostedPage:
             if evidence is not None and session.may_be_asked_about:
                 unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
             unit.commit()
-            return asked is not None
+            return changed, asked is not None
 
         return self.storage.transact(note)
 

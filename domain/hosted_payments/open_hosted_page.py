@@ -205,10 +205,11 @@ class OpenHostedPage:
         by_click: bool,
         accepted: Sequence[str],
     ) -> HostedPageRequest:
-        # The session may have gone back to an earlier page.
-        pages = unit.earlier_pages.of(session.token_id)
-        latest_number = session.attempt.request.attempt if session.attempt else 0
-        number = 1 + max([latest_number, *(page.number for page in pages)])
+        number = 1
+        if session.attempt is not None:
+            # The session may have gone back to an earlier page.
+            pages = unit.earlier_pages.of(session.token_id)
+            number += max([session.attempt.request.attempt, *(page.number for page in pages)])
         if not session.may_have_page(number, now):
             raise LinkExpired
         self._require_below_limits(unit, session, now, by_click)
