@@ -105,8 +105,9 @@ class TextErasureFile(ErasureFile):
             references = filter(None, map(_reference, rest[1:-1] if rest[-1:] == [_END] else ()))
             found[guest_id] = ([*known, *references], into[0] if into else None)
             for stays in into:
-                # An earlier line about this guest was not followed by its commit.
-                found.pop(stays, None)
+                if found.get(stays, ((), None))[1] is not None:
+                    # This guest can only stay if the database has lost the earlier merge.
+                    found.pop(stays)
         return found
 
 

@@ -411,9 +411,11 @@ class Container(DeclarativeContainer):
     deliver_event = Part(DeliverEvent, storage=storage, sender=event_sender, clock=clock)
     jobs_at_psps = Factory(jobs_at_psps, settle_in_worker, discard_token, refresh_account, clock)
     jobs_at_endpoints = Factory(jobs_at_endpoints, deliver_event)
+    erasure_file = Part(TextErasureFile, settings.provided.erasures_file)
     finish_erasures = Part(
         FinishErasures,
         storage=storage,
+        file=erasure_file,
         providers=worker_psps,
         psps=settings.provided.psps,
         log=erasure_log,
@@ -472,7 +474,6 @@ class Container(DeclarativeContainer):
     )
     choose_default_card = Part(ChooseDefaultCard, storage=storage)
     list_expiring_cards = Part(ListExpiringCards, storage=storage)
-    erasure_file = Part(TextErasureFile, settings.provided.erasures_file)
     merge_guests = Part(
         MergeGuests,
         storage=storage,

@@ -26,7 +26,8 @@ class EraseGuest:
     the worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents
     stay. The guest is added to `file` just before the commit. If the process dies between the two,
     the file names a guest who is not erased, and `again` erases the guest. In the other order, a
-    restored backup could bring back a guest whom the file does not name. Raises UserNotAuthorized,
+    restored backup could bring back a guest whom the file does not name. Guests who were merged
+    into the guest are added too, because `MergeGuests` may not have done so yet. Raises UserNotAuthorized,
     also for a caller that is limited to centers, GuestIdNotUsable, or GuestNotFound if nothing is
     stored about the guest.
     """
@@ -88,6 +89,8 @@ class EraseGuest:
                 unit.guest_references.keep_former(guest_id, psp_account, reference)
             self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)
             self.file.note(guest_id, now, at_all_psps)
+            for merged_id in unit.erasures.merged_into(guest_id):
+                self.file.note(merged_id, now, (), merged_into=guest_id)
             unit.commit()
 
         try:

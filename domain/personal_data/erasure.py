@@ -145,9 +145,10 @@ class ErasureFile(Protocol):
         ...
 
     def erased(self) -> Mapping[GuestId, AtPsps]:
-        """Return every guest in the file, each with the references, in the order of their ends.
+        """Return every guest in the file, each with the references, in the order of their lines.
 
-        A guest who absorbed another guest later had not ended, and is left out.
+        A merged guest into whom another guest was merged later is left out: the database had lost
+        the first merge.
         """
         ...
 

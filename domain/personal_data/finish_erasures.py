@@ -15,7 +15,7 @@ from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, ProviderName, PspAccount
 from domain.outside import Clock
 from domain.personal_data.blank import end_and_blank
-from domain.personal_data.erasure import AtPsps, Erasure, ErasureLog
+from domain.personal_data.erasure import AtPsps, Erasure, ErasureFile, ErasureLog
 from domain.personal_data.hand_over import hand_over
 from domain.psps.payment_provider import (
     NotFound,
@@ -41,12 +41,15 @@ class FinishErasures:
     guest, except at closed merchant accounts. Then references, tokens and `redirect_uri`s are
     cleared, and overwritten in the files of the database. If a PSP cannot delete guests, an expired
     session keeps its page, because a card that appears late can only be discarded through the page.
-    A merge is finished by handing over what was stored for the former guest since. Work that is not
-    possible yet becomes due when it is possible; the waits grow only if a PSP refuses, is
-    unavailable or does not know the guest. May be called at any time, by several processes at once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
+    A merge is finished by handing over what was stored for the former guest since, and by adding
+    the guests to `file` again: the process that merged them may have died before it did so. Work
+    that is not possible yet becomes due when it is possible; the waits grow only if a PSP refuses,
+    is unavailable or does not know the guest. May be called at any time, by several processes at
+    once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
     """
 
     storage: Storage
+    file: ErasureFile
     providers: Providers
     psps: Mapping[ProviderName, LoadedPsp]
     log: ErasureLog
@@ -120,9 +123,12 @@ class FinishErasures:
         """Hand over what was stored by requests that read the guest before the merge."""
         erasure = unit.erasures.get(guest_id)
         if erasure is not None and erasure.merged_into is not None:
-            hand_over(unit, self.note_event, guest_id, erasure.merged_into, now)
+            stays = erasure.merged_into
+            hand_over(unit, self.note_event, guest_id, stays, now)
             # If the guest who stayed was erased since, the rest is deleted too.
-            unit.erasures.reopen(erasure.merged_into, now)
+            unit.erasures.reopen(stays, now)
+            # The references of both guests: those of the former guest are among them.
+            self.file.note(guest_id, now, unit.guest_references.of(stays), merged_into=stays)
             is_done = erasure.may_be_done(now)
             unit.erasures.update(erasure.done(now) if is_done else erasure.due_after(now=now))
             unit.commit()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.errors import CardsDoNotMatch, GuestNotFound, InvalidField
+from domain.errors import CardsDoNotMatch, GuestNotFound, InvalidField, ServiceUnavailable
 from domain.events.event import Event, EventType
 from domain.events.note_event import NoteEvent, new_event_id
 from domain.events.send_test_event import NOBODY
@@ -26,11 +27,17 @@ class MergeGuests:
     """Use case: give the cards, sessions and refusals of a guest to another, and remove the first.
 
     It cannot be undone. The guest who stays keeps names and defaults. The id of the guest who goes
-    is never used again: its `Erasure` names the guest who stays, and `file` names both guests,
-    just before the commit, as for an erasure. `last_fours` are the last four digits of all active
-    cards of both guests, in any order. Needs `guests:edit` and `guests:erase`. Raises
-    UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable, InvalidField
-    (from, last_fours), GuestNotFound, CardsDoNotMatch.
+    is never used again: its `Erasure` names the guest who stays. `last_fours` are the last four
+    digits of all active cards of both guests, in any order. Needs `guests:edit` and `guests:erase`.
+
+    Both guests are added to `file` after the commit. An erasure is added before its commit, because
+    the guest asked for it and it can be repeated. If a merge that was not committed were in the
+    file, it would be carried out later although the guests may have other cards by then. If the
+    process dies after the commit, or the file cannot be written, the worker adds the guests
+    (`FinishErasures`).
+
+    Raises UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable,
+    InvalidField (from, last_fours), GuestNotFound, CardsDoNotMatch.
     """
 
     needs = MAY_MERGE_GUESTS
@@ -52,7 +59,7 @@ class MergeGuests:
             raise InvalidField("from", "the id of another guest")
         expected = _parse_last_fours(last_fours)
 
-        def merge(unit: WriteUnit) -> None:
+        def merge(unit: WriteUnit) -> AtPsps:
             self._begin(unit, goes, stays)
             cards = lock_both(unit, goes, stays)
             guests = [unit.guests.get(each) for each in (goes, stays)]
@@ -63,25 +70,33 @@ class MergeGuests:
                 raise CardsDoNotMatch
             at_psps = unit.guest_references.of(goes)
             self._hand_over(unit, goes, stays, caller)
-            self.file.note(goes, self.clock.now(), at_psps, merged_into=stays)
             unit.commit()
+            return at_psps
 
         try:
-            self.storage.transact(merge)
+            at_psps = self.storage.transact(merge)
         except AlreadyStored:
             raise GuestNotFound from None
+        # The merge is done. If the file cannot be written, the worker tries again and reports it.
+        with suppress(ServiceUnavailable):
+            self.file.note(goes, self.clock.now(), at_psps, merged_into=stays)
 
     def again(self, goes: GuestId, stays: GuestId, at_psps: AtPsps) -> bool:
         """Repeat a merge that `file` records, after a backup was restored.
 
         `at_psps` are the references in the file. If the guest who stays was merged since, the guest
-        is merged into that one. Return False, and do nothing, if that one was erased.
+        is merged into that one. Return False, and do nothing, if that one was erased. If the
+        database had lost the merge, and the guests were merged in the other direction since, that
+        merge is added to the file.
         """
 
         def merge(unit: WriteUnit) -> bool:
             heir = _heir(unit, stays)
             if heir is None:
                 return False
+            if heir == goes:
+                self.file.note(stays, self.clock.now(), (), merged_into=goes)
+                return True
             self._begin(unit, goes, heir)
             self._hand_over(unit, goes, heir, None)
             for psp_account, reference in at_psps:

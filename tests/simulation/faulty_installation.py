@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -156,6 +156,8 @@ class FaultyInstallation(Installation):
 
     def restore(self, state: State) -> None:
         """Open the closed installation as it was, with a new process. It may be called again."""
+        for file in {*self._folder.iterdir()} - state.files.keys():
+            file.unlink()
         for file, content in state.files.items():
             file.write_bytes(content)
         self.clock.advance(state.now - self.clock.now())
@@ -330,7 +332,12 @@ class FaultyInstallation(Installation):
         """Raise Broken for an invariant that does not hold; return what is stored."""
         snapshot = self._observer.read()
         self._invariants.check(snapshot, self.clock.now())
+        unknown = self._merged_in_file() - snapshot.merged - self.known.unmerged
+        require(not unknown, "I12", f"the file has a merge that is not stored: {unknown}")
         return snapshot
+
+    def _merged_in_file(self) -> Set[str]:
+        return self.container.erasure_file().merged().keys()
 
     def everything_stored(self) -> str:
         """Return all that is stored, to be compared with what other runs have left."""
@@ -404,6 +411,7 @@ class FaultyInstallation(Installation):
         require(stored.next_due is None, "I4", "the reconciler never runs out of work")
         require_end(stored)
         require_no_card_number(self._observer.files())
+        require(stored.merged <= self._merged_in_file(), "I12", "the file lacks a merged guest")
         erased = [a_guest()] if stored.is_erased(GUEST_ID) else []
         require_nothing_personal(self._observer.files(), erased)
 

@@ -253,7 +253,7 @@ class Known:
     `sent_for`: the guests that a redirect_uri was sent for. `keyed`: the redirect_uris that were
     sent with an idempotency key. `removed`: the accounts whose removal was confirmed. `cancelled`:
     the sessions whose cancellation was confirmed, unless they had ended. `erased`: the guests whose
-    erasure was confirmed.
+    erasure was confirmed. `unmerged`: the guests whose merge the database has lost.
     `imported`: the tokens of cards that were brought along. `reissued`: those of cards that a bank has changed at the PSP. `lost`: those that the PSP has lost.
     `versions`: what a bank has made of a card in time, by its token.
     `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
@@ -272,6 +272,7 @@ class Known:
     removed: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     erased: set[str] = field(default_factory=set)
+    unmerged: set[str] = field(default_factory=set)
     imported: set[str] = field(default_factory=set)
     reissued: set[str] = field(default_factory=set)
     lost: set[Token] = field(default_factory=set)

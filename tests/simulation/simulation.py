@@ -284,8 +284,10 @@ class Simulation:
             and (heirs[each.id] == each.id or self._stored.is_erased(f"{heirs[each.id]}"))
         ]
         require_nothing_personal(self._observer.files(), erased)
-        noted = self._processes[0].container.erasure_file().erased().keys()
-        require({each.id for each in erased} <= {*noted}, "I12", "the file lacks an erased guest")
+        file = self._processes[0].container.erasure_file()
+        noted, merged = file.erased().keys(), file.merged().keys()
+        require(self._stored.erasures.keys() <= noted, "I12", "the file lacks an erased guest")
+        require(merged <= self._stored.merged, "I12", "the file has a merge that is not stored")
 
     def story(self, broken: Exception | None = None) -> str:
         """Return the history as text, with names for identifiers; its last line is what broke."""

@@ -203,6 +203,11 @@ class Snapshot:
         return (erasure.merged_into if erasure else None) or guest_id
 
     @property
+    def merged(self) -> frozenset[str]:
+        """The guests who were merged into others."""
+        return frozenset(key for key, each in self.erasures.items() if each.merged_into)
+
+    @property
     def heirs(self) -> frozenset[str | None]:
         """The guests into whom others were merged, and None."""
         return frozenset(each.merged_into for each in self.erasures.values())

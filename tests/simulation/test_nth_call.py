@@ -270,6 +270,7 @@ def double_who_types_a_card(it: It) -> None:
 def restored_backup_of_a_double(it: It) -> None:
     double_who_types_a_card(it)
     it.container.erasure_file().note(DOUBLE.id, it.clock.now(), (), merged_into=GUEST_ID)
+    it.known.unmerged.add(DOUBLE.id)
 
 
 def being_erased(prepare: Callable[[It], object]) -> Callable[[It], object]:

@@ -18,6 +18,7 @@ from domain.errors import (
     GuestIdNotUsable,
     GuestNotFound,
     InvalidField,
+    ServiceUnavailable,
     SessionNotFound,
     UserNotAuthorized,
 )
@@ -347,7 +348,6 @@ def test_guests_with_other_cards_than_the_caller_has_read_are_not_merged(
     with pytest.raises(CardsDoNotMatch):
         merge(installation, last_fours=seen)
     assert installation.accounts(GOES) == (account,)
-    assert installation.container.erasure_file().erased() == {}
     merge(installation, last_fours=["4444", "4242"])
 
 
@@ -501,11 +501,11 @@ class TestRestoredBackup:
         self, installation: Installation
     ) -> None:
         account = installation.stored_card(guest_id=GOES)
-        installation.container.erasure_file().note(
-            GOES, installation.clock.now(), (), merged_into=STAYS
-        )
-        # The process was killed before the commit, and others went on.
+        merge(installation)
         merge(installation, goes=STAYS, stays=THIRD)
+        installation.put_account(account)
+        change_by_hand(installation.storage, f"DELETE FROM erasures WHERE guest_id = '{GOES}'")
+        installation.has_guest(a_guest(id=GOES))
         assert installation.container.erase_guest().again() == [GOES]
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
@@ -521,13 +521,64 @@ class TestRestoredBackup:
         assert installation.accounts(GOES) == installation.accounts() == ()
         assert installation.tokens_at_psp() == frozenset()
 
-    def test_a_merge_that_was_not_committed_gives_way_to_the_opposite_one(
+    def test_a_merge_that_the_database_lost_gives_way_to_the_opposite_merge(
         self, installation: Installation
     ) -> None:
         file = installation.container.erasure_file()
         file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
         merge(installation, goes=STAYS, stays=GOES)
         assert (list(file.erased()), file.merged()) == ([STAYS], {STAYS: GOES})
+
+    def test_a_merge_gives_way_to_the_opposite_merge_that_another_machine_made(
+        self, installation: Installation, tmp_path: Path
+    ) -> None:
+        account = installation.stored_card(guest_id=GOES)
+        merge(installation, goes=STAYS, stays=GOES)
+        # The file of this machine has only the merge that the database lost.
+        (tmp_path / "erasures.txt").unlink()
+        file = installation.container.erasure_file()
+        file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
+        erase_guest = installation.container.erase_guest()
+        assert erase_guest.again() == [GOES]
+        assert erase_guest.brought_back() == []
+        assert ids(installation.accounts(GOES)) == [account.account_id]
+        assert file.merged() == {STAYS: GOES}
+
+    def test_a_guest_who_was_erased_stays_in_the_file_if_a_merge_is_added_later(
+        self, installation: Installation
+    ) -> None:
+        file = installation.container.erasure_file()
+        file.note(STAYS, installation.clock.now(), ())
+        file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
+        assert list(file.erased()) == [STAYS, GOES]
+
+    def test_the_worker_adds_a_merge_to_the_file_that_could_not_be_written(
+        self, installation: Installation, tmp_path: Path
+    ) -> None:
+        installation.stored_card(guest_id=GOES)
+        with installation.storage.read() as unit:
+            references = unit.guest_references.of(GOES)
+        file = tmp_path / "erasures.txt"
+        file.mkdir()
+        merge(installation)
+        installation.clock.advance(REQUESTS_END_WITHIN)
+        with pytest.raises(ServiceUnavailable):
+            installation.container.finish_erasures()()
+        file.rmdir()
+        finish(installation)
+        known = installation.container.erasure_file()
+        assert known.merged() == {GOES: STAYS}
+        assert known.erased() == {GOES: references}
+
+    def test_an_erasure_adds_the_merges_of_the_guest_to_the_file(
+        self, installation: Installation, tmp_path: Path
+    ) -> None:
+        merge(installation)
+        (tmp_path / "erasures.txt").unlink()
+        installation.erase_guest(STAYS)
+        file = installation.container.erasure_file()
+        assert {*file.erased()} == {GOES, STAYS}
+        assert file.merged() == {GOES: STAYS}
 
     def test_a_reference_that_the_records_lack_is_deleted_by_a_later_erasure(
         self, installation: Installation
