@@ -67,6 +67,7 @@ Stripe attaches it at the end of the confirmation, which a challenge may prolong
 
 BRANDING: Final = "branding_settings"
 OPTIONS: Final = "payment_method_options"
+THREE_D_SECURE: Final = "request_three_d_secure"
 TOKEN_ID: Final = "token_id"  # noqa: S105 - the name of a metadata key
 ATTEMPT: Final = "attempt"
 GUEST_ID: Final = "guest_id"
@@ -124,8 +125,26 @@ def _card_options(request: HostedPageRequest) -> SessionCreateParamsPaymentMetho
             "funding_types_blocked": [each.value for each in sorted(request.refuse_funding)]
         }
     if request.authentication is Authentication.REQUIRED:
-        card["request_three_d_secure"] = "any"
+        card[THREE_D_SECURE] = "any"
     return card
+
+
+def is_about_restrictions(param: str) -> bool:
+    """Return whether Stripe may have refused this parameter because of restrictions."""
+    return param.startswith(OPTIONS) and not param.endswith(f"[{THREE_D_SECURE}]")
+
+
+def has_restrictions(parameters: SessionCreateParams) -> bool:
+    """Return whether a page refuses cards by their funding."""
+    return "restrictions" in parameters.get(OPTIONS, {}).get("card", {})
+
+
+def without_restrictions(parameters: SessionCreateParams) -> SessionCreateParams:
+    """Return the parameters of a page that accepts cards of any funding."""
+    options = parameters[OPTIONS]
+    card = options["card"].copy()
+    del card["restrictions"]
+    return {**parameters, OPTIONS: {**options, "card": card}}
 
 
 def _branding(request: HostedPageRequest) -> SessionCreateParamsBrandingSettings:

@@ -21,7 +21,6 @@ from adapters.stripe.payloads import (
     BRANDING,
     CARD,
     GUEST_ID,
-    OPTIONS,
     Account,
     CheckoutSession,
     CurrentMethod,
@@ -32,9 +31,12 @@ from adapters.stripe.payloads import (
     SessionStatus,
     StoredMethod,
     customer_parameters,
+    has_restrictions,
+    is_about_restrictions,
     outcome_of,
     page_of,
     page_parameters,
+    without_restrictions,
 )
 from adapters.stripe.transport import trusted_by_the_sdk
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CardToken, GuestReference, MerchantAccount
@@ -266,34 +268,39 @@ def _naming(customer: str) -> Iterator[None]:
 def _created(
     call: Call, request: HostedPageRequest, parameters: SessionCreateParams
 ) -> CheckoutSession:
-    """Create the page of an attempt, without a logo, a color and card options that Stripe refuses.
+    """Create the page of an attempt, without a logo, a color or a card restriction that Stripe refuses.
 
-    No card is lost because of them: cardonfile also applies the options when the card is settled.
-    The second call has its own key, because Stripe may have saved the refusal under the first key.
+    No card is lost because of them: cardonfile also applies the restrictions when the card is
+    settled. Required 3-D Secure is never left out, because every card would then be refused later.
+    Each call has its own key, because Stripe may have saved the refusal under the former key.
     """
     create, key = call.v1.checkout.sessions.create, request.idempotency_key
-    try:
-        return call.ask(CheckoutSession, create, parameters, {"idempotency_key": key})
-    except ProviderRefused as refused:
-        param = refused.details.param or ""
-        if not param.startswith((BRANDING, OPTIONS)):
-            raise
-    plain: SessionCreateParams = {**parameters, BRANDING: {"display_name": request.center_name}}
-    plain.pop(OPTIONS, None)
-    about = {"account": request.merchant_account, "center": request.center_id, "param": param}
-    if param.startswith(OPTIONS):
-        log.error(
-            "stripe_refuses_card_options",
-            **about,
-            do="ask Stripe why; until then, guests type cards that are refused later",
-        )
-    else:
-        log.error(
-            "stripe_refuses_branding",
-            **about,
-            do="set another logo or color with `cardonfile center set`, or remove it",
-        )
-    return call.ask(CheckoutSession, create, plain, {"idempotency_key": f"{key}:plain"})
+    about = {"account": request.merchant_account, "center": request.center_id}
+    while True:
+        try:
+            return call.ask(CheckoutSession, create, parameters, {"idempotency_key": key})
+        except ProviderRefused as refused:
+            param = refused.details.param or ""
+            if param.startswith(BRANDING) and len(parameters[BRANDING]) > 1:
+                parameters = {**parameters, BRANDING: {"display_name": request.center_name}}
+                key = f"{key}:plain"
+                log.error(
+                    "stripe_refuses_branding",
+                    **about,
+                    param=param,
+                    do="set another logo or color with `cardonfile center set`, or remove it",
+                )
+            elif is_about_restrictions(param) and has_restrictions(parameters):
+                parameters = without_restrictions(parameters)
+                key = f"{key}:unrestricted"
+                log.error(
+                    "stripe_refuses_restrictions",
+                    **about,
+                    param=param,
+                    do="ask Stripe why; until then, guests type cards that are refused later",
+                )
+            else:
+                raise
 
 
 def _customer(call: Call, request: HostedPageRequest, now: datetime) -> str:

@@ -206,7 +206,7 @@ class FakeStripe:
         self.merchants: dict[str, Merchant] = {}
         self.code_without_customer: str | None = None
         """The error code for a detachment from a deleted customer, which Stripe does not document."""
-        self.refuses_options = False
+        self.refused_options: set[str] = set()
         """Whether pages with card options are refused."""
         self.broken: list[AssertionError] = []
         self._numbers = count(1)
@@ -330,9 +330,10 @@ class FakeStripe:
             raise Refused("No logo", param="branding_settings[logo][url]", is_saved=True)
 
     def _take_options(self, given: Any) -> None:
-        if self.refuses_options and "payment_method_options" in given:
-            param = "payment_method_options[card][restrictions]"
-            raise Refused("Not in this mode", param=param, is_saved=True)
+        for option in given.get("payment_method_options", {}).get("card", {}):
+            if option in self.refused_options:
+                param = f"payment_method_options[card][{option}]"
+                raise Refused("Not in this mode", param=param, is_saved=True)
 
     def _new_intent(self, merchant: Merchant, customer: str, *, metadata: Any) -> Object:
         intent = self._object(merchant, "seti", "setup_intent")

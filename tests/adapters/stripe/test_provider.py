@@ -152,14 +152,52 @@ class TestPage:
         assert isinstance(outcome, CardCollected)
         assert outcome.authenticated is True
 
-    def test_its_page_is_made_without_card_options_that_stripe_refuses(self, shop: Shop) -> None:
-        shop.stripe.refuses_options = True
+    @pytest.mark.parametrize(
+        ("changes", "refused_options", "events"),
+        [
+            ({}, {"restrictions"}, ["stripe_refuses_restrictions"]),
+            ({"color": "#no"}, set(), ["stripe_refuses_branding"]),
+            (
+                {"color": "#no"},
+                {"restrictions"},
+                ["stripe_refuses_restrictions", "stripe_refuses_branding"],
+            ),
+        ],
+        ids=["restrictions", "color", "both"],
+    )
+    def test_a_page_still_requires_3d_secure_without_what_stripe_refuses(
+        self,
+        shop: Shop,
+        changes: dict[str, str],
+        refused_options: set[str],
+        events: list[str],
+    ) -> None:
+        shop.stripe.refused_options = refused_options
         with capture_logs() as lines:
-            page = shop.start(refuse_funding=frozenset({Funding.PREPAID}))
+            pages = {
+                shop.start(
+                    refuse_funding=frozenset({Funding.PREPAID}),
+                    authentication=Authentication.REQUIRED,
+                    **changes,
+                ).reference
+                for _ in range(2)
+            }
 
-        assert page.reference == shop.session()["id"]
-        assert "payment_method_options" not in shop.session()
-        assert [each["event"] for each in lines] == ["stripe_refuses_card_options"]
+        assert pages == {shop.session()["id"]}
+        card = shop.session()["payment_method_options"]["card"]
+        assert card["request_three_d_secure"] == "any"
+        assert ("restrictions" in card) is not bool(refused_options)
+        assert sorted(each["event"] for each in lines) == sorted(2 * events)
+
+    def test_no_page_is_made_if_stripe_refuses_to_require_3d_secure(self, shop: Shop) -> None:
+        shop.stripe.refused_options = {"request_three_d_secure"}
+        with capture_logs() as lines, pytest.raises(ProviderRefused) as refused:
+            shop.start(
+                refuse_funding=frozenset({Funding.PREPAID}), authentication=Authentication.REQUIRED
+            )
+        param = "payment_method_options[card][request_three_d_secure]"
+        assert refused.value.details.param == param
+        assert lines == []
 
     def test_a_page_without_avs_has_no_address_form(self, shop: Shop) -> None:
         shop.start(avs=False)
