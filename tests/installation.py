@@ -46,7 +46,7 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
-from domain.psps.card import Card
+from domain.psps.card import Card, Funding
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import HostedPageRequest
 from domain.psps.payment_provider import NotFound, ProviderRefused, ProviderUnavailable
@@ -74,6 +74,11 @@ PREPAID_CARD: Final = "5105105105105100"
 MISMATCHING_CARD: Final = "4000000000000010"
 DECLINED_CARD: Final = "4000000000000002"
 CHALLENGED_CARD: Final = "4000000000003220"
+
+NO_PREPAID: Final[dict[str, Any]] = {  # fields of PaymentConfiguration
+    "refuse_funding": frozenset({Funding.PREPAID}),
+    "acquirer_agreed": True,
+}
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")

@@ -115,7 +115,7 @@ class PaymentConfiguration:
             # country and by contract.
             raise InvalidField(
                 "refuse_funding",
-                "named with --acquirer-agreed, once the acquirer has agreed to it in writing",
+                "confirmed with --acquirer-agreed, once the acquirer has agreed to it in writing",
             )
         return cls(
             provider=ProviderName(provider),
@@ -171,21 +171,24 @@ def changed(
             provider=ProviderName(named["provider"]), merchant_account=DEFAULT_MERCHANT_ACCOUNT
         )
     former = asdict(before)
-    if "refuse_funding" in named:
-        # The acquirer agreed to the former refusals only.
+    has_moved = any(
+        named.get(name, former[name]) != former[name] for name in ("provider", "merchant_account")
+    )
+    if has_moved or "refuse_funding" in named:
+        # The acquirer of the former merchant account agreed, and to the former refusals only.
         del former["acquirer_agreed"]
     return PaymentConfiguration.parse(**{**former, **named})
 
 
 def parse_authentication(value: object) -> Authentication | None:
-    """Parse `authentication` as a client sent it; None means that it is absent.
+    """Parse `authentication` as a client sent it; return None if the client requires nothing.
 
-    Raises InvalidField.
+    So `automatic`, null and a missing field are the same request. Raises InvalidField.
     """
-    if value is None:
+    if value is None or value == Authentication.AUTOMATIC:
         return None
-    if isinstance(value, str) and value in tuple(Authentication):
-        return Authentication(value)
+    if value == Authentication.REQUIRED:
+        return Authentication.REQUIRED
     raise InvalidField("authentication", "`automatic` or `required`")
 
 

@@ -20,6 +20,7 @@ class Step(StrEnum):
     DECLINED = "card_declined"
     STORED = "card_stored"
     RENEWED = "card_renewed"
+    NOT_ACCEPTED = "card_not_accepted"
     REFUSED = "card_refused"
     DISCARD_SCHEDULED = "discard_scheduled"
     EXPIRED = "session_expired"
@@ -28,9 +29,11 @@ class Step(StrEnum):
 class SessionStep(NamedTuple):
     """A step of a session, and the session after it.
 
-    The reason of REFUSED is the type of the refusal, or why the center did not accept the card, that of DECLINED the PSP's code, and that of
-    EXPIRED why the session expired; None if there is no reason, or it is unknown. `collected_at` is
-    when a STORED or RENEWED card was collected, by the PSP's clock.
+    NOT_ACCEPTED leaves the session open for another card, REFUSED ends it. The reason of
+    NOT_ACCEPTED is why the center did not accept the card, that of REFUSED the type of the refusal,
+    that of DECLINED the PSP's code, and that of EXPIRED why the session expired; None if there is
+    no reason, or it is unknown. `collected_at` is when a STORED or RENEWED card was collected, by
+    the PSP's clock.
     """
 
     step: Step
@@ -55,7 +58,7 @@ def steps_between(before: CardSession, after: CardSession) -> list[SessionStep]:
     if after.has_page and not (before.has_page and after.has_page_of(before)):
         steps.append(SessionStep(Step.PAGE_MADE, after))
     if after.not_accepted is not None and after.not_accepted is not before.not_accepted:
-        steps.append(SessionStep(Step.REFUSED, after, after.not_accepted.value))
+        steps.append(SessionStep(Step.NOT_ACCEPTED, after, after.not_accepted.value))
     if after.status is not before.status and after.status in _ENDED:
         steps.append(SessionStep(_ENDED[after.status], after, after.reason_of_end))
     return steps

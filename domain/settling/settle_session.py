@@ -135,7 +135,8 @@ class SettleSession:
     def _follow(self, asked: CardSession, steps: Sequence[SessionStep], now: datetime) -> None:
         """Do what follows the commit: log the steps, and make the guest's other pages due."""
         self.log(*steps)
-        if any(each.step in (Step.DECLINED, Step.REFUSED) for each in steps):
+        refusals = (Step.DECLINED, Step.NOT_ACCEPTED, Step.REFUSED)
+        if any(each.step in refusals for each in steps):
             ask_about_open_pages(self.storage, self.limits, asked, now)
 
     def _reported(self, session: CardSession) -> tuple[CardSession, Reported]:
@@ -306,6 +307,7 @@ def _steps(
     ended.extend(steps_between(current, changed))
     if is_discarded:
         ended.append(SessionStep(Step.DISCARD_SCHEDULED, changed))
-    if ended and collected_at is not None:
+    # A card that was not accepted was logged when its page was over.
+    if ended and collected_at is not None and current.not_accepted is None:
         steps.append(SessionStep(Step.COLLECTED, changed))
     return [*steps, *ended]

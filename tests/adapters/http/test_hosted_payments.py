@@ -17,7 +17,6 @@ from structlog.testing import capture_logs
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.hosted_payments.link import HostedLinks
-from domain.psps.card import Funding
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
@@ -28,6 +27,7 @@ from tests.installation import (
     BASE_URL,
     CHALLENGED_CARD,
     DECLINED_CARD,
+    NO_PREPAID,
     PREPAID_CARD,
     REDIRECT_URI,
     Installation,
@@ -561,7 +561,7 @@ def test_only_the_browser_that_opened_the_link_returns_to_it_after_a_card_that_i
         Installation(tmp_path, base_url=origin, CARDONFILE_ALLOW_FAKE_PSP="1")
     ) as installed:
         api = Api(installed)
-        installed.configure(refuse_funding=frozenset({Funding.PREPAID}), acquirer_agreed=True)
+        installed.configure(**NO_PREPAID)
         session = installed.add_card()
         cookie = opened(api, session).cookies[f"{prefix}cardonfile-link"]
         installed.type_card(installed.session(session.token_id), PREPAID_CARD)
@@ -762,7 +762,7 @@ def browse(api: Api, query: str, accepted: str) -> Result:
 
 
 def test_a_guest_reads_why_a_card_is_not_accepted(api: Api) -> None:
-    api.installation.configure(refuse_funding=frozenset({Funding.PREPAID}), acquirer_agreed=True)
+    api.installation.configure(**NO_PREPAID)
     session = api.installation.opened_session()
     form = api.installation.psp.page(api.installation.page_reference(session))
     shown = api.client.simulate_get(f"/fake-psp/pages/{form.reference}").text

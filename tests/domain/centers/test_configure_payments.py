@@ -100,7 +100,9 @@ def test_cards_are_refused_by_funding_once_the_acquirer_has_agreed(
     installation: Installation,
 ) -> None:
     use_case = configure_payments(installation)
-    with pytest.raises(InvalidField, match="refuse_funding must be named with --acquirer-agreed"):
+    with pytest.raises(
+        InvalidField, match="refuse_funding must be confirmed with --acquirer-agreed"
+    ):
         use_case(CENTER_ID, PREPAID)
 
     done = use_case(CENTER_ID, {**PREPAID, "acquirer_agreed": True})
@@ -109,10 +111,13 @@ def test_cards_are_refused_by_funding_once_the_acquirer_has_agreed(
         frozenset({Funding.PREPAID}),
         True,
     )
-    # Other changes need no agreement, but another funding does.
+    # Other changes need no agreement, but another funding or merchant account does.
     use_case(CENTER_ID, {"avs": True})
     with pytest.raises(InvalidField, match="--acquirer-agreed"):
         use_case(CENTER_ID, {"refuse_funding": ("prepaid", "debit")})
+    use_case(CENTER_ID, at("fake"))
+    with pytest.raises(InvalidField, match="--acquirer-agreed"):
+        configure_payments(installation, **KEYS_OF_SPAIN)(CENTER_ID, at("stripe", "spain"))
     cleared = use_case(CENTER_ID, {"refuse_funding": ()}).now
     assert cleared is not None
     assert (cleared.refuse_funding, cleared.acquirer_agreed) == (frozenset(), False)

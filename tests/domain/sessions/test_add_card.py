@@ -259,7 +259,7 @@ OTHERWISE: dict[str, list[object]] = {
     "link_minutes": [15],
     "locale": ["de", "auto"],
     "reference": ["order-2"],
-    "authentication": ["required", "automatic"],
+    "authentication": ["required"],
 }
 
 
@@ -278,6 +278,12 @@ def test_a_different_request_with_a_used_idempotency_key_is_refused(
 
     with pytest.raises(IdempotencyKeyReused):
         installation.add_card(idempotency_key="key", **changes)
+
+
+def test_automatic_authentication_is_the_same_request_as_none(installation: Installation) -> None:
+    first = installation.add_card(idempotency_key="key")
+
+    assert installation.add_card(idempotency_key="key", authentication="automatic") == first
 
 
 def test_an_idempotency_key_can_be_used_again_after_a_day(installation: Installation) -> None:

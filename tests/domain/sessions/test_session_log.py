@@ -14,7 +14,13 @@ from structlog.testing import capture_logs
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.sqlite.connection import connect
 from domain.errors import ServiceUnavailable
-from tests.installation import DECLINED_CARD, MISMATCHING_CARD, Installation
+from tests.installation import (
+    DECLINED_CARD,
+    MISMATCHING_CARD,
+    NO_PREPAID,
+    PREPAID_CARD,
+    Installation,
+)
 
 LIFE = ["session_created", "session_opened", "page_made"]
 STORED = ["card_collected", "card_stored"]
@@ -65,6 +71,20 @@ def test_refusing_a_card_by_our_rules_is_logged(
 
     refused = ["card_collected", "card_refused incorrect_billing_address", "discard_scheduled"]
     assert told(lines) == [*LIFE, *refused]
+
+
+def test_a_card_that_is_not_accepted_is_logged_apart_from_the_end_of_its_session(
+    installation: Installation, lines: list[Any]
+) -> None:
+    installation.configure(**NO_PREPAID)
+    session = installation.session_with_card(PREPAID_CARD)
+    installation.return_to_shop(session)
+    not_accepted = ["card_collected", "card_not_accepted funding_not_accepted", "discard_scheduled"]
+    assert told(lines) == [*LIFE, *not_accepted]
+
+    installation.clock.advance(timedelta(days=1))
+    installation.reconcile()
+    assert told(lines) == [*LIFE, *not_accepted, "card_refused payment_method_not_accepted"]
 
 
 def test_cards_declined_by_the_bank_are_logged(

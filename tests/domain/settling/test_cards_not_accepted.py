@@ -20,6 +20,7 @@ from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID
 from tests.installation import (
     GOOD_CARD,
+    NO_PREPAID,
     OTHER_GOOD_CARD,
     PREPAID_CARD,
     REDIRECT_URI,
@@ -28,10 +29,6 @@ from tests.installation import (
     psps_that,
 )
 
-NO_PREPAID: Final[dict[str, Any]] = {  # fields of PaymentConfiguration
-    "refuse_funding": frozenset({Funding.PREPAID}),
-    "acquirer_agreed": True,
-}
 AUTHENTICATED: Final[dict[str, Any]] = {"authentication": Authentication.REQUIRED}
 
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from domain.psps.card import Funding
 from domain.psps.evidence import EvidenceOrigin
 from domain.psps.hosted_page import PageClosed, Pending
 from domain.psps.payment_provider import UNKNOWN_FOR
@@ -18,6 +17,7 @@ from domain.sessions.session import CardSession
 from tests.installation import (
     GOOD_CARD,
     MERCHANT,
+    NO_PREPAID,
     OTHER_GOOD_CARD,
     PREPAID_CARD,
     Installation,
@@ -130,7 +130,7 @@ def test_a_card_from_an_earlier_page_is_stored_if_no_other_page_is_open(
 def test_a_card_from_an_earlier_page_is_stored_after_a_card_that_is_not_accepted(
     installation: Installation,
 ) -> None:
-    installation.configure(refuse_funding=frozenset({Funding.PREPAID}), acquirer_agreed=True)
+    installation.configure(**NO_PREPAID)
     late = Late(installation)
     installation.type_card(late.session, PREPAID_CARD)
     installation.return_to_shop(late.session)
@@ -148,8 +148,35 @@ def test_a_card_from_an_earlier_page_is_stored_after_a_card_that_is_not_accepted
     assert [(each.attempt, each.code) for each in refused] == [(2, NotAccepted.FUNDING)]
 
 
+def test_an_earlier_page_whose_card_was_discarded_did_not_refuse_a_card(
+    installation: Installation,
+) -> None:
+    installation.configure(**NO_PREPAID)
+    late = Late(installation)
+    outcome = installation.provider.outcome
+    collected = outcome(late.session.current_attempt.request, late.first, [])
+    # This PSP reports a card even after it was discarded.
+    installation.provider.outcome = lambda request, page, known: (
+        collected if page == late.first else outcome(request, page, known)
+    )
+    # The card is discarded, because the second page is open.
+    late.told()
+    installation.reconcile()
+    installation.type_card(late.session, PREPAID_CARD)
+    installation.return_to_shop(late.session)
+
+    installation.clock.advance(MINUTE)
+    late.told()
+    installation.reconcile()
+
+    assert late.current.current_attempt.page == late.first
+    with installation.storage.read() as unit:
+        refused = unit.refused_cards.of(late.session.token_id)
+    assert [each.attempt for each in refused] == [2]
+
+
 def test_the_page_after_an_earlier_page_has_a_new_number(installation: Installation) -> None:
-    installation.configure(refuse_funding=frozenset({Funding.PREPAID}), acquirer_agreed=True)
+    installation.configure(**NO_PREPAID)
     late = Late(installation, PREPAID_CARD)
     installation.psp.close_page(installation.page_reference(late.session))
     installation.settle(late.session.token_id)

@@ -28,7 +28,7 @@ from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAcc
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
 from domain.psps.payment_provider import UNKNOWN_FOR
-from domain.sessions.end import Failure, SessionStatus
+from domain.sessions.end import Failure, NotAccepted, SessionStatus
 from domain.sessions.polling import POLL_EVERY
 from domain.sessions.session import CardSession
 from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judge_card, judge_token
@@ -145,6 +145,11 @@ class TestStoring:
         elsewhere = replace(SAME_CARD, merchant_account=MerchantAccount("second"))
 
         assert judged(accounts=[elsewhere]).added is not None
+
+    def test_a_stored_card_ends_the_refusal_of_another_card_on_the_same_page(self) -> None:
+        refused = replace(OPENED, not_accepted=NotAccepted.FUNDING)
+
+        assert judged(refused).session == judged().session
 
 
 class TestRenewing:
