@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from domain.access.token import AccessTokens
+from domain.agreements.reservation_text import ReservationTexts
 from domain.audit.entry import AuditTrail
 from domain.cards.account import Accounts
 from domain.cards.discard import Discards
@@ -54,6 +55,7 @@ class UnitOfWork:
     configurations: PaymentConfigurations
     center_settings: SettingsOfCenters
     consent_texts: ConsentTexts
+    reservation_texts: ReservationTexts
     sessions: CardSessions
     refused_cards: RefusedCards
     earlier_pages: EarlierPages

@@ -17,7 +17,8 @@ from dependency_injector.providers import Dependency, Factory, Object, ThreadSaf
 from limits.storage import Storage as CountStorage
 from typing_extensions import override
 
-from adapters.catalogs import shipped_consents
+from adapters.babel_formats import BabelFormats
+from adapters.catalogs import shipped_consents, shipped_reservation_texts
 from adapters.erasure_file import TextErasureFile
 from adapters.events.payload import examples
 from adapters.events.sender import HttpEventSender
@@ -46,6 +47,7 @@ from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
 from domain.access.token import Identity
+from domain.agreements.set_reservation_text import SetReservationText
 from domain.audit.note_act import NoteAct, NoteOperatorsAct
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.compare_cards import CompareCards
@@ -321,6 +323,15 @@ class Container(DeclarativeContainer):
         storage=storage,
         psps=settings.provided.psps,
         shipped=shipped_consents,
+        note_act=note_act,
+    )
+    locale_formats = Part(BabelFormats)
+    set_reservation_text = Part(
+        SetReservationText,
+        storage=storage,
+        shipped=Part(shipped_reservation_texts),
+        formats=locale_formats,
+        clock=clock,
         note_act=note_act,
     )
     choose_consent = Part(ChooseConsent, psps=settings.provided.psps, shipped=shipped_consents)

@@ -17,6 +17,8 @@ from adapters.psp_suite.samples import (
     a_uuid,
 )
 from domain.access.token import AccessToken
+from domain.agreements.reservation_text import ReservationText
+from domain.agreements.terms import AgreementTerms, Money
 from domain.audit.entry import Action, Actor, AuditEntry
 from domain.billing import BillingInfo
 from domain.cards.account import Account
@@ -116,6 +118,34 @@ def center_settings(**changes: Any) -> CenterSettings:
         logo=Logo(media_type="image/png", content=a_png()),
     )
     return replace(settings, **changes)
+
+
+def a_reservation_text(**changes: Any) -> ReservationText:
+    text = ReservationText(
+        language="en",
+        version="2026-11",
+        text="{cancel_by}: {late_cancellation}\n{no_show}",
+        text_when_late="{late_cancellation}\n{no_show}",
+        button="Agree",
+        keep="Keep this card",
+        on_psp_page="{starts_at}",
+    )
+    return replace(text, **changes)
+
+
+def terms_of_a_booking(**changes: Any) -> AgreementTerms:
+    starts_at = NOW + timedelta(days=10)
+    terms = AgreementTerms(
+        reference="booking-17",
+        description="2 × massage",
+        starts_at=starts_at,
+        ends_at=starts_at + timedelta(hours=1),
+        no_show=Money(amount=Decimal("80.00"), currency="EUR"),
+        late_cancellation=Money(amount=Decimal("40.00"), currency="EUR"),
+        cancel_by=starts_at - timedelta(days=1),
+        policy_uri="https://shop.example/terms",
+    )
+    return replace(terms, **changes)
 
 
 def a_page(**changes: Any) -> HostedPage:

@@ -1,8 +1,8 @@
 """The texts for guests: a catalog for each language, in the file `<language>.toml` here.
 
 In a template, `t` is the catalog of the page's language: `{{ t("problem.way_back_to", center=name)
-}}`. The consent texts are legally binding. Their files `consent/<version>.<language>.txt` are never
-changed: a new text is a file with a new version.
+}}`. The consent texts are legally binding. Their files `consent/<version>.<language>.txt` and
+`reservation/<version>.<language>.toml` are never changed: a new text is a file with a new version.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
+from domain.agreements.reservation_text import ReservationText
 from domain.consents.consent_text import ConsentText
 from domain.languages import canonical, first_of
 
@@ -110,9 +111,24 @@ def accepted_languages(header: str | None) -> Sequence[str]:
 
 def shipped_consents() -> Mapping[str, ConsentText]:
     """Return the newest consent text in each language."""
-    newest: dict[str, ConsentText] = {}
-    for file in sorted(_FILES.joinpath("consent").iterdir(), key=attrgetter("name")):
+    return {
+        language: ConsentText(language=language, version=version, text=text.strip())
+        for language, (version, text) in _newest("consent").items()
+    }
+
+
+def shipped_reservation_texts() -> Mapping[str, ReservationText]:
+    """Return the newest text about bookings in each language."""
+    return {
+        language: ReservationText.shipped(language, version, text)
+        for language, (version, text) in _newest("reservation").items()
+    }
+
+
+def _newest(folder: str) -> Mapping[str, tuple[str, str]]:
+    """Return the newest version of each language's file, and its content."""
+    newest: dict[str, tuple[str, str]] = {}
+    for file in sorted(_FILES.joinpath(folder).iterdir(), key=attrgetter("name")):
         version, language, _ = file.name.split(".")
-        text = file.read_text(encoding="utf-8").strip()
-        newest[language] = ConsentText(language=language, version=version, text=text)
+        newest[language] = version, file.read_text(encoding="utf-8")
     return newest

@@ -187,6 +187,18 @@ RELEASE_0_3: Final = """
     ALTER TABLE card_sessions ADD COLUMN authentication text;
     ALTER TABLE card_sessions ADD COLUMN not_accepted text;
     ALTER TABLE card_sessions ADD COLUMN link_key text;
+    ALTER TABLE center_settings ADD COLUMN time_zone text;
+    CREATE TABLE center_reservation_texts (
+        center_id {uuid} NOT NULL,
+        language text NOT NULL,
+        version text NOT NULL,
+        text text NOT NULL,
+        text_when_late text NOT NULL,
+        button text NOT NULL,
+        keep text NOT NULL,
+        on_psp_page text NOT NULL,
+        PRIMARY KEY (center_id, language)
+    ){strict};
     CREATE UNIQUE INDEX card_sessions_link_key ON card_sessions (link_key)
         WHERE link_key IS NOT NULL;
     CREATE INDEX card_sessions_without_key ON card_sessions (created_at) WHERE link_key IS NULL;

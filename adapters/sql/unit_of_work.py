@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adapters.sql.repositories.access import SqlAccessTokens
+from adapters.sql.repositories.agreements import SqlReservationTexts
 from adapters.sql.repositories.audit import SqlAuditTrail
 from adapters.sql.repositories.cards import SqlAccounts, SqlDiscards
 from adapters.sql.repositories.centers import (
@@ -42,6 +43,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         configurations=SqlPaymentConfigurations(transaction),
         center_settings=SqlSettingsOfCenters(transaction),
         consent_texts=SqlConsentTexts(transaction),
+        reservation_texts=SqlReservationTexts(transaction),
         sessions=SqlCardSessions(transaction),
         refused_cards=SqlRefusedCards(transaction),
         earlier_pages=SqlEarlierPages(transaction),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from domain.errors import InvalidField
 from domain.identifiers import CenterId
@@ -48,13 +50,15 @@ class CenterSettings:
 
     `contact` is the address for guests' questions: a `tel:`, `mailto:` or https address. `color` is
     the color of buttons, such as `#1d4f91`, with enough contrast for white text. `language` (RFC
-    5646) is used for guests whose language is not known; None means English.
+    5646) is used for guests whose language is not known; None means English. `time_zone` is the
+    name of the center's time zone (IANA), such as `Europe/Berlin`, in which guests read times.
     """
 
     contact: str | None = None
     color: str | None = None
     logo: Logo | None = None
     language: str | None = None
+    time_zone: str | None = None
 
     @property
     def contact_shown(self) -> str:
@@ -110,6 +114,12 @@ def _contrast_to_white(color: str) -> float:
     return int(100 * 1.05 / (luminance + 0.05)) / 100
 
 
+def _parse_time_zone(value: str) -> str:
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo(value).key
+    raise InvalidField("time_zone", "a name of the IANA time zone database, such as Europe/Berlin")
+
+
 def _parse_logo(content: bytes) -> Logo:
     """Return a picture with the media type that its bytes show, whatever the file's name."""
     if len(content) <= MAX_LOGO_BYTES:
@@ -128,6 +138,7 @@ _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {  # of different types
     "color": _parse_color,
     "logo": _parse_logo,
     "language": partial(parse_language, "language"),
+    "time_zone": _parse_time_zone,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from domain.audit.entry import Action
@@ -20,7 +20,7 @@ from domain.storage import Storage, WriteUnit
 class NoTextShipped(LookupError):
     """No text is shipped in this language, so an operator's own text is needed."""
 
-    def __init__(self, language: str, shipped: Mapping[str, ConsentText]) -> None:
+    def __init__(self, language: str, shipped: Collection[str]) -> None:
         languages = ", ".join(sorted(shipped))
         super().__init__(
             f"cardonfile ships no text in {language}, only in {languages}: use one of these tags, such "
@@ -60,11 +60,11 @@ class SetConsent:
 
         English cannot be switched `off`; it returns to the shipped text.
         """
-        text = None if off else self._text(_parsed(language), own)
+        text = None if off else self._text(parse_given_language(language), own)
 
         def change(unit: WriteUnit) -> ConsentSet:
             center = existing_center(unit, center_id)
-            tag = _parsed(language)
+            tag = parse_given_language(language)
             before = {consent.language: consent for consent in unit.consent_texts.of(center.id)}
             if text is None:
                 not_shown_by = None
@@ -100,7 +100,8 @@ class SetConsent:
         return None if text.language in shown else name
 
 
-def _parsed(language: str) -> str:
+def parse_given_language(language: str) -> str:
+    """Return the tag of a language. Raises InvalidField, also for an empty tag."""
     tag = parse_language("language", language)
     if tag is None:
         raise InvalidField("language", "given")

@@ -231,17 +231,23 @@ def show(*, center_id: str, as_json: bool) -> None:
             found = existing_center(unit, center_id)
             (row, configuration), settings = _row(unit, found), unit.center_settings.get(found.id)
             consents = {text.language: text.version for text in unit.consent_texts.of(found.id)}
+            bookings = {each.language: each.version for each in unit.reservation_texts.of(found.id)}
         shipped = container.shipped_consents()
     if as_json:
         row |= asdict(settings) | {"logo": settings.logo and str(settings.logo)}
-        row["consents"] = consents
+        row |= {"consents": consents, "reservation_texts": bookings}
         row |= asdict(configuration) if configuration else {}
     else:
         row |= in_words(CenterSettings, settings)
-        row["consents"] = ", ".join(f"{each} {text}" for each, text in consents.items()) or "en"
+        row["consents"] = _versions(consents) or "en"
+        row["reservation_texts"] = _versions(bookings) or "none"
         row |= in_words(PaymentConfiguration, configuration) if configuration else {}
     echo_record(row, as_json=as_json)
     _echo_fallback(shipped, found, settings, consents)
+
+
+def _versions(texts: Mapping[str, str]) -> str:
+    return ", ".join(f"{language} {version}" for language, version in texts.items())
 
 
 @center.command("set")
@@ -261,6 +267,11 @@ def show(*, center_id: str, as_json: bool) -> None:
     "--language",
     metavar="TAG",
     help="The language for guests whose own is unknown, such as de or pt-BR.",
+)
+@click.option(
+    "--time-zone",
+    metavar="NAME",
+    help="The center's time zone (IANA), such as Europe/Berlin, in which guests read times.",
 )
 @click.option(
     "--clear",

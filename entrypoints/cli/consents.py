@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from domain.agreements.reservation_text import MAX_FILE_LENGTH
 from domain.cards.find_account import account_with
 from domain.cards.queries import consents_of
-from domain.consents.consent_text import MAX_TEXT_LENGTH
 from domain.consents.set_consent import NoTextShipped
 from domain.languages import DEFAULT_LANGUAGE
 from domain.psps.capabilities import ConsentTooLong
@@ -17,6 +17,11 @@ from entrypoints.cli.terminal import (
     echo_records,
     json_option,
 )
+
+if TYPE_CHECKING:
+    from entrypoints.container import Container
+
+GENERAL, RESERVATION = "general", "reservation"
 
 
 @click.group()
@@ -46,18 +51,29 @@ def show(*, account_id: str, as_json: bool) -> None:
 @click.option("--center", "center_id", metavar="ID", required=True, help="The center.")
 @click.option("--language", metavar="TAG", required=True, help="The language, such as de or pt-BR.")
 @click.option(
+    "--for",
+    "purpose",
+    type=click.Choice([GENERAL, RESERVATION]),
+    default=GENERAL,
+    show_default=True,
+    help="What guests agree to: later charges in general, or charges for one booking.",
+)
+@click.option(
     "--file",
     "text",
     type=click.File(encoding="utf-8"),
     help="Your own text, in UTF-8; {center} stands for the center's name.  [default: the shipped text]",
 )
 @click.option("--none", is_flag=True, help="Switch the language off.")
-def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> None:
+def set_(*, center_id: str, language: str, purpose: str, text: TextIO | None, none: bool) -> None:
     """Switch on a language for the guests of a center.
 
     Guests then read and agree to its consent text; until then they read English. The text binds the
     center legally: have a lawyer approve it first. When a release ships a newer text, run the
     command again to use it.
+
+    With --for reservation, it sets the text about one booking: a TOML file, of which the command
+    prints an example.
 
     \b
     Examples:
@@ -68,7 +84,10 @@ def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> N
         raise click.UsageError("--file and --none exclude each other")
     with installation() as container:
         try:
-            own = text.read(MAX_TEXT_LENGTH * 2) if text else None
+            own = text.read(MAX_FILE_LENGTH * 2) if text else None
+            if purpose == RESERVATION:
+                _set_reservation_text(container, center_id, language, own=own, off=none)
+                return
             done = container.set_consent()(center_id, language, own=own, off=none)
         except UnicodeDecodeError:
             raise click.ClickException(
@@ -89,3 +108,19 @@ def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> N
                 "there",
                 err=True,
             )
+
+
+def _set_reservation_text(
+    container: Container, center_id: str, language: str, *, own: str | None, off: bool
+) -> None:
+    done = container.set_reservation_text()(center_id, language, own=own, off=off)
+    if done.text is None or done.example is None:
+        click.echo(f"{done.center.name} has no text about bookings in {language}")
+        return
+    click.echo(
+        f"the text of {done.center.name} about bookings, version {done.text.version}, with an example:"
+    )
+    for paragraph in done.example.text.splitlines():
+        click.echo(f"  {paragraph}")
+    click.echo(f"  [ ] {done.example.keep}")
+    click.echo(f"  [{done.example.button}]")

@@ -20,6 +20,7 @@ from adapters.catalogs import (
     accepted_languages,
     catalog,
     shipped_consents,
+    shipped_reservation_texts,
 )
 from adapters.stripe.plugin import PLUGIN as STRIPE
 from domain.centers.center import MAX_NAME_LENGTH
@@ -41,6 +42,16 @@ CONSENTS = {
     "2026-11.pt.txt": "ff164166d93e0f6317a1c49711a6c929a6823b8bddc640dd09b8ea78cd60f3c2",
 }
 """The SHA-256 of every text that guests agree to. Add lines, and change none."""
+RESERVATION_TEXTS = {
+    "2026-11.ar.toml": "a93a4d7d9815501b577f955c8bf10763759f2f173d8e5a394e65e7a3503d5482",
+    "2026-11.de.toml": "a9ceae50313955e42262be71015f8f0156d9532345ffccb99a467ece85c51ed7",
+    "2026-11.en.toml": "064fec5d7ac6d69301c4e75985b9274ed59f4ef15f5f79a99763163101b0d26d",
+    "2026-11.es.toml": "60183f575e7d07e922577c30fde4ff0d1c61b6bdbacba0b1e3e243af134177d1",
+    "2026-11.fr.toml": "e432b151feeb9ce5b0cb2966fb6aa9a931b561397f2580f70e7fbd10ae8ede0b",
+    "2026-11.it.toml": "b41624d4ece09d0f4fabe3c2543e43545a952c7322a9c7596633427ec931a831",
+    "2026-11.nl.toml": "ee0b6521275f87e98c228141ac9408ebb6f6b76db47fe7bf598ec0c583bfa4d7",
+    "2026-11.pt.toml": "e8d6382ae63af50b9da27328c01641ed0d5b3768dc51641d7996cc1fc63bbc1f",
+}
 
 
 def texts(words: object, name: str = "") -> Iterator[tuple[str, str]]:
@@ -97,9 +108,18 @@ def test_every_text_of_a_translation_differs_from_english(language: str) -> None
     assert same <= {"direction", "form.cvc_short", "form.expiry_form"}
 
 
-def test_shipped_consent_texts_never_change() -> None:
-    shipped = files(catalogs).joinpath("consent").iterdir()
-    assert {each.name: sha256(each.read_bytes()).hexdigest() for each in shipped} == CONSENTS
+@pytest.mark.parametrize(
+    ("folder", "known"), [("consent", CONSENTS), ("reservation", RESERVATION_TEXTS)]
+)
+def test_shipped_texts_that_bind_guests_never_change(folder: str, known: Mapping[str, str]) -> None:
+    shipped = files(catalogs).joinpath(folder).iterdir()
+    assert {each.name: sha256(each.read_bytes()).hexdigest() for each in shipped} == known
+
+
+def test_a_text_about_bookings_is_shipped_in_every_language() -> None:
+    shipped = shipped_reservation_texts()
+    assert shipped.keys() == LANGUAGES
+    assert len({text.button for text in shipped.values()}) == len(LANGUAGES)
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))

@@ -56,6 +56,7 @@ from tests.builders import (
     a_product,
     a_psp_guest,
     a_refused_card,
+    a_reservation_text,
     a_session,
     a_standing,
     a_worker,
@@ -139,6 +140,7 @@ def fill(storage: Storage) -> None:
         unit.center_settings.put(CENTER_ID, center_settings())
         for language in ("de", "ar"):
             unit.consent_texts.put(CENTER_ID, a_consent_text(language=language, text=ODD))
+        unit.reservation_texts.put(CENTER_ID, a_reservation_text(text=ODD))
         unit.configurations.put(OTHER_CENTER_ID, a_configuration(avs=False, redirect_origins=()))
         unit.sessions.add(a_session(attempt=an_attempt(), unanswered_since=NOW))
         unit.sessions.add(
@@ -199,6 +201,7 @@ def records(storage: Storage) -> dict[str, object]:
             ],
             "settings": unit.center_settings.get(CENTER_ID),
             "consent texts": unit.consent_texts.of(CENTER_ID),
+            "reservation texts": unit.reservation_texts.of(CENTER_ID),
             "sessions": [unit.sessions.get(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],
             "paged": unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
             "evidence": [unit.evidence.of(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],

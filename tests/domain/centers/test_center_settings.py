@@ -97,3 +97,14 @@ def test_changing_a_setting_keeps_the_other_settings() -> None:
 
     assert both.changed({"color": None}) == read(contact="tel:+49301234567")
     assert both.changed({}) == both
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", "America/New_York", "UTC"])
+def test_a_time_zone_of_iana_is_accepted(name: str) -> None:
+    assert read(time_zone=name).time_zone == name
+
+
+@pytest.mark.parametrize("name", ["Berlin", "+01:00", "", "../Berlin", "Europe", "a\x00b"])
+def test_an_unknown_time_zone_is_refused(name: str) -> None:
+    with pytest.raises(InvalidField, match="time_zone must be a name of the IANA time zone"):
+        read(time_zone=name)

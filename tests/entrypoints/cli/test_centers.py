@@ -201,7 +201,9 @@ class TestCenter:
             "color                none\n"
             "logo                 none\n"
             "language             none\n"
+            "time_zone            none\n"
             "consents             en\n"
+            "reservation_texts    none\n"
             "avs                  no\n"
             "cards_per_guest      many\n"
             "redirect_origins     any\n"
@@ -224,7 +226,9 @@ class TestCenter:
             "color": None,
             "logo": None,
             "language": None,
+            "time_zone": None,
             "consents": {},
+            "reservation_texts": {},
         }
         assert takes_cards == {
             "id": CENTER_ID,
@@ -321,6 +325,7 @@ class TestCenterSet:
             "  color: none → #1d4f91\n"
             f"  logo: {shown_as}\n"
             "  language: none\n"
+            "  time_zone: none\n"
         )
         shown = json.loads(with_center.succeeds("center", "show", CENTER_ID, "--json"))
         assert [shown[name] for name in ("contact", "color", "logo")] == [

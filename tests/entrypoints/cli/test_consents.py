@@ -112,3 +112,37 @@ def test_the_operator_is_told_which_language_guests_see_instead(with_center: Com
         arabic.stderr == "the page of stripe does not have ar: guests do not see the text there\n"
     )
     assert with_center.run(*GERMAN, **keys).stderr == ""
+
+
+BOOKINGS = ("consent", "set", "--center", CENTER_ID, "--for", "reservation", "--language")
+
+
+def test_setting_a_text_about_bookings_shows_an_example(with_center: CommandLine) -> None:
+    assert with_center.refuses(*BOOKINGS, "en") == (
+        "--center must be a center with a time zone: set it with `cardonfile center set --time-zone`"
+    )
+    with_center.succeeds("center", "set", CENTER_ID, "--time-zone", "Europe/Berlin")
+
+    lines = with_center.succeeds(*BOOKINGS, "en").splitlines()
+
+    assert lines[0] == "the text of Harbor Spa about bookings, version 2026-11, with an example:"
+    assert lines[1].startswith(
+        "  Harbor Spa keeps this card to guarantee your booking: 2 × massage"
+    )
+    assert lines[-2:] == [
+        "  [ ] Also keep this card for later visits",
+        "  [Agree and guarantee the booking]",
+    ]
+    assert "reservation_texts  en 2026-11" in with_center.succeeds("center", "show", CENTER_ID)
+    removed = "Harbor Spa has no text about bookings in en\n"
+    assert with_center.succeeds(*BOOKINGS, "en", "--none") == removed
+    assert "reservation_texts  none" in with_center.succeeds("center", "show", CENTER_ID)
+
+
+def test_a_text_about_bookings_without_a_placeholder_is_refused(with_center: CommandLine) -> None:
+    file = with_center.folder / "text.toml"
+    file.write_text('text = "Agree"')
+
+    assert with_center.refuses(*BOOKINGS, "en", "--file", str(file)).startswith(
+        "--file must be a TOML file with the texts text, text_when_late, button, keep, on_psp_page"
+    )

@@ -1,0 +1,66 @@
+"""Money and times in the form of each language, by Babel."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from babel import Locale, UnknownLocaleError
+from babel.dates import format_date, format_time, get_datetime_format
+from babel.numbers import format_currency
+from iso4217 import Currency
+from typing_extensions import override
+
+from domain.agreements.locale_formats import LocaleFormats
+from domain.agreements.terms import Money
+from domain.languages import DEFAULT_LANGUAGE
+
+_DECIMALS: Final = {each.code: each.exponent for each in Currency}
+_FRACTION: Final = re.compile(r"\.0+")
+
+
+class BabelFormats(LocaleFormats):
+    """Writes with the data of CLDR, and knows the currencies of ISO 4217.
+
+    A language that CLDR does not know is written like its more general form, or like English.
+    """
+
+    @override
+    def decimals_of(self, currency: str) -> int | None:
+        # Metals and codes for tests have no decimals there.
+        return _DECIMALS.get(currency)
+
+    @override
+    def money(self, money: Money, language: str) -> str:
+        locale = _locale(language)
+        # CLDR has other decimals for some currencies than ISO 4217.
+        decimals = "0" * (self.decimals_of(money.currency) or 0)
+        pattern = _FRACTION.sub(f".{decimals}" if decimals else "", _pattern_of(locale))
+        return format_currency(
+            money.amount, money.currency, pattern, locale=locale, currency_digits=False
+        )
+
+    @override
+    def time(self, at: datetime, language: str, time_zone: str) -> str:
+        locale, there = _locale(language), at.astimezone(ZoneInfo(time_zone))
+        day = format_date(there, "full", locale)
+        time = format_time(there, "short", locale=locale)
+        # Babel declares another type for this text, such as "{1}, {0}".
+        return str(get_datetime_format("full", locale)).format(time, day)
+
+
+def _pattern_of(locale: Locale) -> str:
+    """Return the pattern of amounts, such as `¤#,##0.00`."""
+    return str(locale.currency_formats["standard"].pattern)
+
+
+def _locale(language: str) -> Locale:
+    subtags = language.split("-")
+    while subtags:
+        try:
+            return Locale.parse("-".join(subtags), sep="-")
+        except (UnknownLocaleError, ValueError):
+            subtags.pop()
+    return Locale.parse(DEFAULT_LANGUAGE)
