@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from typing_extensions import override
 
@@ -52,15 +52,15 @@ class TextErasureFile(ErasureFile):
     def note(
         self,
         guest_id: GuestId,
-        now: datetime,
+        at: datetime,
         at_psps: AtPsps,
         *,
         merged_into: GuestId | None = None,
     ) -> None:
         if self.path is None:
             return
-        is_new = not self.path.exists()
         try:
+            is_new = not self.path.exists()
             # Opened to append, so that lines of other processes stay whole. The first line break
             # ends a line that a full disk cut off.
             with open(self.path, "ab", opener=partial(os.open, mode=0o600)) as file:
@@ -68,7 +68,7 @@ class TextErasureFile(ErasureFile):
                 named: str = guest_id
                 if merged_into is not None:
                     named = f"{_INTO}{guest_id}{_INTO}{merged_into}"
-                line = " ".join((named, now.isoformat(), *references, _END))
+                line = " ".join((named, at.isoformat(), *references, _END))
                 file.write(f"\n{line}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
@@ -81,34 +81,54 @@ class TextErasureFile(ErasureFile):
     @override
     def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in the file. Raises OSError. Ignores malformed lines."""
-        return {guest_id: references for guest_id, (references, _) in self._read().items()}
+        return {guest_id: line.references for guest_id, line in self._read().items()}
 
     @override
     def merged(self) -> Mapping[GuestId, GuestId]:
         """Return the merged guests. Raises OSError."""
-        return {guest_id: stays for guest_id, (_, stays) in self._read().items() if stays}
+        return {guest_id: line.into for guest_id, line in self._read().items() if line.into}
 
-    def _read(self) -> Mapping[GuestId, tuple[AtPsps, GuestId | None]]:
-        """Return the references of each guest, and the guest who remained if there was a merge."""
+    def _read(self) -> Mapping[GuestId, _Line]:
+        """Return the last line of each guest, with the references of all equal lines."""
         if self.path is None or not self.path.exists():
             return {}
-        found: dict[GuestId, tuple[AtPsps, GuestId | None]] = {}
-        for line in self.path.read_text(errors="replace").splitlines():
-            named, *rest = line.split(" ")
-            ids = [plain_uuid(each) for each in named.removeprefix(_INTO).split(_INTO)]
-            is_merged = named.startswith(_INTO)
-            if None in ids or len(ids) != 1 + is_merged:
+        found: dict[GuestId, _Line] = {}
+        for text in self.path.read_text(errors="replace").splitlines():
+            line = _line(text)
+            if line is None:
                 continue
-            guest_id, *into = [GuestId(each) for each in ids if each]
-            known, _ = found.pop(guest_id, ((), None))
-            # The beginning of a reference could be another guest's reference.
-            references = filter(None, map(_reference, rest[1:-1] if rest[-1:] == [_END] else ()))
-            found[guest_id] = ([*known, *references], into[0] if into else None)
-            for stays in into:
-                if found.get(stays, ((), None))[1] is not None:
-                    # This guest can only stay if the database has lost the earlier merge.
-                    found.pop(stays)
+            known = found.pop(line.guest_id, None)
+            if known is not None and known.into == line.into:
+                line = line._replace(references=[*known.references, *line.references])
+            found[line.guest_id] = line
+            stays = found.get(line.into) if line.into else None
+            if stays is not None and stays.into and stays.at < line.at:
+                # This guest can only stay if the database has lost the earlier merge.
+                del found[stays.guest_id]
         return found
+
+
+class _Line(NamedTuple):
+    """An erased guest, or a guest who was merged `into` another; `at` is empty if it was cut off."""
+
+    guest_id: GuestId
+    into: GuestId | None
+    at: str
+    references: AtPsps
+
+
+def _line(text: str) -> _Line | None:
+    """Return what a line says; None if it says nothing."""
+    named, *rest = text.split(" ")
+    ids = [plain_uuid(each) for each in named.removeprefix(_INTO).split(_INTO)]
+    is_merged = named.startswith(_INTO)
+    if None in ids or len(ids) != 1 + is_merged:
+        return None
+    guest_id, *into = [GuestId(each) for each in ids if each]
+    # The beginning of a reference could be another guest's reference.
+    is_whole = rest[-1:] == [_END]
+    references = list(filter(None, map(_reference, rest[1:-1] if is_whole else ())))
+    return _Line(guest_id, into[0] if into else None, rest[0] if is_whole else "", references)
 
 
 def _reference(text: str) -> tuple[PspAccount, GuestReference] | None:

@@ -49,7 +49,12 @@ from domain.permissions import Caller, Permission
 from domain.psps.card import Card, Funding
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import HostedPageRequest
-from domain.psps.payment_provider import NotFound, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import (
+    NotFound,
+    PaymentProvider,
+    ProviderRefused,
+    ProviderUnavailable,
+)
 from domain.psps.webhook import WebhookDelivery
 from domain.sessions.request import AddCardRequest
 from domain.sessions.session import CardSession
@@ -134,7 +139,7 @@ class TroubledProvider:
     read_webhook: Callable[..., Any]
 
     def __init__(self, provider: FakeProvider) -> None:
-        self._provider = provider
+        self._provider: PaymentProvider = provider
         self.psp = provider.psp
         self.trouble: dict[str, Trouble] = {}
         self.calls: list[str] = []

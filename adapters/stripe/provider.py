@@ -162,7 +162,7 @@ class StripeProvider(PaymentProvider):
         outcome = outcome_of(
             session,
             page,
-            completed_at=webhooks.completed_at(evidence, since=request.begun_at),
+            completed_at=webhooks.completed_at(evidence, page.reference),
             now=self._clock.now(),
         )
         if isinstance(outcome, NoCardCollected) and outcome.missing is None:

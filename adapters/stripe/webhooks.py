@@ -87,7 +87,8 @@ def read(
     if head.type not in EVENTS:
         return ()
     subject = decode_webhook(_BODY, delivery.body).data.object
-    notice = WebhookNotice(merchant_account=account, content=f"{head.type} {head.id}")
+    content = f"{head.type} {head.id} {subject.id}"
+    notice = WebhookNotice(merchant_account=account, content=content)
     if head.type in CARD_EVENTS:
         return (replace(notice, card_token=CardToken(subject.id)),)
     if head.type in GUEST_EVENTS:
@@ -104,12 +105,12 @@ def read(
     )
 
 
-def completed_at(evidence: Sequence[Evidence], *, since: datetime) -> datetime | None:
-    """Return when the first webhook since `since` reported the completion of a page, or None.
+def completed_at(evidence: Sequence[Evidence], page: str) -> datetime | None:
+    """Return when the first webhook reported the completion of a page, or None.
 
-    Webhooks before `since` are about an earlier page of the session.
+    Evidence that an earlier release stored names no page, and is ignored.
     """
-    return min((time for time in _times(COMPLETED, evidence) if time >= since), default=None)
+    return min((time for time in _times(COMPLETED, evidence, about=page)), default=None)
 
 
 def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:
@@ -117,12 +118,17 @@ def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:
     return sum(time >= since for time in _times(REFUSED, evidence))
 
 
-def _times(event: str, evidence: Sequence[Evidence]) -> list[datetime]:
-    """Return the arrival times of a type's events. Evidence holds each event once."""
+def _times(event: str, evidence: Sequence[Evidence], *, about: str = "") -> list[datetime]:
+    """Return the arrival times of a type's events, about one object or any.
+
+    Evidence holds each event once.
+    """
     return [
         each.received_at
         for each in evidence
-        if each.origin is EvidenceOrigin.WEBHOOK and each.content.startswith(f"{event} ")
+        if each.origin is EvidenceOrigin.WEBHOOK
+        and each.content.startswith(f"{event} ")
+        and (not about or each.content.endswith(f" {about}"))
     ]
 
 

@@ -82,6 +82,11 @@ class Discard(WorkAtPsp):
         """Return whether the discard was done at or after the time at which a card was collected."""
         return self.done_at is not None and collected_at <= self.done_at
 
+    def kills(self, collected_at: datetime) -> bool:
+        """Return whether a card collected at that time is dead, or will be once the PSP answers."""
+        has_begun = self.begun_at is not None and collected_at <= self.begun_at
+        return has_begun or self.was_done_after(collected_at)
+
     def repeated(self, collected_at: datetime, now: datetime) -> Discard:
         """Schedule the discard again, because the PSP still reports a card with this token.
 

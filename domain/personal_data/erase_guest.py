@@ -15,7 +15,7 @@ from domain.permissions import MAY_ERASE_GUESTS, Caller
 from domain.personal_data.blank import end_and_blank
 from domain.personal_data.erasure import AtPsps, Erasure, ErasureFile, ErasureLog
 from domain.personal_data.merge_guests import MergeGuests
-from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
+from domain.storage import AlreadyStored, RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,12 @@ class EraseGuest:
         with self.storage.read() as unit:
             if unit.erasures.get(known_id) is not None or not unit.guests.is_on_file(known_id):
                 raise GuestNotFound
-        self._erase(known_id, caller)
+        if not self._erase(known_id, caller):
+            with self.storage.read() as unit:
+                erasure = unit.erasures.get(known_id)
+            if erasure is not None and erasure.merged_into is not None:
+                # The guest was merged at the same time, and the cards are another guest's now.
+                raise GuestNotFound
 
     def brought_back(self) -> list[GuestId]:
         """Return the guests of the file who are in the database, as after restoring a backup."""
@@ -61,14 +66,22 @@ class EraseGuest:
         """Erase or merge every guest of the file who was not erased or merged here; return them.
 
         Guests who are not in the database are included, so that their ids cannot be used again.
+        Raises RecordUnreadable, after trying every guest, if a card of a guest to merge cannot be
+        decoded.
         """
         with self.storage.read() as unit:
             found = self._not_erased(unit)
         named, merged = self.file.erased(), self.file.merged()
+        failure = None
         for guest_id in found:
             at_psps, stays = named[guest_id], merged.get(guest_id)
-            if stays is None or not self.merge_guests.again(guest_id, stays, at_psps):
-                self._erase(guest_id, None, at_psps)
+            try:
+                if stays is None or not self.merge_guests.again(guest_id, stays, at_psps):
+                    self._erase(guest_id, None, at_psps)
+            except RecordUnreadable as error:
+                failure = error
+        if failure is not None:
+            raise failure
         return found
 
     def _not_erased(self, unit: UnitOfWork) -> list[GuestId]:
@@ -76,8 +89,11 @@ class EraseGuest:
         erased = unit.erasures.among(named)
         return [guest_id for guest_id in named if guest_id not in erased]
 
-    def _erase(self, guest_id: GuestId, caller: Caller | None, at_psps: AtPsps = ()) -> None:
-        """Erase a guest with these references at PSPs, even if no record here names the references."""
+    def _erase(self, guest_id: GuestId, caller: Caller | None, at_psps: AtPsps = ()) -> bool:
+        """Erase a guest with these references at PSPs, even if no record here names the references.
+
+        Return False if another request erased or merged the guest at the same time.
+        """
         now = self.clock.now()
 
         def erase(unit: WriteUnit) -> None:
@@ -90,12 +106,14 @@ class EraseGuest:
             self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)
             self.file.note(guest_id, now, at_all_psps)
             for merged_id in unit.erasures.merged_into(guest_id):
-                self.file.note(merged_id, now, (), merged_into=guest_id)
+                merged = unit.erasures.get(merged_id)
+                merged_at = merged.erased_at if merged else now
+                self.file.note(merged_id, merged_at, (), merged_into=guest_id)
             unit.commit()
 
         try:
             self.storage.transact(erase)
         except AlreadyStored:
-            # Another request erased the guest at the same time.
-            return
+            return False
         self.log(guest_id, is_done=False)
+        return True

@@ -136,19 +136,22 @@ class ErasureFile(Protocol):
     def note(
         self,
         guest_id: GuestId,
-        now: datetime,
+        at: datetime,
         at_psps: AtPsps,
         *,
         merged_into: GuestId | None = None,
     ) -> None:
-        """Add an erased or merged guest, on disk before this returns. Raises ServiceUnavailable."""
+        """Add a guest who was erased or merged at a time, on disk before this returns.
+
+        May be called again. Raises ServiceUnavailable.
+        """
         ...
 
     def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in the file, each with the references, in the order of their lines.
 
-        A merged guest into whom another guest was merged later is left out: the database had lost
-        the first merge.
+        A merged guest into whom another guest was merged later, by the times of both merges, is
+        left out: the database had lost the first merge.
         """
         ...
 

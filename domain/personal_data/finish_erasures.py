@@ -91,7 +91,7 @@ class FinishErasures:
         if looked_at is None:
             return
         if looked_at.merged_into is not None:
-            self.storage.transact(lambda unit: self._finish_merge(unit, guest_id, now))
+            self._finish_merge(looked_at, now)
             return
         are_over, at_psps = self.storage.transact(lambda unit: self._end(unit, guest_id, now))
         with self.storage.read() as unit:
@@ -119,19 +119,32 @@ class FinishErasures:
         unit.commit()
         return are_over, at_psps
 
-    def _finish_merge(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> None:
+    def _finish_merge(self, looked_at: Erasure, now: datetime) -> None:
         """Hand over what was stored by requests that read the guest before the merge."""
-        erasure = unit.erasures.get(guest_id)
-        if erasure is not None and erasure.merged_into is not None:
+
+        def finish(unit: WriteUnit) -> tuple[GuestId, AtPsps] | None:
+            erasure = unit.erasures.get(looked_at.guest_id)
+            # The guest who stayed may have been merged since.
+            if erasure is None or erasure.merged_into is None:
+                return None
             stays = erasure.merged_into
-            hand_over(unit, self.note_event, guest_id, stays, now)
+            hand_over(unit, self.note_event, erasure.guest_id, stays, now)
             # If the guest who stayed was erased since, the rest is deleted too.
             unit.erasures.reopen(stays, now)
             # The references of both guests: those of the former guest are among them.
-            self.file.note(guest_id, now, unit.guest_references.of(stays), merged_into=stays)
-            is_done = erasure.may_be_done(now)
-            unit.erasures.update(erasure.done(now) if is_done else erasure.due_after(now=now))
+            at_psps = unit.guest_references.of(stays)
             unit.commit()
+            return stays, at_psps
+
+        finished = self.storage.transact(finish)
+        if finished is None:
+            return
+        stays, at_psps = finished
+        # After the commit, because the file may not be writable.
+        self.file.note(looked_at.guest_id, looked_at.erased_at, at_psps, merged_into=stays)
+        is_done = looked_at.may_be_done(now)
+        left = looked_at.done(now) if is_done else looked_at.due_after(now=now)
+        self._note(left, before=looked_at)
 
     def _forget_and_blank(
         self, looked_at: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount], now: datetime

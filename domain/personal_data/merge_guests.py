@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
@@ -59,8 +60,10 @@ class MergeGuests:
             raise InvalidField("from", "the id of another guest")
         expected = _parse_last_fours(last_fours)
 
+        now = self.clock.now()
+
         def merge(unit: WriteUnit) -> AtPsps:
-            self._begin(unit, goes, stays)
+            self._begin(unit, goes, stays, now)
             cards = lock_both(unit, goes, stays)
             guests = [unit.guests.get(each) for each in (goes, stays)]
             # Read under the locks: another merge or an erasure may have removed a guest.
@@ -69,7 +72,7 @@ class MergeGuests:
             if sorted(account.last_four for account in cards) != expected:
                 raise CardsDoNotMatch
             at_psps = unit.guest_references.of(goes)
-            self._hand_over(unit, goes, stays, caller)
+            self._hand_over(unit, goes, stays, caller, now)
             unit.commit()
             return at_psps
 
@@ -79,7 +82,7 @@ class MergeGuests:
             raise GuestNotFound from None
         # The merge is done. If the file cannot be written, the worker tries again and reports it.
         with suppress(ServiceUnavailable):
-            self.file.note(goes, self.clock.now(), at_psps, merged_into=stays)
+            self.file.note(goes, now, at_psps, merged_into=stays)
 
     def again(self, goes: GuestId, stays: GuestId, at_psps: AtPsps) -> bool:
         """Repeat a merge that `file` records, after a backup was restored.
@@ -90,15 +93,17 @@ class MergeGuests:
         merge is added to the file.
         """
 
+        now = self.clock.now()
+
         def merge(unit: WriteUnit) -> bool:
             heir = _heir(unit, stays)
             if heir is None:
                 return False
             if heir == goes:
-                self.file.note(stays, self.clock.now(), (), merged_into=goes)
+                self.file.note(stays, now, (), merged_into=goes)
                 return True
-            self._begin(unit, goes, heir)
-            self._hand_over(unit, goes, heir, None)
+            self._begin(unit, goes, heir, now)
+            self._hand_over(unit, goes, heir, None, now)
             for psp_account, reference in at_psps:
                 unit.guest_references.keep_former(heir, psp_account, reference)
             unit.commit()
@@ -110,19 +115,25 @@ class MergeGuests:
             # Another process has done it at the same time.
             return True
 
-    def _begin(self, unit: WriteUnit, goes: GuestId, stays: GuestId) -> None:
+    def _begin(self, unit: WriteUnit, goes: GuestId, stays: GuestId, now: datetime) -> None:
         """Note that a guest is merged. Raises AlreadyStored if the guest was erased or merged."""
-        now = self.clock.now()
         # Later, what running requests store for the guest is handed over too.
         due_at = now + REQUESTS_END_WITHIN
         erasure = Erasure(guest_id=goes, erased_at=now, due_at=due_at, merged_into=stays)
         unit.erasures.add(erasure)
+        # Locks the erasures before the cards, as `FinishErasures` does.
+        unit.erasures.merge_on(goes, stays)
 
     def _hand_over(
-        self, unit: WriteUnit, goes: GuestId, stays: GuestId, caller: Caller | None
+        self,
+        unit: WriteUnit,
+        goes: GuestId,
+        stays: GuestId,
+        caller: Caller | None,
+        now: datetime,
     ) -> None:
-        now = self.clock.now()
         hand_over(unit, self.note_event, goes, stays, now)
+        # Again, because another guest may have been merged into `goes` meanwhile.
         unit.erasures.merge_on(goes, stays)
         self.note_act(unit, Action.GUEST_MERGED, goes, {"into": stays}, caller=caller)
         self.note_event(

@@ -140,6 +140,9 @@ def judge_token(
     is_cancelled = (
         session.cancelled_at is not None and collected.collected_at > session.cancelled_at
     )
+    if not is_cancelled:
+        # Some PSPs return the same token when the guest types the same card again.
+        session = replace(session, not_accepted=_not_accepted(session, collected))
     if not is_cancelled and discard is not None and discard.in_progress_until is not None:
         soon, later = now + WAIT_FOR_DISCARD, now + POLL_EVERY
         due_at = min(max(discard.in_progress_until, soon), later)
@@ -235,6 +238,14 @@ def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> 
     )
 
 
+def _not_accepted(session: CardSession, collected: CardCollected) -> NotAccepted | None:
+    """Return why the center does not accept a card; None if it does."""
+    if not session.configuration.accepts(collected.card):
+        return NotAccepted.FUNDING
+    is_required = session.required_authentication is Authentication.REQUIRED
+    return NotAccepted.AUTHENTICATION if is_required and not collected.authenticated else None
+
+
 def _refusal(
     session: CardSession,
     collected: CardCollected,
@@ -248,10 +259,8 @@ def _refusal(
         return InvalidCenterId()
     if not on_file.has_configuration:
         return PaymentConfigurationNotDone()
-    if not configuration.accepts(collected.card):
-        return NotAccepted.FUNDING
-    if session.required_authentication is Authentication.REQUIRED and not collected.authenticated:
-        return NotAccepted.AUTHENTICATION
+    if not_accepted := _not_accepted(session, collected):
+        return not_accepted
     if configuration.avs and collected.avs is AvsResult.MISMATCH:
         return IncorrectBillingAddress()
     if same is not None:

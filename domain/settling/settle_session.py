@@ -103,14 +103,14 @@ class SettleSession:
         asked, outcome = self._reported(session)
         now = self.clock.now()
         settled, steps = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
-        self._follow(asked, steps, now)
+        self._follow(settled, steps, now)
         return settled
 
     def _settle_earlier(self, session: CardSession, page: EarlierPage) -> CardSession:
         """Ask the PSP about an earlier page, because a webhook reported something about it.
 
-        Its card is stored if the session has no card and the guest has no other page now. Otherwise
-        its token is discarded.
+        Its card is stored if the session has no card, the guest has no other page now, and the
+        discard of its token has not begun. Otherwise its token is discarded.
         """
         asked, outcome = self._reported(replace(session, attempt=page.attempt))
         now = self.clock.now()
@@ -121,7 +121,7 @@ class SettleSession:
                 # If this differs, another webhook arrived in the meantime, and the PSP is asked
                 # again.
                 unit.earlier_pages.keep(page.answered(outcome, now))
-            if isinstance(outcome, CardCollected) and current.may_go_back:
+            if isinstance(outcome, CardCollected) and _may_go_back(unit, current, outcome):
                 unit.earlier_pages.remove(session.token_id, page.number)
                 if current.has_page:
                     unit.earlier_pages.keep(EarlierPage.of(current))
@@ -129,15 +129,15 @@ class SettleSession:
             return self._apply(unit, asked, outcome, now)
 
         settled, steps = self.storage.transact(apply)
-        self._follow(asked, steps, now)
+        self._follow(settled, steps, now)
         return settled
 
-    def _follow(self, asked: CardSession, steps: Sequence[SessionStep], now: datetime) -> None:
+    def _follow(self, settled: CardSession, steps: Sequence[SessionStep], now: datetime) -> None:
         """Do what follows the commit: log the steps, and make the guest's other pages due."""
         self.log(*steps)
         refusals = (Step.DECLINED, Step.NOT_ACCEPTED, Step.REFUSED)
         if any(each.step in refusals for each in steps):
-            ask_about_open_pages(self.storage, self.limits, asked, now)
+            ask_about_open_pages(self.storage, self.limits, settled, now)
 
     def _reported(self, session: CardSession) -> tuple[CardSession, Reported]:
         """Ask the PSP about the session, after creating its page if needed; return both."""
@@ -274,6 +274,14 @@ class SettleSession:
         )
         account_id = AccountId(self.ids.uuid())
         return judge_card(session, collected, on_file, account_id=account_id, now=now)
+
+
+def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected) -> bool:
+    """Return whether the card of an earlier page may be stored. Locks as `_judge_card` does."""
+    unit.accounts.active_at(session.guest_id, session.center_id)
+    discard = unit.discards.get(*session.configuration.psp_account, collected.token)
+    is_dead = discard is not None and discard.kills(collected.collected_at)
+    return session.may_go_back and not is_dead
 
 
 def _due_for_earlier_pages(

@@ -611,7 +611,8 @@ ONE_UNIT: Final = frozenset(
         ),
         *("MoveInstallation", "RecognizeOrigin", "SeparateCopy"),
         *("NoteOperatorsAct", "PutGuest", "PutProduct", "RemoveEventEndpoint", "RevokeToken"),
-        *("RollEventSecret", "SetCenter", "SetConsent", "TrustKeys", "UpdateEventEndpoint"),
+        *("RollEventSecret", "SetCenter", "SetConsent", "SetReservationText", "TrustKeys"),
+        "UpdateEventEndpoint",
     }
 )
 """They write in one unit, and nothing follows from it for sessions or cards."""

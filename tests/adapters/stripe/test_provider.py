@@ -405,9 +405,9 @@ class TestOutcome:
         # A challenge may take longer than a minute: the card was typed before it.
         shop.clock.advance(timedelta(minutes=3))
         completed = [
-            # About an earlier page of the session.
-            evidence("checkout.session.completed evt_1", REQUEST.begun_at - timedelta(seconds=1)),
-            evidence("checkout.session.completed evt_2", shop.clock.now()),
+            # A late webhook about an earlier page of the session.
+            evidence("checkout.session.completed evt_1 cs_1", REQUEST.begun_at),
+            evidence(f"checkout.session.completed evt_2 {page.reference}", shop.clock.now()),
         ]
 
         assert shop.outcome(page, completed) == Pending()

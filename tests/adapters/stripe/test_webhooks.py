@@ -65,7 +65,7 @@ def test_the_events_of_a_page_name_its_session(
         return (
             WebhookNotice(
                 merchant_account=MAIN,
-                content=f"{event['type']} {event['id']}",
+                content=f"{event['type']} {event['id']} {event['data']['object']['id']}",
                 token_id=REQUEST.token_id,
                 page_reference=page,
             ),

@@ -201,7 +201,7 @@ class StripeUnderTest(RemotePspUnderTest):
         return [
             Evidence(
                 origin=EvidenceOrigin.WEBHOOK,
-                content=f"{event['type']} {event['id']}",
+                content=f"{event['type']} {event['id']} {event['data']['object']['id']}",
                 received_at=self.clock.now(),
             )
             for merchant in self._stripe.merchants.values()

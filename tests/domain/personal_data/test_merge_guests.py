@@ -38,7 +38,7 @@ from tests.builders import (
     a_refused_card,
 )
 from tests.databases import change_by_hand
-from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation
+from tests.installation import DECLINED_CARD, GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation
 
 GOES, STAYS = OTHER_GUEST_ID, GUEST_ID
 THIRD: GuestId = GuestId(a_uuid(77))
@@ -387,6 +387,27 @@ def test_an_erased_guest_is_merged_in_neither_direction(installation: Installati
             merge(installation, goes=goes, stays=stays)
 
 
+def test_a_guest_who_is_merged_meanwhile_is_not_erased(installation: Installation) -> None:
+    account = installation.stored_card(guest_id=GOES)
+    installation.before_next_write(partial(merge, installation))
+    with pytest.raises(GuestNotFound):
+        installation.erase_guest(GOES)
+    assert ids(installation.accounts()) == [account.account_id]
+
+
+def test_refused_cards_close_the_pages_of_the_guest_who_stays_after_a_merge_meanwhile(
+    installation: Installation,
+) -> None:
+    installation.configure(card_testing_limits="guest=off/1")
+    session = installation.opened_session(guest_id=GOES)
+    other = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=1))
+    installation.type_card(session, DECLINED_CARD)
+    installation.provider.meanwhile["outcome"] = partial(merge, installation)
+    installation.return_to_shop(session)
+    assert installation.session(other.token_id).due_at == installation.clock.now()
+
+
 def test_a_guest_who_is_erased_meanwhile_gets_no_card(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     installation.before_next_write(partial(installation.erase_guest, STAYS))
@@ -440,6 +461,20 @@ def test_records_that_a_running_request_stores_for_the_former_guest_are_handed_o
     assert erasure is not None
     assert (erasure.merged_into, erasure.done_at) == (STAYS, installation.clock.now())
     assert installation.container.read_status()().due["erasures"].items == 0
+
+
+def test_records_are_handed_over_although_the_erasure_file_cannot_be_written(
+    installation: Installation, tmp_path: Path
+) -> None:
+    merge(installation)
+    session = installation.add_card()
+    installation.put_session(replace(session, guest_id=GOES))
+    (tmp_path / "erasures.txt").unlink()
+    (tmp_path / "erasures.txt").mkdir()
+    installation.clock.advance(REQUESTS_END_WITHIN)
+    with pytest.raises(ServiceUnavailable):
+        installation.container.finish_erasures()()
+    assert installation.session(session.token_id).guest_id == STAYS
 
 
 def test_an_export_names_who_was_merged(installation: Installation) -> None:
@@ -525,7 +560,7 @@ class TestRestoredBackup:
         self, installation: Installation
     ) -> None:
         file = installation.container.erasure_file()
-        file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
+        file.note(GOES, installation.clock.now() - DAY, (), merged_into=STAYS)
         merge(installation, goes=STAYS, stays=GOES)
         assert (list(file.erased()), file.merged()) == ([STAYS], {STAYS: GOES})
 
@@ -537,12 +572,53 @@ class TestRestoredBackup:
         # The file of this machine has only the merge that the database lost.
         (tmp_path / "erasures.txt").unlink()
         file = installation.container.erasure_file()
-        file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
+        file.note(GOES, installation.clock.now() - DAY, (), merged_into=STAYS)
         erase_guest = installation.container.erase_guest()
         assert erase_guest.again() == [GOES]
         assert erase_guest.brought_back() == []
         assert ids(installation.accounts(GOES)) == [account.account_id]
         assert file.merged() == {STAYS: GOES}
+
+    def test_the_order_of_the_lines_of_a_chain_of_merges_does_not_matter(
+        self, installation: Installation
+    ) -> None:
+        file, now = installation.container.erasure_file(), installation.clock.now()
+        file.note(STAYS, now + DAY, (), merged_into=THIRD)
+        # The process that wrote this line was slow, or the files of two machines were joined.
+        file.note(GOES, now, (), merged_into=STAYS)
+        assert file.merged() == {STAYS: THIRD, GOES: STAYS}
+
+    def test_a_guest_who_was_erased_after_a_lost_merge_has_no_references_of_the_other_guest(
+        self, installation: Installation
+    ) -> None:
+        installation.stored_card(guest_id=GOES)
+        kept = installation.stored_card(OTHER_GOOD_CARD)
+        merge(installation)
+        # The line has the references of both guests.
+        finish(installation)
+        moved = next(each for each in installation.accounts() if each != kept)
+        installation.put_account(replace(moved, guest_id=GOES))
+        installation.loses("former_guest_references")
+        for _ in range(2):
+            # The database is restored, without `guest erase --again` the first time.
+            restore_a_backup_from_before(installation)
+            installation.erase_guest(GOES)
+            finish(installation)
+        assert installation.tokens_at_psp() == {kept.token}
+
+    def test_a_card_that_cannot_be_decoded_does_not_stop_the_other_guests(
+        self, installation: Installation
+    ) -> None:
+        installation.stored_card(guest_id=GOES)
+        merge(installation)
+        installation.erase_guest(THIRD)
+        restore_a_backup_from_before(installation)
+        installation.has_guest(a_guest(id=THIRD))
+        change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 77")
+        erase_guest = installation.container.erase_guest()
+        with pytest.raises(RecordUnreadable):
+            erase_guest.again()
+        assert erase_guest.brought_back() == [GOES]
 
     def test_a_guest_who_was_erased_stays_in_the_file_if_a_merge_is_added_later(
         self, installation: Installation

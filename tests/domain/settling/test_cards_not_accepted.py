@@ -28,6 +28,7 @@ from tests.installation import (
     Trouble,
     psps_that,
 )
+from tests.simulation.psp import LASTING_TOKENS, LastingTokens
 
 AUTHENTICATED: Final[dict[str, Any]] = {"authentication": Authentication.REQUIRED}
 
@@ -105,6 +106,63 @@ def test_a_session_ends_though_the_psp_refuses_to_discard_such_a_card(
 
     ended = installation.session(session.token_id)
     assert (ended.status, ended.due_at) == (SessionStatus.FAILED, None)
+
+
+@pytest.mark.parametrize("second", ["no card", "another prepaid card"])
+def test_a_late_webhook_about_such_a_card_changes_nothing(
+    installation: Installation, second: str
+) -> None:
+    session = with_prepaid_card(installation)
+    late = installation.webhook()
+    installation.provider.have(Trouble.REFUSED, "discard")
+    installation.reconcile()
+    open_by_click(installation, session)
+    if second == "no card":
+        installation.psp.close_page(installation.page_reference(session))
+        installation.settle(session.token_id)
+    else:
+        installation.type_card(session, PREPAID_CARD, expiry=(10, 2032))
+        installation.return_to_shop(session)
+    before = installation.session(session.token_id)
+
+    installation.receive_webhook(late)
+    installation.reconcile()
+
+    after = installation.session(session.token_id)
+    assert (after.attempt, after.not_accepted) == (before.attempt, before.not_accepted)
+    for _ in range(8):
+        installation.reconcile()
+        installation.clock.advance(timedelta(hours=6))
+    ended = installation.session(session.token_id)
+    expected = SessionStatus.EXPIRED if second == "no card" else SessionStatus.FAILED
+    assert (ended.status, ended.due_at) == (expected, None)
+
+
+def test_a_prepaid_card_that_the_guest_types_again_is_not_accepted_again(
+    installation: Installation,
+) -> None:
+    # The PSP gives the same token for the same card, and the discard has begun.
+    psp = installation.provider
+    psp._provider = LastingTokens(psp._provider, installation.psp, frozenset())
+    installation.configure(merchant_account=LASTING_TOKENS, **NO_PREPAID)
+    session = installation.session_with_card(PREPAID_CARD)
+    installation.return_to_shop(session)
+    psp.have(Trouble.BEFORE_IT_ACTED, "discard")
+    installation.reconcile()
+    psp.recover()
+    open_by_click(installation, session)
+    installation.clock.advance(timedelta(seconds=3))
+    installation.type_card(session, PREPAID_CARD)
+
+    assert installation.return_to_shop(session) != REDIRECT_URI
+    installation.clock.advance(timedelta(days=1))
+    for _ in range(3):
+        installation.reconcile()
+        installation.clock.advance(timedelta(minutes=1))
+    ended = installation.session(session.token_id)
+    assert ended.status is SessionStatus.FAILED
+    assert codes(installation, session) == [(0, "funding_not_accepted")] * 2
+    assert installation.tokens_at_psp() == frozenset()
 
 
 def test_the_guest_reads_why_although_a_webhook_settled_the_page_before(

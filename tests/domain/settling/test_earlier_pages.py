@@ -30,13 +30,16 @@ MINUTE = timedelta(minutes=1)
 class Late:
     """A session whose first page ended without its card, says the PSP, and has a second one."""
 
-    def __init__(self, installation: Installation, number: str = GOOD_CARD) -> None:
+    def __init__(
+        self, installation: Installation, number: str = GOOD_CARD, *, tokens: int = 1
+    ) -> None:
         self.it = installation
         self.session = installation.session_with_card(number)
         first = self.session.current_attempt.page
         assert first is not None
         self.first = first
-        (self.token,) = installation.tokens_at_psp()
+        *_, self.token = found = installation.tokens_at_psp()
+        assert len(found) == tokens
         outcome = installation.provider.outcome
         installation.provider.outcome = lambda request, page, known: (
             PageClosed() if page == first else outcome(request, page, known)
@@ -148,7 +151,7 @@ def test_a_card_from_an_earlier_page_is_stored_after_a_card_that_is_not_accepted
     assert [(each.attempt, each.code) for each in refused] == [(2, NotAccepted.FUNDING)]
 
 
-def test_an_earlier_page_whose_card_was_discarded_did_not_refuse_a_card(
+def test_the_guest_keeps_the_latest_page_if_the_card_of_an_earlier_page_was_discarded(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -169,10 +172,26 @@ def test_an_earlier_page_whose_card_was_discarded_did_not_refuse_a_card(
     late.told()
     installation.reconcile()
 
-    assert late.current.current_attempt.page == late.first
+    assert late.current.current_attempt.request.attempt == 2
+    assert late.current.not_accepted is NotAccepted.FUNDING
+
+
+def test_a_card_on_file_that_was_typed_on_an_earlier_page_was_accepted(
+    installation: Installation,
+) -> None:
+    installation.configure(**NO_PREPAID)
+    installation.stored_card()
+    late = Late(installation, tokens=2)
+    installation.type_card(late.session, PREPAID_CARD)
+    installation.return_to_shop(late.session)
+
+    late.told()
+    installation.reconcile()
+
+    assert late.current.status is SessionStatus.FAILED
     with installation.storage.read() as unit:
         refused = unit.refused_cards.of(late.session.token_id)
-    assert [each.attempt for each in refused] == [2]
+    assert {(each.attempt, each.code) for each in refused} == {(1, None), (2, NotAccepted.FUNDING)}
 
 
 def test_the_page_after_an_earlier_page_has_a_new_number(installation: Installation) -> None:
