@@ -22,6 +22,7 @@ earlier release.
 LinkKey = NewType("LinkKey", str)
 """The secret of a session's link: 26 characters, `a` to `z` and `2` to `7`, which hold 128 bits."""
 AccountId = NewType("AccountId", str)
+AgreementId = NewType("AgreementId", str)
 """The payment account identifier: the reference to a stored card."""
 CallerName = NewType("CallerName", str)
 ProviderName = NewType("ProviderName", str)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from domain.access.token import AccessTokens
+from domain.agreements.agreement import Agreements
 from domain.agreements.reservation_text import ReservationTexts
 from domain.audit.entry import AuditTrail
 from domain.cards.account import Accounts
@@ -56,6 +57,7 @@ class UnitOfWork:
     center_settings: SettingsOfCenters
     consent_texts: ConsentTexts
     reservation_texts: ReservationTexts
+    agreements: Agreements
     sessions: CardSessions
     refused_cards: RefusedCards
     earlier_pages: EarlierPages

@@ -57,6 +57,7 @@ from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.queries import ListAccounts, ListExpiringCards, ReadAccount, ReadConsent
 from domain.cards.refresh_account import RefreshAccount
 from domain.cards.remove_account import RemoveAccount
+from domain.cards.remove_ended_cards import RemoveEndedCards
 from domain.cards.trust_keys import TrustKeys
 from domain.cards.unknown_card import ConfirmKeys
 from domain.centers.configure_payments import ConfigurePayments
@@ -440,6 +441,7 @@ class Container(DeclarativeContainer):
         clock=clock,
         note_event=note_event,
     )
+    remove_ended_cards = Part(RemoveEndedCards, storage=storage, clock=clock, note_event=note_event)
     forget_old_records = Part(
         ForgetOldRecords,
         storage=storage,

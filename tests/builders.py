@@ -17,7 +17,8 @@ from adapters.psp_suite.samples import (
     a_uuid,
 )
 from domain.access.token import AccessToken
-from domain.agreements.reservation_text import ReservationText
+from domain.agreements.agreement import Agreement
+from domain.agreements.reservation_text import ReservationText, ShownText
 from domain.agreements.terms import AgreementTerms, Money
 from domain.audit.entry import Action, Actor, AuditEntry
 from domain.billing import BillingInfo
@@ -34,6 +35,7 @@ from domain.guests.guest import Guest
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
     AccountId,
+    AgreementId,
     CallerName,
     CardToken,
     CenterId,
@@ -146,6 +148,29 @@ def terms_of_a_booking(**changes: Any) -> AgreementTerms:
         policy_uri="https://shop.example/terms",
     )
     return replace(terms, **changes)
+
+
+def an_agreement(number: int = 1, **changes: Any) -> Agreement:
+    terms = terms_of_a_booking(reference=f"booking-{number}")
+    agreement = Agreement(
+        agreement_id=AgreementId(a_uuid(700 + number)),
+        account_id=AccountId(a_uuid(101)),
+        guest_id=GUEST_ID,
+        center_id=CENTER_ID,
+        token_id=TOKEN_ID,
+        terms=terms,
+        shown=ShownText(
+            version="2026-11",
+            language="en",
+            text="You may charge my card.",
+            button="Agree",
+            keep="Keep this card",
+            on_psp_page="This card guarantees your booking.",
+        ),
+        agreed_at=NOW,
+        kept_until=terms.ends_at + timedelta(days=7),
+    )
+    return replace(agreement, **changes)
 
 
 def a_page(**changes: Any) -> HostedPage:

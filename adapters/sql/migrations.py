@@ -187,6 +187,25 @@ RELEASE_0_3: Final = """
     ALTER TABLE card_sessions ADD COLUMN authentication text;
     ALTER TABLE card_sessions ADD COLUMN not_accepted text;
     ALTER TABLE card_sessions ADD COLUMN link_key text;
+    ALTER TABLE payment_accounts ADD COLUMN keep_until {time};
+    CREATE INDEX payment_accounts_keep_until ON payment_accounts (keep_until)
+        WHERE keep_until IS NOT NULL AND removed_at IS NULL;
+    CREATE TABLE agreements (
+        agreement_id {uuid} PRIMARY KEY,
+        account_id {uuid} NOT NULL,
+        guest_id {uuid} NOT NULL,
+        center_id {uuid} NOT NULL,
+        token_id {uuid} NOT NULL,
+        terms {json} NOT NULL,
+        shown {json} NOT NULL,
+        agreed_at {time} NOT NULL,
+        kept_until {time} NOT NULL,
+        ended_at {time},
+        reason text,
+        stated_at {time}
+    ){strict};
+    CREATE INDEX agreements_of_account ON agreements (account_id, agreed_at, agreement_id);
+    CREATE INDEX agreements_of_guest ON agreements (guest_id, agreed_at, agreement_id);
     ALTER TABLE center_settings ADD COLUMN time_zone text;
     CREATE TABLE center_reservation_texts (
         center_id {uuid} NOT NULL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapters.sql.repositories.access import SqlAccessTokens
-from adapters.sql.repositories.agreements import SqlReservationTexts
+from adapters.sql.repositories.agreements import SqlAgreements, SqlReservationTexts
 from adapters.sql.repositories.audit import SqlAuditTrail
 from adapters.sql.repositories.cards import SqlAccounts, SqlDiscards
 from adapters.sql.repositories.centers import (
@@ -44,6 +44,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         center_settings=SqlSettingsOfCenters(transaction),
         consent_texts=SqlConsentTexts(transaction),
         reservation_texts=SqlReservationTexts(transaction),
+        agreements=SqlAgreements(transaction),
         sessions=SqlCardSessions(transaction),
         refused_cards=SqlRefusedCards(transaction),
         earlier_pages=SqlEarlierPages(transaction),

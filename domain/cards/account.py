@@ -44,6 +44,7 @@ REMOVED: Final[dict[str, Any]] = {
     "unanswered_since": None,
     "expiry_notice_at": None,
     "is_default": False,
+    "keep_until": None,
 }
 """The values of a removed account's fields, apart from `removed_at`. Any: each field has its own
 type.
@@ -70,7 +71,8 @@ class Account(Card, WorkAtPsp):
     The account is active until `removed_at` is set. `consent_version` names the text to which the
     guest agreed before the card was typed, at `consented_at` by the PSP's clock. `expiry_notice_at`
     is the time of the next event about the card's expiry. `charge_reference` and `authenticated`
-    are as in `CardCollected`.
+    are as in `CardCollected`. `keep_until` is the time after which the card is removed, because the
+    guest agreed to charges for bookings only; None if the guest agreed that the card is kept.
 
     `due_at` is the time of the next reading at the PSP. `asked_at` is when the account was last
     leased for a reading. `read_at` is the time of the stored state by the PSP's clock; None means
@@ -100,6 +102,7 @@ class Account(Card, WorkAtPsp):
     authenticated: bool | None = None
     refused_since: datetime | None = None
     refusals: int = 0
+    keep_until: datetime | None = None
 
     @property
     def psp_account(self) -> PspAccount:
@@ -231,6 +234,16 @@ class AccountFilter:
     only_active: bool = False
 
 
+def longest_kept(first: Account, second: Account) -> datetime | None:
+    """Return the `keep_until` of two accounts that turn out to be the same card.
+
+    If the guest agreed for either that the card is kept, it is kept.
+    """
+    if first.keep_until is None or second.keep_until is None:
+        return None
+    return max(first.keep_until, second.keep_until)
+
+
 def has_default(accounts: Iterable[Account]) -> bool:
     """Return whether one of a guest's active accounts at a center is the default."""
     return any(account.is_default for account in accounts)
@@ -303,6 +316,13 @@ class Accounts(WorkAtPsps, Protocol):
 
     def active_at_psp(self, psp_account: PspAccount) -> Sequence[AccountId]:
         """Return the active accounts at a merchant account. Locks nothing."""
+        ...
+
+    def kept_until_before(self, now: datetime, *, at_most: int) -> Sequence[Account]:
+        """Return active accounts whose `keep_until` has passed, and that can be decoded.
+
+        Those that had to go first come first. Locks nothing.
+        """
         ...
 
     def is_other_read(self, account: Account, *, since: datetime) -> bool:

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.cards.account import Account, heir_among
-from domain.cards.discard import UnkeptToken
-from domain.cards.discard_tokens import note_discard
+from domain.cards.account import Account
 from domain.cards.find_account import account_with, active_account, lock_account
-from domain.cards.note_account_event import note_account_event
-from domain.events.event import EventType
+from domain.cards.take_off_file import take_off_file
 from domain.events.note_event import NoteEvent
 from domain.outside import Clock
 from domain.permissions import MAY_REMOVE_CARDS, Caller
@@ -48,13 +45,7 @@ class RemoveAccount:
 
         def remove(unit: WriteUnit) -> Account:
             account, others = lock_account(unit, found)
-            removed = account.removed(now)
-            unit.accounts.update(removed)
-            heir = heir_among(others)
-            if heir is not None:
-                unit.accounts.update(heir)
-            note_discard(unit, UnkeptToken.of(account), now=now)
-            note_account_event(unit, self.note_event, EventType.ACCOUNT_REMOVED, removed, now=now)
+            removed = take_off_file(unit, self.note_event, account, others, now=now)
             details = {"guest": removed.guest_id, "center": removed.center_id}
             self.note_act(unit, Action.CARD_REMOVED, removed.account_id, details, caller=caller)
             unit.commit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from domain.cards.account import AccountFilter
@@ -41,6 +42,10 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
         unit.accounts.update(removed)
         note_account_event(unit, note_event, EventType.ACCOUNT_REMOVED, removed, now=now)
         unkept.append(UnkeptToken.of(account))
+    for agreement in unit.agreements.of_guest(guest_id):
+        # What the guest agreed to stays, like consents. The client's name for the booking goes.
+        terms = replace(agreement.terms, reference="")
+        unit.agreements.update(replace(agreement, terms=terms))
     for token in unkept:
         note_discard(unit, token, now=now)
     return are_over

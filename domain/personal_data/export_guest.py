@@ -57,6 +57,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     guest = unit.guests.get(guest_id)
     accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=ALL)
     consents = [consent for account in accounts for consent in unit.consents.of(account)]
+    agreements = unit.agreements.of_guest(guest_id)
     sessions = unit.sessions.page(guest_id, None, PageRequest(size=ALL)).items
     refused_cards = unit.refused_cards.of_guest(guest_id)
     merged = unit.erasures.merged_into(guest_id)
@@ -66,6 +67,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     tokens = {
         *(account.token_id for account in accounts),
         *(consent.token_id for consent in consents),
+        *(agreement.token_id for agreement in agreements),
         *(session.token_id for session in sessions),
         *(card.token_id for card in refused_cards),
         *(delivery.event.token_id for delivery in deliveries),
@@ -81,6 +83,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
         "merged_guests": merged,
         "accounts": accounts,
         "consents": consents,
+        "agreements": agreements,
         "sessions": [
             {
                 **_shown(session, tokens),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from domain.cards.account import Account, has_default
+from domain.cards.account import Account, has_default, longest_kept
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
@@ -33,11 +33,11 @@ def lock_both(unit: WriteUnit, goes: GuestId, stays: GuestId) -> Sequence[Accoun
 def hand_over(
     unit: WriteUnit, note_event: NoteEvent, goes: GuestId, stays: GuestId, now: datetime
 ) -> None:
-    """Give cards, sessions, refusals and references at PSPs to `stays`, and remove the guest `goes`.
+    """Give cards, sessions, refusals, agreements and references to `stays`, and remove `goes`.
 
-    Of two accounts of one card at one center, the one with the later consent stays. At each center
-    the default of `stays` remains. Requests to PSPs keep the id of the former guest. May be
-    called again. The caller commits. Raises RecordUnreadable.
+    Of two accounts of one card at one center, the one with the later consent stays, with the
+    agreements of both. At each center the default of `stays` remains. Requests to PSPs keep the id
+    of the former guest. May be called again. The caller commits. Raises RecordUnreadable.
     """
     active = lock_both(unit, goes, stays)
     kept = [account for account in active if account.guest_id == stays]
@@ -53,6 +53,7 @@ def hand_over(
         unit.guest_references.keep_former(stays, psp_account, reference)
     unit.guest_references.remove(goes)
     unit.refused_cards.give(goes, stays)
+    unit.agreements.give(goes, stays)
 
 
 def _give(
@@ -73,10 +74,11 @@ def _give(
         return
     is_older = twin.consented_at >= account.consented_at
     removed = (given if is_older else twin).removed(now)
+    remains = twin if is_older else replace(given, is_default=twin.is_default)
     # The order matters: the storage refuses the same card twice even within a unit.
     unit.accounts.update(removed)
-    if not is_older:
-        unit.accounts.update(replace(given, is_default=twin.is_default))
+    unit.accounts.update(replace(remains, keep_until=longest_kept(given, twin)))
+    unit.agreements.move(removed.account_id, remains.account_id)
     note_discard(unit, UnkeptToken.of(removed), now=now)
     note_account_event(
         unit, note_event, EventType.ACCOUNT_REMOVED, removed, reason=REPLACED, now=now

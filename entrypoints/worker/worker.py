@@ -39,6 +39,7 @@ def chores(container: Container) -> Sequence[Chore]:
         Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
         Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
         Chore("notice_expiry", FORGET_EVERY, container.notice_expiry()),
+        Chore("remove_ended_cards", FORGET_EVERY, container.remove_ended_cards()),
     ]
 
 

@@ -55,6 +55,10 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "page at centers": lambda unit: unit.accounts.page(
         GUEST_ID, frozenset({CENTER_ID}), SECOND_PAGE
     ),
+    "agreements of an account": lambda unit: unit.agreements.of_account(an_account().account_id),
+    "page of agreements": lambda unit: unit.agreements.page(an_account().account_id, SECOND_PAGE),
+    "agreements of a guest": lambda unit: unit.agreements.of_guest(GUEST_ID),
+    "accounts to remove": lambda unit: unit.accounts.kept_until_before(NOW, at_most=1),
     "expiring accounts": lambda unit: unit.accounts.page_expiring(
         CENTER_ID, before=date(2040, 1, 1), request=SECOND_PAGE
     ),

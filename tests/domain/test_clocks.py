@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -151,19 +152,23 @@ def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_clock_that_is_ahead_does_not_send_or_forget_events_early(
+def test_a_clock_that_is_ahead_sends_forgets_or_removes_nothing_early(
     installation: Installation, jump: timedelta
 ) -> None:
     installation.has_endpoint("https://127.0.0.1")
     account = installation.stored_card(GOOD_CARD)
     assert account.expiry_notice_at is not None
-    installation.clock.advance(account.expiry_notice_at - MINUTE - installation.clock.now())
+    notice_at = account.expiry_notice_at
+    account = replace(account, keep_until=notice_at)
+    installation.put_account(account)
+    installation.clock.advance(notice_at - MINUTE - installation.clock.now())
     (stored,) = installation.deliveries()
     with installation.storage.write() as unit:
         unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
         unit.commit()
     with ahead(installation, jump):
         assert not installation.container.notice_expiry()()
+        assert not installation.container.remove_ended_cards()()
         assert not installation.container.forget_old_records()()
 
     assert installation.account(account.account_id) == account

@@ -62,11 +62,13 @@ from tests.builders import (
     a_worker,
     an_access_token,
     an_account,
+    an_agreement,
     an_attempt,
     an_event_delivery,
     an_event_endpoint,
     an_evidence,
     center_settings,
+    terms_of_a_booking,
 )
 from tests.databases import make_database
 from tests.entrypoints.conftest import CommandLine
@@ -141,6 +143,7 @@ def fill(storage: Storage) -> None:
         for language in ("de", "ar"):
             unit.consent_texts.put(CENTER_ID, a_consent_text(language=language, text=ODD))
         unit.reservation_texts.put(CENTER_ID, a_reservation_text(text=ODD))
+        unit.agreements.add(an_agreement(terms=terms_of_a_booking(description=ODD)))
         unit.configurations.put(OTHER_CENTER_ID, a_configuration(avs=False, redirect_origins=()))
         unit.sessions.add(a_session(attempt=an_attempt(), unanswered_since=NOW))
         unit.sessions.add(
@@ -202,6 +205,7 @@ def records(storage: Storage) -> dict[str, object]:
             "settings": unit.center_settings.get(CENTER_ID),
             "consent texts": unit.consent_texts.of(CENTER_ID),
             "reservation texts": unit.reservation_texts.of(CENTER_ID),
+            "agreements": unit.agreements.of_guest(GUEST_ID),
             "sessions": [unit.sessions.get(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],
             "paged": unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
             "evidence": [unit.evidence.of(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Final, TypeAlias, TypeVar
@@ -347,6 +347,17 @@ def notice(it: It, _: object) -> None:
     it.container.notice_expiry()()
 
 
+def remove_ended_cards(it: It, _: object) -> None:
+    it.container.remove_ended_cards()()
+
+
+def cards_whose_agreements_have_ended(it: It) -> None:
+    it.stored_card()
+    for each in (it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT), *it.accounts()[:1]):
+        it.put_account(replace(each, keep_until=it.clock.now()))
+    it.clock.advance(timedelta(seconds=1))
+
+
 def read_cards(it: It, _: object) -> None:
     refresh = it.container.refresh_account()
     while taken := refresh.take():
@@ -578,6 +589,11 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     "ReplayEvent": Expected(situations=after(It.replay, an_event_to_replay=delivered_event)),
     "ReplayEventsSince": Expected(
         situations=after(replay_all, events_to_replay_since_a_time=delivered_event)
+    ),
+    "RemoveEndedCards": Expected(
+        situations=after(
+            remove_ended_cards, cards_whose_agreements_ended=cards_whose_agreements_have_ended
+        )
     ),
     "NoticeExpiry": Expected(
         situations=after(notice, two_cards_that_expire_soon=two_cards_that_expire_soon)

@@ -1,4 +1,4 @@
-"""The texts about bookings."""
+"""The texts about bookings, and the agreements of guests."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from adapters.sql.repositories.repository import Repository
+from adapters.sql.repositories.repository import ById, Repository
 from adapters.sql.rows import Rows
+from domain.agreements.agreement import Agreement, Agreements
 from domain.agreements.reservation_text import ReservationText, ReservationTexts
-from domain.identifiers import CenterId
+from domain.identifiers import AccountId, AgreementId, CenterId, GuestId
+from domain.pagination import Page, PageRequest
 
 _RESERVATION_TEXTS = Rows(
     "center_reservation_texts",
@@ -17,6 +19,10 @@ _RESERVATION_TEXTS = Rows(
     key=("center_id", "language"),
     beside=("center_id",),
 )
+
+
+_AGREEMENTS = Rows("agreements", Agreement, key=("agreement_id",))
+_OLDEST_FIRST = "agreed_at, agreement_id"
 
 
 class SqlReservationTexts(Repository, ReservationTexts):
@@ -38,3 +44,44 @@ class SqlReservationTexts(Repository, ReservationTexts):
     @override
     def remove(self, center_id: CenterId, language: str) -> None:
         _RESERVATION_TEXTS.delete(self._transaction, center_id=center_id, language=language)
+
+
+class SqlAgreements(ById[AgreementId, Agreement], Agreements):
+    """The agreements of cards."""
+
+    _rows = _AGREEMENTS
+
+    @override
+    def of_account(self, account_id: AccountId) -> Sequence[Agreement]:
+        return _AGREEMENTS.find(
+            self._transaction,
+            f"WHERE account_id = :account_id ORDER BY {_OLDEST_FIRST}",
+            {"account_id": account_id},
+        )
+
+    @override
+    def page(self, account_id: AccountId, request: PageRequest) -> Page[Agreement]:
+        return self._page(
+            "WHERE account_id = :account_id ",
+            {"account_id": account_id},
+            order=_OLDEST_FIRST,
+            request=request,
+        )
+
+    @override
+    def move(self, of: AccountId, to: AccountId) -> None:
+        self._transaction.execute(
+            "UPDATE agreements SET account_id = :to WHERE account_id = :of", {"of": of, "to": to}
+        )
+
+    @override
+    def give(self, goes: GuestId, stays: GuestId) -> None:
+        self._give("agreements", goes, stays)
+
+    @override
+    def of_guest(self, guest_id: GuestId) -> Sequence[Agreement]:
+        return _AGREEMENTS.find_readable(
+            self._transaction,
+            f"WHERE guest_id = :guest_id ORDER BY {_OLDEST_FIRST}",
+            {"guest_id": guest_id},
+        )

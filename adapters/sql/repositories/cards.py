@@ -106,6 +106,14 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         return [account_id for (account_id,) in found.fetchall()]
 
     @override
+    def kept_until_before(self, now: datetime, *, at_most: int) -> Sequence[Account]:
+        return _ACCOUNTS.find_readable(
+            self._transaction,
+            "WHERE keep_until < :now AND removed_at IS NULL ORDER BY keep_until LIMIT :at_most",
+            {"now": now, "at_most": at_most},
+        )
+
+    @override
     def is_other_read(self, account: Account, *, since: datetime) -> bool:
         return self._is_any(
             "SELECT 1 FROM payment_accounts WHERE provider = :provider "
@@ -275,7 +283,7 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
             "AND guest_reference <> '' ON CONFLICT DO NOTHING",
             {"ids": ids},
         )
-        self._delete("payment_accounts", "consents", key="account_id", ids=ids)
+        self._delete("payment_accounts", "consents", "agreements", key="account_id", ids=ids)
         return len(old)
 
     @override

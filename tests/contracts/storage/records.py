@@ -49,6 +49,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each, at_most=50),
     "Account": lambda unit, each: unit.accounts.add(each),
     "GivenConsent": lambda unit, each: unit.consents.add(each),
+    "Agreement": lambda unit, each: unit.agreements.add(each),
     "Discard": lambda unit, each: unit.discards.add(each),
     "EventEndpoint": lambda unit, each: unit.event_endpoints.add(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
@@ -65,6 +66,7 @@ UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "MerchantStanding": ADD["MerchantStanding"],
     "CardSession": lambda unit, each: unit.sessions.update(each),
     "Account": lambda unit, each: unit.accounts.update(each),
+    "Agreement": lambda unit, each: unit.agreements.update(each),
     "Discard": lambda unit, each: unit.discards.update(each),
     "EventEndpoint": lambda unit, each: unit.event_endpoints.update(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.update(each),
@@ -83,6 +85,7 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
     "CardSession": lambda unit, each: unit.sessions.get(each.token_id),
     "Evidence": lambda unit, _: next(iter(unit.evidence.of(TOKEN_ID)), None),
     "Account": lambda unit, each: unit.accounts.get(each.account_id),
+    "Agreement": lambda unit, each: unit.agreements.get(each.agreement_id),
     "GivenConsent": lambda unit, _: next(iter(unit.consents.of(an_account())), None),
     "Discard": lambda unit, each: unit.discards.get(
         each.provider, each.merchant_account, each.token

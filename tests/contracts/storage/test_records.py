@@ -18,6 +18,7 @@ from adapters.psp_suite.samples import (
     TOKEN_ID,
     a_uuid,
 )
+from domain.agreements.agreement import EndOfAgreement
 from domain.audit.entry import Actor
 from domain.billing import BillingInfo
 from domain.centers.payment_configuration import CardsPerGuest
@@ -47,12 +48,14 @@ from tests.builders import (
     a_standing,
     an_access_token,
     an_account,
+    an_agreement,
     an_attempt,
     an_audit_entry,
     an_event_delivery,
     an_event_endpoint,
     an_evidence,
     center_settings,
+    terms_of_a_booking,
 )
 from tests.contracts.storage.records import (
     ADD,
@@ -100,6 +103,14 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_session(opened_at=NOW, returned_at=NOW + DAY, locale="de-AT", reference="order-1"),
         a_consent_text(version=AWKWARD, language=AWKWARD, text=AWKWARD),
         a_reservation_text(text=AWKWARD, button=AWKWARD),
+        an_agreement(),
+        an_agreement(
+            terms=terms_of_a_booking(no_show=None, cancel_by=None, description=AWKWARD),
+            ended_at=NOW,
+            reason=EndOfAgreement.NO_SHOW_CHARGED,
+            stated_at=NOW - DAY,
+        ),
+        an_account(keep_until=NOW),
         an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
         an_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
         an_account(removed_at=NOW, charge_reference=AWKWARD, authenticated=False),

@@ -40,7 +40,13 @@ def test_a_renewed_card_keeps_the_facts_that_the_psp_does_not_repeat() -> None:
 
 
 def test_removing_an_account_clears_the_fields_of_an_active_account() -> None:
-    account = an_account(is_default=True, expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW)
+    account = an_account(
+        is_default=True,
+        expiry_notice_at=NOW,
+        due_at=NOW,
+        unanswered_since=NOW,
+        keep_until=NOW,
+    )
 
     removed = account.removed(NOW)
 

@@ -21,7 +21,7 @@ from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAcc
 from domain.psps.card import Card, CardReading, Funding
 from domain.psps.payment_provider import ProviderRefused
 from domain.retries import MIN_BACKOFF
-from tests.builders import an_account
+from tests.builders import an_account, an_agreement
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 MONTH = timedelta(days=30)
@@ -258,6 +258,27 @@ def test_two_accounts_merged_into_one_card_keep_the_later_consent(
     assert discard is not None
     installation.container.discard_token()(discard)
     assert installation.tokens_at_psp() == {later.token}
+
+
+def test_an_account_has_the_agreements_of_the_card_that_it_became(
+    installation: Installation, account: Account
+) -> None:
+    installation.clock.advance(timedelta(minutes=1))
+    later = installation.stored_card(OTHER_GOOD_CARD)
+    soon, late = (installation.clock.now() + timedelta(days=each) for each in (5, 9))
+    installation.put_account(replace(account, keep_until=late))
+    installation.put_account(replace(later, keep_until=soon))
+    with installation.storage.write() as unit:
+        unit.agreements.add(an_agreement(account_id=account.account_id))
+        unit.commit()
+    installation.bank_updates(later, GOOD_CARD)
+
+    read_after(installation)
+
+    (left,) = installation.accounts()
+    assert (left.account_id, left.keep_until) == (later.account_id, late)
+    with installation.storage.read() as unit:
+        assert len(unit.agreements.of_account(later.account_id)) == 1
 
 
 class TestSilentPsp:

@@ -30,7 +30,7 @@ from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, WriteUnit
-from tests.builders import OTHER_CENTER_ID, a_guest, a_psp_guest
+from tests.builders import OTHER_CENTER_ID, a_guest, a_psp_guest, an_agreement
 from tests.databases import change_by_hand
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -780,3 +780,17 @@ def test_a_link_opened_during_the_erasure_leads_back_to_the_shop(
     installation.provider.before = erase_meanwhile
 
     assert installation.open_page(session) == REDIRECT_URI
+
+
+def test_an_erasure_keeps_what_the_guest_agreed_to_without_the_name_of_the_booking(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    agreement = an_agreement(account_id=account.account_id)
+    with installation.storage.write() as unit:
+        unit.agreements.add(agreement)
+        unit.commit()
+    installation.erase_guest()
+    with installation.storage.read() as unit:
+        (kept,) = unit.agreements.of_guest(GUEST_ID)
+    assert kept == replace(agreement, terms=replace(agreement.terms, reference=""))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
 from domain.audit.entry import Action
 from domain.cards.account import Account
 from domain.errors import (
@@ -36,6 +36,7 @@ from tests.builders import (
     a_guest,
     a_psp_guest,
     a_refused_card,
+    an_agreement,
 )
 from tests.databases import change_by_hand
 from tests.installation import DECLINED_CARD, GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation
@@ -141,6 +142,32 @@ def test_the_account_with_the_later_consent_stays_if_both_guests_have_the_card(
     assert (removed.account_id, removed.reason) == (older.account_id, "replaced")
     finish(installation)
     assert installation.tokens_at_psp() == {later.token, other.token}
+
+
+@pytest.mark.parametrize(("days", "kept_days"), [((1, 2), 2), ((2, 1), 2), ((None, 1), None)])
+def test_the_account_that_stays_has_the_agreements_of_both(
+    installation: Installation, days: tuple[int | None, int], kept_days: int | None
+) -> None:
+    def later(in_days: int | None) -> datetime | None:
+        return None if in_days is None else NOW + in_days * DAY
+
+    accounts = [installation.stored_card(guest_id=each) for each in (STAYS, GOES)]
+    with installation.storage.write() as unit:
+        for number, (account, each) in enumerate(zip(accounts, days, strict=True)):
+            unit.accounts.update(replace(account, keep_until=later(each)))
+            of = {"account_id": account.account_id, "guest_id": account.guest_id}
+            unit.agreements.add(an_agreement(number, **of))
+        unit.commit()
+    merge(installation)
+
+    (account,) = installation.accounts()
+    assert account.keep_until == later(kept_days)
+    with installation.storage.read() as reading:
+        found = reading.agreements.of_account(account.account_id)
+    assert {each.agreement_id for each in found} == {
+        an_agreement(number).agreement_id for number in (0, 1)
+    }
+    assert {each.guest_id for each in found} == {STAYS}
 
 
 def test_the_same_card_at_another_center_is_another_account(installation: Installation) -> None:

@@ -36,6 +36,7 @@ from tests.builders import (
     a_refused_card,
     a_session,
     an_account,
+    an_agreement,
     an_attempt,
     an_audit_entry,
     an_event_delivery,
@@ -83,6 +84,7 @@ def on_file(cardonfile: CommandLine) -> CommandLine:
         for account in (stored, removed, an_account(3, guest_id=OTHER_GUEST_ID)):
             unit.accounts.add(account)
         unit.consents.add(a_consent(token_id=RENEWED))
+        unit.agreements.add(an_agreement())
         unit.guest_references.keep(a_psp_guest(), GuestReference("guest-at-psp"))
         unit.event_deliveries.add(delivery)
         unit.event_deliveries.add(replace(delivery, event=about_another))
@@ -148,6 +150,7 @@ def test_an_export_contains_only_records_of_the_guest(
     assert [each["origin"] for each in session["evidence"]] == [an_evidence().origin]
     assert [each["removed_at"] is None for each in export["accounts"]] == [False, True]
     assert [each["text"] for each in export["consents"]] == [a_consent().text]
+    assert [each["shown"]["text"] for each in export["agreements"]] == [an_agreement().shown.text]
     assert [each["guest_reference"] for each in export["psp_references"]] == ["guest-at-psp"]
     assert [each["number"] for each in export["refused_cards"]] == [1]
     assert [each["event"]["card"]["last_four"] for each in export["event_deliveries"]] == ["4242"]

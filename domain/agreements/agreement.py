@@ -1,0 +1,110 @@
+"""Agreements of guests: each allows charges for one booking to one card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, Protocol
+
+from domain.agreements.reservation_text import ShownText
+from domain.agreements.terms import AgreementTerms
+from domain.identifiers import AccountId, AgreementId, CenterId, GuestId, TokenId
+from domain.pagination import Page, PageRequest
+
+MAX_OPEN_AGREEMENTS: Final = 20
+"""The most open agreements of one card."""
+
+
+class EndOfAgreement(StrEnum):
+    """Why an agreement ended before the booking did."""
+
+    FULFILLED = "fulfilled"
+    CANCELLED = "cancelled"
+    MOVED = "moved"
+    NO_SHOW_CHARGED = "no_show_charged"
+    REPLACED = "replaced"
+    """The guest agreed to another agreement in its place. The other reasons come from the shop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """What a guest agreed to for one booking, at `agreed_at`, with the text as it was shown.
+
+    The terms never change. `token_id` is the session in which the guest agreed. `kept_until` is the
+    time that the text names: the card is removed after it, unless something else keeps the card.
+    `ended_at` is when this service learned that the agreement had ended early, and `reason` is why.
+    `stated_at` is when it ended, as the shop states.
+    """
+
+    agreement_id: AgreementId
+    account_id: AccountId
+    guest_id: GuestId
+    center_id: CenterId
+    token_id: TokenId
+    terms: AgreementTerms
+    shown: ShownText
+    agreed_at: datetime
+    kept_until: datetime
+    ended_at: datetime | None = None
+    reason: EndOfAgreement | None = None
+    stated_at: datetime | None = None
+
+    def is_open(self, now: datetime) -> bool:
+        """Return whether the agreement still allows charges."""
+        return self.ended_at is None and now < self.terms.ends_at
+
+    @property
+    def grace(self) -> timedelta:
+        """How long the card is kept after the end, because a no-show is charged after the booking."""
+        return self.kept_until - self.terms.ends_at
+
+    @property
+    def keeps_card_until(self) -> datetime:
+        """The time after which this agreement no longer keeps the card."""
+        if self.ended_at is None:
+            return self.kept_until
+        return min(self.kept_until, self.ended_at + self.grace)
+
+    def ended(
+        self, reason: EndOfAgreement, now: datetime, *, stated_at: datetime | None = None
+    ) -> Agreement:
+        """Return the agreement with its early end."""
+        return replace(self, ended_at=now, reason=reason, stated_at=stated_at)
+
+
+class Agreements(Protocol):
+    """The agreements of cards. Who changes an agreement holds the locks on the guest's cards."""
+
+    def add(self, agreement: Agreement) -> None:
+        """Store a new agreement."""
+        ...
+
+    def get(self, agreement_id: AgreementId) -> Agreement | None:
+        """Return the agreement, or None. Locks nothing."""
+        ...
+
+    def update(self, agreement: Agreement) -> None:
+        """Store an agreement that exists."""
+        ...
+
+    def of_account(self, account_id: AccountId) -> Sequence[Agreement]:
+        """Return all agreements of a card, oldest first."""
+        ...
+
+    def page(self, account_id: AccountId, request: PageRequest) -> Page[Agreement]:
+        """Return a page of a card's agreements, oldest first."""
+        ...
+
+    def move(self, of: AccountId, to: AccountId) -> None:
+        """Give all agreements of an account to another account of the same card."""
+        ...
+
+    def give(self, goes: GuestId, stays: GuestId) -> None:
+        """Give every agreement of a guest to another."""
+        ...
+
+    def of_guest(self, guest_id: GuestId) -> Sequence[Agreement]:
+        """Return a guest's agreements that can be decoded, oldest first."""
+        ...

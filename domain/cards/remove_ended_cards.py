@@ -1,0 +1,66 @@
+"""Remove cards whose last agreement has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from domain.cards.account import Account
+from domain.cards.find_account import lock_account
+from domain.cards.take_off_file import take_off_file
+from domain.errors import PaymentAccountNotFound
+from domain.events.note_event import NoteEvent
+from domain.outside import Clock
+from domain.storage import RecordUnreadable, Storage, WriteUnit
+
+AGREEMENT_ENDED: Final = "agreement_ended"
+"""The reason in the event `account.removed`."""
+MAX_PER_CALL: Final = 100
+"""A call is limited, because other chores wait meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveEndedCards:
+    """Use case: remove a limited number of cards whose `keep_until` has passed.
+
+    Each card is removed in its own commit, with its event and the discard of its token. May be
+    called at any time, by several processes at once. Raises ServiceUnavailable, or RecordUnreadable
+    after trying every card.
+    """
+
+    storage: Storage
+    clock: Clock
+    note_event: NoteEvent
+
+    def __call__(self) -> bool:
+        """Return whether more cards may be due.
+
+        Removes nothing while the clock is not steady: a removal cannot be undone.
+        """
+        if not self.clock.is_steady():
+            return False
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            ended = unit.accounts.kept_until_before(now, at_most=MAX_PER_CALL)
+        failure = None
+        for account in ended:
+            try:
+                self.storage.transact(partial(self._remove, found=account))
+            except RecordUnreadable as error:
+                # Another card of the guest may be damaged.
+                failure = error
+        if failure is not None:
+            raise failure
+        return len(ended) == MAX_PER_CALL
+
+    def _remove(self, unit: WriteUnit, found: Account) -> None:
+        try:
+            account, others = lock_account(unit, found)
+        except PaymentAccountNotFound:
+            # Removed meanwhile, or given to another guest, where it is found next time.
+            return
+        now = self.clock.now()
+        if account.keep_until is not None and account.keep_until < now:
+            take_off_file(unit, self.note_event, account, others, reason=AGREEMENT_ENDED, now=now)
+            unit.commit()

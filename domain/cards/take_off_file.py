@@ -1,0 +1,38 @@
+"""Take a card off file: the part that all removals share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from domain.cards.account import Account, heir_among
+from domain.cards.discard import UnkeptToken
+from domain.cards.discard_tokens import note_discard
+from domain.cards.note_account_event import note_account_event
+from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
+from domain.storage import WriteUnit
+
+
+def take_off_file(
+    unit: WriteUnit,
+    note_event: NoteEvent,
+    account: Account,
+    others: Sequence[Account],
+    *,
+    reason: str | None = None,
+    now: datetime,
+) -> Account:
+    """Remove an active account, and return it. The caller has locked it, and commits.
+
+    The discard of its token is scheduled. If the account was the default, the newest of the
+    `others` at its center becomes the default.
+    """
+    removed = account.removed(now)
+    unit.accounts.update(removed)
+    heir = heir_among(others)
+    if heir is not None:
+        unit.accounts.update(heir)
+    note_discard(unit, UnkeptToken.of(account), now=now)
+    note_account_event(unit, note_event, EventType.ACCOUNT_REMOVED, removed, reason=reason, now=now)
+    return removed

@@ -1,0 +1,42 @@
+"""When an agreement ends, and how long it keeps the card."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from domain.agreements.agreement import EndOfAgreement
+from tests.builders import an_agreement
+
+HOUR = timedelta(hours=1)
+AGREEMENT = an_agreement()
+ENDS_AT, KEPT_UNTIL = AGREEMENT.terms.ends_at, AGREEMENT.kept_until
+
+
+def test_an_agreement_is_open_until_the_booking_ends() -> None:
+    assert AGREEMENT.is_open(ENDS_AT - HOUR)
+    assert not AGREEMENT.is_open(ENDS_AT)
+
+
+def test_an_agreement_that_ended_early_is_not_open() -> None:
+    ended = AGREEMENT.ended(EndOfAgreement.CANCELLED, ENDS_AT - HOUR)
+    assert not ended.is_open(ENDS_AT - HOUR)
+    assert (ended.reason, ended.ended_at) == (EndOfAgreement.CANCELLED, ENDS_AT - HOUR)
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "kept_until"),
+    [
+        (None, KEPT_UNTIL),
+        (ENDS_AT - timedelta(days=2), KEPT_UNTIL - timedelta(days=2)),
+        # The guest read that the card goes at this time.
+        (ENDS_AT + timedelta(days=2), KEPT_UNTIL),
+    ],
+    ids=["not ended early", "ended early", "ended late"],
+)
+def test_a_card_is_kept_for_the_grace_after_the_end(
+    ended_at: datetime | None, kept_until: datetime
+) -> None:
+    ended = AGREEMENT if ended_at is None else AGREEMENT.ended(EndOfAgreement.FULFILLED, ended_at)
+    assert ended.keeps_card_until == kept_until
