@@ -225,6 +225,46 @@ class PaymentAccountNotFound(Refusal):
     message = "Payment account not found"
 
 
+class ConsentNotSet(Refusal):
+    """The center takes no agreements yet: it has no text about bookings."""
+
+    code = 400
+    type = "consent_not_set"
+    message = "Consent not set"
+
+
+class AgreementReferenceUsed(Refusal):
+    """The guest has another session or agreement for this booking at the center."""
+
+    code = 409
+    type = "agreement_reference_used"
+    message = "Agreement reference used"
+
+
+class AgreementEnded(Refusal):
+    """The booking had ended when the card arrived."""
+
+    code = 400
+    type = "agreement_ended"
+    message = "Agreement ended"
+
+
+class TooManyAgreements(Refusal):
+    """The card has 20 open agreements."""
+
+    code = 400
+    type = "too_many_agreements"
+    message = "Too many agreements"
+
+
+class AgreementNotFound(Refusal):
+    """The guest has no agreement with this id at a center that the caller may see."""
+
+    code = 404
+    type = "agreement_not_found"
+    message = "Agreement not found"
+
+
 class CardsDoNotMatch(Refusal):
     """The two guests to merge have other cards than the caller has read."""
 

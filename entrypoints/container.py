@@ -22,6 +22,7 @@ from adapters.catalogs import shipped_consents, shipped_reservation_texts
 from adapters.erasure_file import TextErasureFile
 from adapters.events.payload import examples
 from adapters.events.sender import HttpEventSender
+from adapters.http.agreements import AgreementResource
 from adapters.http.app import create_app
 from adapters.http.authentication import Authentication
 from adapters.http.cards import CardResource
@@ -47,14 +48,23 @@ from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
 from domain.access.token import Identity
+from domain.agreements.choose_reservation_text import ChooseReservationText
 from domain.agreements.set_reservation_text import SetReservationText
 from domain.audit.note_act import NoteAct, NoteOperatorsAct
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.compare_cards import CompareCards
 from domain.cards.discard_tokens import DiscardToken
+from domain.cards.end_agreements import EndAgreement, EndAgreements
 from domain.cards.import_card import ImportCard
 from domain.cards.notice_expiry import NoticeExpiry
-from domain.cards.queries import ListAccounts, ListExpiringCards, ReadAccount, ReadConsent
+from domain.cards.queries import (
+    ListAccounts,
+    ListAgreements,
+    ListExpiringCards,
+    ReadAccount,
+    ReadAgreement,
+    ReadConsent,
+)
 from domain.cards.refresh_account import RefreshAccount
 from domain.cards.remove_account import RemoveAccount
 from domain.cards.remove_ended_cards import RemoveEndedCards
@@ -327,15 +337,23 @@ class Container(DeclarativeContainer):
         note_act=note_act,
     )
     locale_formats = Part(BabelFormats)
+    shipped_reservation_texts = Part(shipped_reservation_texts)
     set_reservation_text = Part(
         SetReservationText,
         storage=storage,
-        shipped=Part(shipped_reservation_texts),
+        shipped=shipped_reservation_texts,
         formats=locale_formats,
         clock=clock,
         note_act=note_act,
     )
     choose_consent = Part(ChooseConsent, psps=settings.provided.psps, shipped=shipped_consents)
+    choose_reservation_text = Part(
+        ChooseReservationText,
+        psps=settings.provided.psps,
+        shipped=shipped_reservation_texts,
+        formats=locale_formats,
+        choose_consent=choose_consent,
+    )
     psp_adapters = Part(make_psps, settings.provided.psps, clock, ids)
     breakers = Part(CircuitBreakers)
     outages = Part(OutageLog)
@@ -441,6 +459,7 @@ class Container(DeclarativeContainer):
         clock=clock,
         note_event=note_event,
     )
+    end_agreements = Part(EndAgreements, storage=storage, clock=clock, note_event=note_event)
     remove_ended_cards = Part(RemoveEndedCards, storage=storage, clock=clock, note_event=note_event)
     forget_old_records = Part(
         ForgetOldRecords,
@@ -472,6 +491,7 @@ class Container(DeclarativeContainer):
         limits=settings.provided.card_testing_limits,
         postal_codes=postal_codes,
         psps=settings.provided.psps,
+        formats=locale_formats,
         clock=clock,
         ids=ids,
         log=session_log,
@@ -482,6 +502,9 @@ class Container(DeclarativeContainer):
     list_accounts = Part(ListAccounts, storage=storage)
     read_account = Part(ReadAccount, storage=storage)
     read_consent = Part(ReadConsent, storage=storage)
+    list_agreements = Part(ListAgreements, storage=storage)
+    read_agreement = Part(ReadAgreement, storage=storage)
+    end_agreement = Part(EndAgreement, storage=storage, clock=clock, note_event=note_event)
     remove_account = Part(
         RemoveAccount, storage=storage, clock=clock, note_event=note_event, note_act=note_act
     )
@@ -519,6 +542,7 @@ class Container(DeclarativeContainer):
         settle=settle_session,
         obtain_page=obtain_page,
         choose_consent=choose_consent,
+        choose_reservation_text=choose_reservation_text,
         postal_codes=postal_codes,
         links=links,
         clock=clock,
@@ -539,6 +563,7 @@ class Container(DeclarativeContainer):
         links=links,
         psps=settings.provided.psps,
         choose_consent=choose_consent,
+        choose_reservation_text=choose_reservation_text,
         clock=clock,
     )
     receive_webhook = Part(ReceiveWebhook, storage=storage, providers=psps, clock=clock)
@@ -591,6 +616,12 @@ class Container(DeclarativeContainer):
         wake_reconciler=wake_reconciler,
     )
     centers = Part(CenterResource, list_centers=list_centers, read_center=read_center)
+    agreements = Part(
+        AgreementResource,
+        list_agreements=list_agreements,
+        read_agreement=read_agreement,
+        end_agreement=end_agreement,
+    )
     products = Part(ProductResource, list_products=list_products, put_product=put_product)
     hosted_payments = Part(
         HostedPayments,
@@ -610,6 +641,7 @@ class Container(DeclarativeContainer):
         guests=guests,
         sessions=sessions,
         cards=cards,
+        agreements=agreements,
         centers=centers,
         products=products,
         hosted_payments=hosted_payments,

@@ -169,6 +169,7 @@ def an_agreement(number: int = 1, **changes: Any) -> Agreement:
         ),
         agreed_at=NOW,
         kept_until=terms.ends_at + timedelta(days=7),
+        due_at=terms.ends_at,
     )
     return replace(agreement, **changes)
 

@@ -8,7 +8,10 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-UNCOUNTED: Final = ("account.expiring", "account.updated", "guest.merged")
+UNCOUNTED: Final = (
+    *("account.expiring", "account.updated", "guest.merged"),
+    *("agreement.added", "agreement.ended"),
+)
 
 
 class EndedSession(Protocol):
@@ -63,7 +66,7 @@ def lost_and_invented(
     `events` are those to an endpoint that has taken all of them from the start. `once_expired` names
     the sessions that are known to have expired; any completed one may have expired before. Notices
     of cards that expire soon, updates by banks, and merges of guests, are left out: no record says how
-    many there must be.
+    many there must be. Events about agreements are left out too.
     """
     told = Counter(each for each in events if each.type not in UNCOUNTED)
     must, may = Counter[Told](), Counter[Told]()

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from adapters.thread_safe_types import prepare
 from domain.events.event import CardSummary, Event, EventType
 from domain.events.send_test_event import NOBODY
-from domain.identifiers import CenterId, EventId, GuestId, TokenId
+from domain.identifiers import AgreementId, CenterId, EventId, GuestId, TokenId
 from domain.psps.card import Funding
 
 
@@ -75,6 +75,10 @@ class EventData(Struct, frozen=True, kw_only=True):
     merged_guest_id: Annotated[
         _Uuid | None, _field(None, "The guest who was merged into guest_id, if that has happened.")
     ]
+    agreement_id: Annotated[_Uuid | None, _field(None, "The agreement of the event.")]
+    agreement_reference: Annotated[
+        str | None, _field(None, "Your name for the booking of the agreement.")
+    ]
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
@@ -114,6 +118,11 @@ def examples() -> Mapping[EventType, EventPayload]:
         authenticated=True,
     )
     of_card = {"account_id": _ACCOUNT_ID, "card": card}
+    of_agreement = {
+        "account_id": _ACCOUNT_ID,
+        "agreement_id": AgreementId("5b1f0c9d-7e10-4a66-8a43-2f1b0c9d7e10"),
+        "agreement_reference": "booking-1001",
+    }
     ids = {
         "guest_id": GuestId("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11"),
         "center_id": CenterId("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"),
@@ -142,6 +151,8 @@ def examples() -> Mapping[EventType, EventPayload]:
             "center_id": CenterId(NOBODY),
             "token_id": TokenId(NOBODY),
         },
+        EventType.AGREEMENT_ADDED: {"status": "open", **of_agreement},
+        EventType.AGREEMENT_ENDED: {"status": "ended", "reason": "cancelled", **of_agreement},
         EventType.TEST: {"status": "test", "live": None, **dict.fromkeys(ids, NOBODY)},
     }
     return {

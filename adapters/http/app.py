@@ -10,6 +10,7 @@ import falcon
 from msgspec import Struct
 
 from adapters.guest_pages import add_style
+from adapters.http.agreements import AgreementResource
 from adapters.http.api_docs import ApiDocs, ApiDocsFiles
 from adapters.http.authentication import Authentication
 from adapters.http.cards import CardResource
@@ -37,6 +38,7 @@ def create_app(
     guests: GuestResource,
     sessions: SessionResource,
     cards: CardResource,
+    agreements: AgreementResource,
     centers: CenterResource,
     products: ProductResource,
     hosted_payments: HostedPayments,
@@ -68,8 +70,9 @@ def create_app(
     )
     add_error_handlers(app)
     hosted_payments.add_error_handlers(app)
-    resources = (guests, sessions, cards, centers, products, hosted_payments, webhooks, health)
-    _add_routes(app, (*resources, OpenApi(links, events)), authenticate)
+    resources = (guests, sessions, cards, agreements, centers, products)
+    of_service = (hosted_payments, webhooks, health, OpenApi(links, events))
+    _add_routes(app, (*resources, *of_service), authenticate)
     add_style(app, STYLE)
     app.add_route("/hosted-payments/logos/{center_id}/{name}", logos)
     app.add_route("/docs", ApiDocs())

@@ -24,6 +24,7 @@ from adapters.http.responses import (
     TrueValue,
     Uuid,
     example,
+    nullable_time,
     time_example,
     uuid_example,
 )
@@ -47,7 +48,7 @@ log = structlog.get_logger()
 
 ACCOUNTS: Final = GUEST + "/accounts"
 
-_ACCOUNT_ID: Final = parameter(
+ACCOUNT_ID: Final = parameter(
     "account_id",
     "path",
     "The id of the payment account, from the list of cards.",
@@ -91,6 +92,13 @@ class StoredCard(Struct, frozen=True, kw_only=True):
     created_at: Annotated[datetime, time_example("When the card was added.")]
     is_default: Annotated[
         bool, example(True, "Whether the card is the guest's default at the center.")
+    ]
+    keep_until: Annotated[
+        datetime | None,
+        nullable_time(
+            "The time after which the card is removed, because it guarantees bookings only. Null if "
+            "the guest agreed that the card is kept."
+        ),
     ]
 
     @classmethod
@@ -249,7 +257,7 @@ class CardResource:
         tag=Tag.CARDS,
         summary="Read one card on file",
         description="A caller with `payments:use` also gets the values for charging the card.",
-        parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
+        parameters=(GUEST_WITH_CARD, ACCOUNT_ID),
         calls=ReadAccount,
         links={"removeCard": _SAME_CARD},
         refusals=(errors.PaymentAccountNotFound(),),
@@ -266,7 +274,7 @@ class CardResource:
         name="readConsent",
         tag=Tag.CARDS,
         summary="Read what the guest agreed to when the card was stored",
-        parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
+        parameters=(GUEST_WITH_CARD, ACCOUNT_ID),
         calls=ReadConsent,
         refusals=(errors.PaymentAccountNotFound(),),
     )
@@ -283,7 +291,7 @@ class CardResource:
         tag=Tag.CARDS,
         summary="Remove a card on file",
         description="The card is deleted at the payment service provider too.",
-        parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
+        parameters=(GUEST_WITH_CARD, ACCOUNT_ID),
         calls=RemoveAccount,
         links={"readCard": _SAME_CARD, "listCards": SAME_GUEST},
         refusals=(errors.PaymentAccountNotFound(),),
@@ -308,7 +316,7 @@ class CardResource:
         tag=Tag.CARDS,
         summary="Make a card the guest's default at its center",
         description="Send no body. A body is ignored.",
-        parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
+        parameters=(GUEST_WITH_CARD, ACCOUNT_ID),
         calls=ChooseDefaultCard,
         refusals=(errors.PaymentAccountNotFound(),),
     )

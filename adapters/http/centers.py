@@ -69,6 +69,13 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
         example("automatic", "Whether the bank must authenticate guests; null if it takes none."),
     ]
 
+    takes_agreements: Annotated[
+        bool,
+        example(
+            False, "Whether add-card may have an agreement, with which a card guarantees a booking."
+        ),
+    ]
+
     @classmethod
     def of(cls, found: ConfiguredCenter) -> CenterInfo:
         """Return the response for a center."""
@@ -84,6 +91,7 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
             link_minutes=configuration.max_link_minutes if configuration else None,
             refuse_funding=sorted(configuration.refuse_funding) if configuration else [],
             authentication=configuration.authentication.value if configuration else None,
+            takes_agreements=found.takes_agreements,
         )
 
 

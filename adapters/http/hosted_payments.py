@@ -192,7 +192,8 @@ class HostedPayments:
         name="openHostedPageByClick",
         summary="The button with which a guest agrees to a text, or opens an old link",
         description="As above, whatever the age of the link. The form field `agreed` identifies the "
-        "text to which the guest agrees; the page fills it in. A cookie then identifies the browser "
+        "text to which the guest agrees; the page fills it in. The field `keep` is `yes` if the guest also "
+        "allows the center to keep the card after a booking. A cookie then identifies the browser "
         "in which the guest agreed. In any other browser, the guest must agree again.",
         pages={
             **_LINK.pages,
@@ -209,12 +210,20 @@ class HostedPayments:
         """
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
-        agreed = _form_in(req).get("agreed")
+        form = _form_in(req)
+        agreed = form.get("agreed")
         browser = self._browser_of(req) or self.ids.secret()
         if agreed:
             # Done first, because the agreement is kept even if the PSP is away.
             self._name_browser(resp, browser)
-        self._open(req, resp, by_click=True, agreed=agreed, browser=browser)
+        self._open(
+            req,
+            resp,
+            by_click=True,
+            agreed=agreed,
+            keeps=form.get("keep") == "yes",
+            browser=browser,
+        )
 
     def _open(
         self,
@@ -223,14 +232,18 @@ class HostedPayments:
         *,
         by_click: bool = False,
         agreed: str | None = None,
+        keeps: bool = False,
         browser: str | None,
     ) -> None:
         # Done first, because a page of cardonfile may come before the PSP's page.
         self._remember_link(req, resp)
+        link = _link_in(req)
         address = self.open_hosted_page(
-            **_link_in(req),
+            key=link["key"],
+            token_id=link["token_id"],
             by_click=by_click,
             agreed=agreed,
+            keeps=keeps,
             browser=browser,
             accepted=accepted_by(req),
         )

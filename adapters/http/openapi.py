@@ -10,6 +10,7 @@ import falcon
 import msgspec
 from msgspec import Struct
 
+from adapters.http.agreements import AgreementResource
 from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
@@ -117,6 +118,7 @@ _RESOURCES = (
     GuestResource,
     SessionResource,
     CardResource,
+    AgreementResource,
     CenterResource,
     ProductResource,
     HostedPayments,

@@ -35,6 +35,11 @@ def time_example(description: str) -> Meta:
     return example("2026-11-20T12:00:00Z", description, format="date-time")
 
 
+def nullable_time(description: str) -> Meta:
+    """Return the same for a time that may be null, whose format is beside its type."""
+    return example("2026-11-20T12:00:00Z", description)
+
+
 # Generators of clients need the type of fixed values, which msgspec leaves out.
 TrueValue = Annotated[Literal[True], Meta(extra_json_schema={"type": "boolean"})]
 FalseValue = Annotated[Literal[False], Meta(extra_json_schema={"type": "boolean"})]

@@ -19,6 +19,7 @@ from adapters.http.requests import RequestBody, field
 from adapters.http.responses import Done, PageInfo, Uri, Uuid, example, time_example, uuid_example
 from adapters.thread_safe_types import prepare
 from domain import errors
+from domain.agreements.terms import MAX_AGREEMENT_REFERENCE_LENGTH, MAX_DESCRIPTION_LENGTH
 from domain.billing import MAX_LENGTHS
 from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINUTES
 from domain.hosted_payments.link import HostedLinks
@@ -48,6 +49,38 @@ _ITS_CARD: Final = {**SAME_GUEST, "account_id": "$response.body#/account_id"}
 
 _BILLING_FIELDS: Final[dict[str, dict[str, object]]] = {
     name: {"type": ["string", "null"], "maxLength": length} for name, length in MAX_LENGTHS.items()
+}
+
+
+AN_AGREEMENT: Final[dict[str, object]] = {
+    "reference": "booking-1001",
+    "description": "2 × massage",
+    "starts_at": "2026-12-05T15:00:00+01:00",
+    "ends_at": "2026-12-05T16:00:00+01:00",
+    "no_show": {"amount": "80.00", "currency": "EUR"},
+    "late_cancellation": {"amount": "40.00", "currency": "EUR"},
+    "cancel_by": "2026-12-04T15:00:00+01:00",
+    "policy_uri": "https://shop.example/terms",
+}
+
+_MONEY: Final[dict[str, object]] = {
+    "type": ["object", "null"],
+    "properties": {
+        "amount": {"type": "string", "pattern": r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"},
+        "currency": {"type": "string", "pattern": "^[A-Z]{3}$"},
+    },
+    "required": ["amount", "currency"],
+    "additionalProperties": False,
+}
+_AGREEMENT_FIELDS: Final[dict[str, dict[str, object]]] = {
+    "reference": {"type": "string", "minLength": 1, "maxLength": MAX_AGREEMENT_REFERENCE_LENGTH},
+    "description": {"type": "string", "minLength": 1, "maxLength": MAX_DESCRIPTION_LENGTH},
+    "starts_at": {"type": "string", "format": "date-time"},
+    "ends_at": {"type": "string", "format": "date-time"},
+    "no_show": _MONEY,
+    "late_cancellation": _MONEY,
+    "cancel_by": {"type": ["string", "null"], "format": "date-time"},
+    "policy_uri": {"type": ["string", "null"], "format": "uri", "pattern": "^https://"},
 }
 
 
@@ -127,6 +160,18 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
             "does not require it.",
             type=["string", "null"],
             enum=[*(each.value for each in Authentication), None],
+        ),
+    ] = None
+    agreement: Annotated[
+        object,
+        field(
+            "The terms of a booking that the card guarantees, if the center takes agreements. The "
+            "guest agrees to them before typing the card. Unknown fields in it are refused.",
+            type=["object", "null"],
+            properties=_AGREEMENT_FIELDS,
+            required=["reference", "description", "starts_at", "ends_at"],
+            additionalProperties=False,
+            examples=[AN_AGREEMENT],
         ),
     ] = None
 
@@ -375,6 +420,10 @@ class SessionResource:
             errors.InvalidField("link_minutes", "a whole number from 15 to 30"),
             errors.InvalidField("locale", EXPECTED_LOCALE),
             errors.InvalidField("reference", EXPECTED_REFERENCE),
+            errors.InvalidField("agreement.ends_at", "after starts_at"),
+            errors.ConsentNotSet(),
+            errors.AgreementReferenceUsed(),
+            errors.TooManyAgreements(),
             errors.CardLimitReached(counted="sessions per guest", of="", retry_after_seconds=3_600),
             errors.IdempotencyKeyInvalid(),
             errors.IdempotencyKeyReused(),

@@ -187,6 +187,17 @@ RELEASE_0_3: Final = """
     ALTER TABLE card_sessions ADD COLUMN authentication text;
     ALTER TABLE card_sessions ADD COLUMN not_accepted text;
     ALTER TABLE card_sessions ADD COLUMN link_key text;
+    ALTER TABLE payment_configurations ADD COLUMN keep_after_end_days integer NOT NULL DEFAULT 7;
+    ALTER TABLE card_sessions ADD COLUMN agreement {json};
+    ALTER TABLE card_sessions ADD COLUMN clicks {json} NOT NULL DEFAULT '[]';
+    CREATE TABLE agreement_references (
+        guest_id {uuid} NOT NULL,
+        center_id {uuid} NOT NULL,
+        reference text NOT NULL,
+        token_id {uuid} NOT NULL,
+        PRIMARY KEY (guest_id, center_id, reference)
+    ){strict};
+    CREATE INDEX agreement_references_of_session ON agreement_references (token_id);
     ALTER TABLE payment_accounts ADD COLUMN keep_until {time};
     CREATE INDEX payment_accounts_keep_until ON payment_accounts (keep_until)
         WHERE keep_until IS NOT NULL AND removed_at IS NULL;
@@ -200,11 +211,13 @@ RELEASE_0_3: Final = """
         shown {json} NOT NULL,
         agreed_at {time} NOT NULL,
         kept_until {time} NOT NULL,
+        due_at {time},
         ended_at {time},
         reason text,
         stated_at {time}
     ){strict};
     CREATE INDEX agreements_of_account ON agreements (account_id, agreed_at, agreement_id);
+    CREATE INDEX agreements_due ON agreements (due_at) WHERE due_at IS NOT NULL;
     CREATE INDEX agreements_of_guest ON agreements (guest_id, agreed_at, agreement_id);
     ALTER TABLE center_settings ADD COLUMN time_zone text;
     CREATE TABLE center_reservation_texts (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -34,8 +34,9 @@ class Agreement:
 
     The terms never change. `token_id` is the session in which the guest agreed. `kept_until` is the
     time that the text names: the card is removed after it, unless something else keeps the card.
-    `ended_at` is when this service learned that the agreement had ended early, and `reason` is why.
-    `stated_at` is when it ended, as the shop states.
+    `due_at` is when the worker ends the agreement; None once it has ended. `ended_at` is when this
+    service ended it or learned that it had ended, and `reason` is why it ended before the booking
+    was over. `stated_at` is when it ended, as the shop states.
     """
 
     agreement_id: AgreementId
@@ -47,6 +48,7 @@ class Agreement:
     shown: ShownText
     agreed_at: datetime
     kept_until: datetime
+    due_at: datetime | None
     ended_at: datetime | None = None
     reason: EndOfAgreement | None = None
     stated_at: datetime | None = None
@@ -68,10 +70,15 @@ class Agreement:
         return min(self.kept_until, self.ended_at + self.grace)
 
     def ended(
-        self, reason: EndOfAgreement, now: datetime, *, stated_at: datetime | None = None
+        self, reason: EndOfAgreement | None, now: datetime, *, stated_at: datetime | None = None
     ) -> Agreement:
-        """Return the agreement with its early end."""
-        return replace(self, ended_at=now, reason=reason, stated_at=stated_at)
+        """Return the agreement with its end. Without a reason, the booking is over."""
+        return replace(self, due_at=None, ended_at=now, reason=reason, stated_at=stated_at)
+
+
+def count_open(agreements: Iterable[Agreement], now: datetime) -> int:
+    """Return how many of the agreements are open."""
+    return sum(each.is_open(now) for each in agreements)
 
 
 class Agreements(Protocol):
@@ -102,7 +109,25 @@ class Agreements(Protocol):
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Give every agreement of a guest to another."""
+        """Give every agreement of a guest to another, and the references that the other lacks."""
+        ...
+
+    def due(self, now: datetime, *, at_most: int) -> Sequence[Agreement]:
+        """Return agreements to end that can be decoded, beginning with the one due first."""
+        ...
+
+    def session_of(self, guest_id: GuestId, center_id: CenterId, reference: str) -> TokenId | None:
+        """Return the session of a booking, or None. A write unit locks the reference."""
+        ...
+
+    def name_session(
+        self, guest_id: GuestId, center_id: CenterId, reference: str, token_id: TokenId
+    ) -> None:
+        """Note the session of a booking. It replaces the former one."""
+        ...
+
+    def remove_references(self, guest_id: GuestId) -> None:
+        """Remove the references of a guest's bookings. May be called again."""
         ...
 
     def of_guest(self, guest_id: GuestId) -> Sequence[Agreement]:

@@ -130,7 +130,8 @@ def values_of(
         "policy_uri": terms.policy_uri,
         "kept_until": time(kept_until),
         "center": center.name,
-        "contact": settings.contact_shown or None,
+        # In Arabic text, a phone number would otherwise end with its plus sign.
+        "contact": settings.contact_shown and f"\N{LEFT-TO-RIGHT MARK}{settings.contact_shown}",
     }
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
+from domain.agreements.agreement import Agreement
 from domain.cards.account import Account
 from domain.cards.find_account import active_account
+from domain.cards.find_agreement import agreement_of_guest
 from domain.centers.center import parse_center_id
 from domain.consents.given_consent import GivenConsent
 from domain.errors import GuestNotFound, InvalidCenterId, InvalidField
@@ -82,6 +84,44 @@ class ListAccounts:
             if unit.guests.get(guest) is None:
                 raise GuestNotFound
             return unit.accounts.page(guest, centers, page)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListAgreements:
+    """Use case: return a page of the agreements of a guest's active payment account, oldest first.
+
+    Raises UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
+    """
+
+    needs = MAY_VIEW_CARDS
+
+    storage: Storage
+
+    def __call__(
+        self, caller: Caller, *, guest_id: str, account_id: str, page: PageRequest
+    ) -> Page[Agreement]:
+        caller.require(self.needs)
+        with self.storage.read() as unit:
+            account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
+            return unit.agreements.page(account.account_id, page)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAgreement:
+    """Use case: return a guest's agreement, even if it has ended or its card was removed.
+
+    Raises UserNotAuthorized, or AgreementNotFound if the guest has no such agreement at a center
+    that the caller may see.
+    """
+
+    needs = MAY_VIEW_CARDS
+
+    storage: Storage
+
+    def __call__(self, caller: Caller, *, guest_id: str, agreement_id: str) -> Agreement:
+        caller.require(self.needs)
+        with self.storage.read() as unit:
+            return agreement_of_guest(unit, caller, guest_id=guest_id, agreement_id=agreement_id)
 
 
 def _parse_only_center(center_ids: Sequence[str]) -> CenterId | None:

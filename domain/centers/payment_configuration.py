@@ -27,6 +27,8 @@ MAX_SESSION_MINUTES: Final = 24 * 60
 MIN_LINK_MINUTES: Final = 15
 MAX_LINK_MINUTES: Final = 30 * 24 * 60
 
+MAX_KEEP_AFTER_END_DAYS: Final = 90
+
 _MERCHANT_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -48,7 +50,8 @@ class PaymentConfiguration:
     `card_testing_limits` are the center's own limits, as `parse_card_limits` reads them; None means
     the installation's limits. Cards whose funding is in `refuse_funding` are not accepted;
     `acquirer_agreed` is whether the operator confirmed that the acquirer allows this.
-    `authentication` says whether the bank must authenticate guests who add a card.
+    `authentication` says whether the bank must authenticate guests who add a card. A card is kept
+    for `keep_after_end_days` after its last booking, because a no-show is charged after it.
     """
 
     provider: ProviderName
@@ -62,6 +65,7 @@ class PaymentConfiguration:
     refuse_funding: frozenset[Funding] = frozenset()
     acquirer_agreed: bool = False
     authentication: Authentication = Authentication.AUTOMATIC
+    keep_after_end_days: int = 7
 
     @classmethod
     def parse(
@@ -78,6 +82,7 @@ class PaymentConfiguration:
         refuse_funding: Collection[str] = (),
         acquirer_agreed: bool = False,
         authentication: str = Authentication.AUTOMATIC,
+        keep_after_end_days: int = 7,
     ) -> PaymentConfiguration:
         """Parse a configuration from outside. Raises InvalidField.
 
@@ -107,6 +112,8 @@ class PaymentConfiguration:
                 "card_testing_limits",
                 "sessions and refused cards in 24 hours, such as guest=10/10,center=off/500",
             ) from error
+        if not 0 <= keep_after_end_days <= MAX_KEEP_AFTER_END_DAYS:
+            raise InvalidField("keep_after_end_days", f"from 0 to {MAX_KEEP_AFTER_END_DAYS}")
         refused = frozenset(map(Funding, refuse_funding))
         if len(refused) == len(Funding):
             raise InvalidField("refuse_funding", "not every funding")
@@ -129,6 +136,7 @@ class PaymentConfiguration:
             refuse_funding=refused,
             acquirer_agreed=bool(refused),
             authentication=Authentication(authentication),
+            keep_after_end_days=keep_after_end_days,
         )
 
     def accepts(self, card: Card) -> bool:

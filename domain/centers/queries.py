@@ -10,6 +10,7 @@ from domain.centers.configure_payments import LoadedPsp, is_live
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import InvalidCenterId
 from domain.identifiers import ProviderName
+from domain.languages import DEFAULT_LANGUAGE
 from domain.pagination import Page, PageRequest
 from domain.permissions import ANY_CALLER, Caller
 from domain.storage import Storage, UnitOfWork
@@ -19,12 +20,14 @@ from domain.storage import Storage, UnitOfWork
 class ConfiguredCenter:
     """A center and its payment configuration, or None if the center takes no cards.
 
-    `live` is whether its cards are real, or None if unknown.
+    `live` is whether its cards are real, or None if unknown. `takes_agreements` is whether add-card
+    may have an agreement: the center has a text about bookings in English.
     """
 
     center: Center
     configuration: PaymentConfiguration | None
     live: bool | None
+    takes_agreements: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,4 +78,10 @@ def _configured(
 ) -> ConfiguredCenter:
     configuration = unit.configurations.get(center.id)
     live = None if configuration is None else is_live(psps, configuration.psp_account)
-    return ConfiguredCenter(center=center, configuration=configuration, live=live)
+    texts = unit.reservation_texts.of(center.id) if configuration else ()
+    return ConfiguredCenter(
+        center=center,
+        configuration=configuration,
+        live=live,
+        takes_agreements=any(each.language == DEFAULT_LANGUAGE for each in texts),
+    )

@@ -12,6 +12,7 @@ from domain.centers.center import Center
 from domain.centers.center_settings import CenterSettings
 from domain.centers.changes import changes
 from domain.centers.find_centers import existing_center
+from domain.errors import InvalidField
 from domain.storage import Storage, WriteUnit
 
 
@@ -29,8 +30,8 @@ class SetCenter:
     """Use case: set what guests see of a center. Settings that are not named stay unchanged.
 
     Pages that the PSP has already made do not change. Raises InvalidField as
-    `CenterSettings.changed` does and for a center id that is not a UUID, or CenterNotFound. May be
-    called twice.
+    `CenterSettings.changed` does, for a center id that is not a UUID, and if a center with texts
+    about bookings would have no time zone; or CenterNotFound. May be called twice.
     """
 
     storage: Storage
@@ -47,6 +48,10 @@ class SetCenter:
             center = existing_center(unit, center_id)
             before = unit.center_settings.get_to_change(center.id)
             now = before.changed(named)
+            if now.time_zone is None and unit.reservation_texts.of(center.id):
+                raise InvalidField(
+                    "time_zone", "set as long as the center has texts about bookings"
+                )
             if now != before:
                 unit.center_settings.put(center.id, now)
                 details = changes(CenterSettings, before, now)

@@ -16,7 +16,15 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from domain.errors import InvalidField
-from domain.identifiers import AccountId, CenterId, EndpointId, EventId, GuestId, TokenId
+from domain.identifiers import (
+    AccountId,
+    AgreementId,
+    CenterId,
+    EndpointId,
+    EventId,
+    GuestId,
+    TokenId,
+)
 from domain.psps.card import Funding
 from domain.redirects import redirect_origin
 from domain.retries import Waiting
@@ -58,6 +66,8 @@ class EventType(StrEnum):
     ACCOUNT_EXPIRING = "account.expiring"
     SESSION_FAILED = "session.failed"
     SESSION_EXPIRED = "session.expired"
+    AGREEMENT_ADDED = "agreement.added"
+    AGREEMENT_ENDED = "agreement.ended"
     GUEST_MERGED = "guest.merged"
     TEST = "test"
     """The type of an event that an operator sends to any endpoint as a test. It is not stored."""
@@ -75,6 +85,8 @@ MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_EXPIRING: "A card expires in 30 days or in 7 days.",
     EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",
     EventType.SESSION_EXPIRED: "A session ended without a card.",
+    EventType.AGREEMENT_ADDED: "A guest agreed to charges for a booking, and a card guarantees it.",
+    EventType.AGREEMENT_ENDED: "An agreement ended: the booking is over, or the shop ended it.",
     EventType.GUEST_MERGED: "A guest was merged into another, and the former id ended.",
     EventType.TEST: "An operator tests the endpoint. The ids belong to no record.",
 }
@@ -104,7 +116,8 @@ class Event:
     was stored or renewed. `reference` is the client's own reference of the session that caused the
     event; None without a session. `existing_account_id` is the card on file that equals the refused
     card. `live` is whether the PSP takes real cards; None if unknown. `merged_guest_id` is the guest
-    who was merged into `guest_id`; such an event is about no center and no session.
+    who was merged into `guest_id`; such an event is about no center and no session. `agreement_id`
+    is the agreement of the event, and `agreement_reference` the client's name for the booking.
     """
 
     event_id: EventId
@@ -122,6 +135,8 @@ class Event:
     reference: str | None = None
     live: bool | None = None
     merged_guest_id: GuestId | None = None
+    agreement_id: AgreementId | None = None
+    agreement_reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

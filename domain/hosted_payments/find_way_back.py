@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from domain.agreements.choose_reservation_text import ChooseReservationText
+from domain.agreements.click import ShownAgreement
 from domain.centers.center_settings import CenterSettings
 from domain.centers.configure_payments import LoadedPsp
 from domain.consents.choose_consent import ChooseConsent
@@ -27,7 +29,8 @@ class WayBack:
     left. A center that is gone has no name and no settings. `psp_name` and `psp_host` are the name
     and host of the PSP's page; None if the PSP does not state them. `language` is the language of
     the page; if `negotiated`, the browser decides it. `consent` is the text to agree to before the
-    PSP's page; None if no consent is needed. `guest_name` and `guest_email` are for that page; ""
+    PSP's page; None if no consent is needed. `agreement` takes its place if a card guarantees a
+    booking. `guest_name` and `guest_email` are for that page; ""
     and None if the page must not show them. `refuse_funding` are the cards that the center does not
     accept, in alphabetical order; `not_accepted` is why it did not accept the guest's last card.
     """
@@ -42,6 +45,7 @@ class WayBack:
     language: str
     negotiated: bool
     consent: Consent | None
+    agreement: ShownAgreement | None
     guest_name: str = ""
     guest_email: str | None = None
     refuse_funding: Sequence[Funding] = ()
@@ -59,6 +63,7 @@ class FindWayBack:
     links: HostedLinks
     psps: Mapping[ProviderName, LoadedPsp]
     choose_consent: ChooseConsent
+    choose_reservation_text: ChooseReservationText
     clock: Clock
 
     def __call__(
@@ -82,17 +87,29 @@ class FindWayBack:
             center = unit.centers.get(session.center_id)
             settings = unit.center_settings.get(session.center_id)
             guest = unit.guests.get(session.guest_id)
-            consent = None
+            consent, agreement, now = None, None, self.clock.now()
             if session.attempt is not None and not session.attempt.over:
                 consent = session.attempt.request.consent
             elif center is not None:
                 consent = self.choose_consent(
                     unit, center, guest, provider, session.locale, accepted
                 )
-        is_asked_for = not session.has_agreed(browser) and self.choose_consent.is_on_our_page(
-            provider
-        )
-        is_shown = session.shows_guest and session.may_have_details(self.clock.now())
+            if session.agreement is not None and center is not None and consent is not None:
+                is_open = session.attempt is not None and not session.attempt.over
+                agreement = self.choose_reservation_text(
+                    unit,
+                    center,
+                    guest,
+                    session.agreement,
+                    session.configuration,
+                    consent.language if is_open else session.locale,
+                    () if is_open else accepted,
+                    now,
+                )
+                consent = agreement.on_psp_page
+        is_on_our_page = self.choose_consent.is_on_our_page(provider) or agreement is not None
+        is_asked_for = is_on_our_page and not session.has_agreed(browser)
+        is_shown = session.shows_guest and session.may_have_details(now)
         shown = guest if is_asked_for and is_shown else None
         psp = self.psps.get(provider)
         return WayBack(
@@ -106,6 +123,7 @@ class FindWayBack:
             language=consent.language if consent else DEFAULT_LANGUAGE,
             negotiated=session.locale == AUTO and (not session.attempt or session.attempt.over),
             consent=consent if is_asked_for else None,
+            agreement=agreement if is_asked_for else None,
             guest_name=shown.full_name if shown else "",
             guest_email=shown.email if shown else None,
             refuse_funding=sorted(session.configuration.refuse_funding),

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from domain.agreements.choose_reservation_text import ChooseReservationText
+from domain.agreements.click import ShownAgreement
 from domain.centers.card_limit import CardLimit
 from domain.consents.choose_consent import ChooseConsent
 from domain.errors import CardLimitReached
@@ -57,6 +59,7 @@ class OpenHostedPage:
     settle: SettleSession
     obtain_page: ObtainPage
     choose_consent: ChooseConsent
+    choose_reservation_text: ChooseReservationText
     postal_codes: PostalCodes
     links: HostedLinks
     clock: Clock
@@ -69,6 +72,7 @@ class OpenHostedPage:
         token_id: str = "",
         by_click: bool = False,
         agreed: str | None = None,
+        keeps: bool = False,
         browser: str | None = None,
         accepted: Sequence[str] = (),
     ) -> str:
@@ -76,8 +80,8 @@ class OpenHostedPage:
 
         `key` is the link's key; without it, `token_id` opens a link of an earlier release.
         `by_click` says that the guest confirmed the opening. `agreed` is the digest of the consent
-        to which the guest agreed on cardonfile's page in this `browser`; a `browser` of None has no
-        secret. `accepted` are the languages that the browser accepts, the best first. If
+        or agreement to which the guest agreed on cardonfile's page in this `browser`; a `browser`
+        of None has no secret. `keeps` says whether the guest ticked the box of an agreement. `accepted` are the languages that the browser accepts, the best first. If
         ClickNeeded is raised, no page was made and no attempt was stored.
         """
         session = session_of_link(self.storage, key=key, token_id=token_id)
@@ -88,7 +92,8 @@ class OpenHostedPage:
             self.settle(session.token_id)
         # An erasure may remove the address at the same time.
         redirect_uri = session.redirect_uri
-        session = self._with_page(self._with_attempt(session, by_click, agreed, browser, accepted))
+        click = _Click(agreed=agreed, keeps=keeps, browser=browser)
+        session = self._with_page(self._with_attempt(session, by_click, click, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
@@ -126,8 +131,7 @@ class OpenHostedPage:
         self,
         seen: CardSession,
         by_click: bool,
-        agreed: str | None,
-        browser: str | None,
+        click: _Click,
         accepted: Sequence[str],
     ) -> CardSession:
         """Return the session with an unfinished attempt, stored before the PSP is called.
@@ -159,7 +163,7 @@ class OpenHostedPage:
                     # Cards may have been refused on other pages since.
                     self._require_below_limits(unit, session, now, by_click)
                     opened = asked
-            opened = self._with_agreement(opened, agreed, browser, now)
+            opened = self._with_agreement(unit, opened, click, now)
             if opened != session:
                 unit.sessions.update(opened)
                 unit.commit()
@@ -172,18 +176,47 @@ class OpenHostedPage:
         return opened
 
     def _with_agreement(
-        self, session: CardSession, agreed: str | None, browser: str | None, now: datetime
+        self, unit: WriteUnit, session: CardSession, click: _Click, now: datetime
     ) -> CardSession:
         """Return the session with the agreement of this browser, if our page has to ask for one.
 
         Raises ClickNeeded if the guest has not agreed in it.
         """
-        is_asked_for = self.choose_consent.is_on_our_page(session.configuration.provider)
-        if not is_asked_for or session.has_agreed(browser):
+        is_on_our_page = self.choose_consent.is_on_our_page(session.configuration.provider)
+        is_asked_for = is_on_our_page or session.agreement is not None
+        if not is_asked_for or session.has_agreed(click.browser):
             return session
-        if browser is None or agreed != session.current_attempt.request.consent.digest:
+        request = session.current_attempt.request
+        shown = self._agreement(unit, session, request.language, (), now)
+        digest = request.consent.digest if shown is None else shown.digest
+        if click.browser is None or click.agreed != digest:
             raise ClickNeeded
-        return session.agreed(browser, now)
+        if shown is not None:
+            session = session.agreed_to(shown, keeps=click.keeps, now=now)
+        return session.agreed(click.browser, now)
+
+    def _agreement(
+        self,
+        unit: WriteUnit,
+        session: CardSession,
+        locale: str | None,
+        accepted: Sequence[str],
+        now: datetime,
+    ) -> ShownAgreement | None:
+        """Return what the page shows about the session's agreement; None without an agreement."""
+        center = unit.centers.get(session.center_id)
+        if session.agreement is None or center is None:
+            return None
+        return self.choose_reservation_text(
+            unit,
+            center,
+            unit.guests.get(session.guest_id),
+            session.agreement,
+            session.configuration,
+            locale,
+            accepted,
+            now,
+        )
 
     def _require_below_limits(
         self, unit: WriteUnit, session: CardSession, now: datetime, by_click: bool
@@ -226,6 +259,7 @@ class OpenHostedPage:
         if has_details:
             latest = min(latest, session.old_at)
         shows_guest = session.shows_guest and has_details
+        shown = self._agreement(unit, session, session.locale, accepted, now)
         request = HostedPageRequest(
             token_id=session.token_id,
             attempt=number,
@@ -244,7 +278,9 @@ class OpenHostedPage:
             redirect_origin=redirect_origin(session.redirect_uri) or "",
             consent=self.choose_consent(
                 unit, center, guest, session.configuration.provider, session.locale, accepted
-            ),
+            )
+            if shown is None
+            else shown.on_psp_page,
             begun_at=now,
             live_until=min(session.expires_at, latest),
             center_id=center.id,
@@ -255,6 +291,15 @@ class OpenHostedPage:
         )
         reference = unit.guest_references.get(session.psp_guest(request))
         return replace(request, guest_reference=reference)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Click:
+    """The guest's agreement on cardonfile's page, and the secret of the browser."""
+
+    agreed: str | None
+    keeps: bool
+    browser: str | None
 
 
 def _require_open(session: CardSession, now: datetime) -> None:

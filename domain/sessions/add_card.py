@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, count_open
+from domain.agreements.choose_reservation_text import takes_agreements
+from domain.agreements.locale_formats import LocaleFormats
+from domain.cards.account import Account
 from domain.centers.card_limit import CardLimit
 from domain.centers.center import parse_center_id
 from domain.centers.configure_payments import LoadedPsp
@@ -16,13 +20,16 @@ from domain.centers.payment_configuration import (
     PaymentConfiguration,
 )
 from domain.errors import (
+    AgreementReferenceUsed,
     CenterKeepsOneCard,
+    ConsentNotSet,
     GuestIdNotUsable,
     GuestNotFound,
     IdempotencyKeyInvalid,
     IdempotencyKeyReused,
     InvalidCenterId,
     PaymentConfigurationNotDone,
+    TooManyAgreements,
 )
 from domain.identifiers import ProviderName, TokenId, link_key_from
 from domain.outside import Clock, Ids
@@ -51,13 +58,15 @@ class AddCard:
 
     The use case does not call the PSP: the page is created when the guest's browser opens the link.
     If the same caller repeats a request with the same idempotency key within 24 hours, the same
-    session is returned. Raises, in this order: UserNotAuthorized, InvalidCenterId,
-    RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField
-    (link_minutes, locale, reference), IdempotencyKeyInvalid or IdempotencyKeyReused,
-    GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone, CenterKeepsOneCard, InvalidField
-    if the center's PSP cannot require authentication,
-    BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A refused request stores
-    nothing. `limits` protect against card testing.
+    session is returned. So it is if a request with an agreement is repeated with the reference of
+    the same booking, until the session ends without a card. Raises, in this order:
+    UserNotAuthorized, InvalidCenterId, RedirectUriRequired or RedirectUriInvalid, InvalidSource,
+    BillingInfoInvalid, InvalidField (link_minutes, locale, reference, authentication, agreement),
+    IdempotencyKeyInvalid or IdempotencyKeyReused, AgreementReferenceUsed, GuestIdNotUsable or
+    GuestNotFound, PaymentConfigurationNotDone, ConsentNotSet or TooManyAgreements for an agreement
+    and otherwise CenterKeepsOneCard, InvalidField if the center's PSP cannot require
+    authentication, BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A refused
+    request stores nothing. `limits` protect against card testing.
     """
 
     needs = MAY_ADD_CARDS
@@ -66,6 +75,7 @@ class AddCard:
     limits: Sequence[CardLimit]
     postal_codes: PostalCodes
     psps: Mapping[ProviderName, LoadedPsp]
+    formats: LocaleFormats
     clock: Clock
     ids: Ids
     log: SessionLog
@@ -82,7 +92,9 @@ class AddCard:
             configuration = unit.configurations.get(center_id)
             if configuration is None and unit.centers.get(center_id) is None:
                 raise InvalidCenterId
-            wanted = request.parsed(center_id, configuration)
+            wanted = request.parsed(
+                center_id, configuration, decimals_of=self.formats.decimals_of, now=now
+            )
             key = _parse_idempotency_key(request.idempotency_key)
             if key and (used_for := unit.idempotency_keys.get(caller.name, key, since=keys_since)):
                 if wanted.guest_id and unit.erasures.get(wanted.guest_id):
@@ -90,6 +102,8 @@ class AddCard:
                 return StartedSession(
                     _replayed(unit.sessions.get(used_for), wanted), is_replayed=True
                 )
+            if earlier := _session_of_booking(unit, wanted):
+                return StartedSession(_same_booking(earlier, wanted), is_replayed=True)
             session = self._session(unit, caller, wanted, configuration, now)
             limits = session.configuration.card_limits(self.limits)
             require_below_limits(unit, limits, session, now)
@@ -110,14 +124,19 @@ class AddCard:
             raise GuestNotFound
         if configuration is None or unit.merchant_standings.of(configuration.psp_account).is_closed:
             raise PaymentConfigurationNotDone
-        allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
-        if allows_one and unit.accounts.active_at(wanted.guest_id, wanted.center_id):
+        on_file = unit.accounts.active_at(wanted.guest_id, wanted.center_id)
+        if wanted.agreement is not None:
+            # A card on file may be used again, so another card is refused only if it is typed.
+            self._require_agreements(unit, wanted, on_file, now)
+        elif configuration.cards_per_guest is CardsPerGuest.ONE and on_file:
             raise CenterKeepsOneCard
         if psp := self.psps.get(configuration.provider):
             psp.capabilities.require_authentication(wanted.authentication, configuration.provider)
         if configuration.avs:
             require_billing_address(wanted.billing_info, self.postal_codes)
         expires_at = now + configuration.link_lifetime(wanted.link_minutes)
+        if wanted.agreement is not None:
+            expires_at = min(expires_at, wanted.agreement.ends_at.astimezone(UTC))
         return CardSession(
             **wanted.requested,
             token_id=TokenId(self.ids.uuid()),
@@ -130,6 +149,20 @@ class AddCard:
             link_key=link_key_from(self.ids.secret()),
         )
 
+    def _require_agreements(
+        self, unit: UnitOfWork, wanted: RequestedSession, on_file: Sequence[Account], now: datetime
+    ) -> None:
+        """Raise ConsentNotSet, or TooManyAgreements if no card of the guest has room for another."""
+        center = unit.centers.get(wanted.center_id)
+        if center is None or not takes_agreements(unit, center):
+            raise ConsentNotSet
+        is_full = [
+            count_open(unit.agreements.of_account(account.account_id), now) >= MAX_OPEN_AGREEMENTS
+            for account in on_file
+        ]
+        if is_full and all(is_full):
+            raise TooManyAgreements
+
     def _stored(
         self, session: CardSession, key: str | None, keys_since: datetime
     ) -> StartedSession:
@@ -141,6 +174,8 @@ class AddCard:
                 )
                 if holder != session.token_id:
                     return _replayed(unit.sessions.get(holder), session)
+            if earlier := _session_of_booking(unit, session):
+                return _same_booking(earlier, session)
             if unit.erasures.get(session.guest_id) is not None:
                 raise GuestNotFound
             # Other requests may have arrived since the limits were checked. A guest has few
@@ -150,6 +185,13 @@ class AddCard:
             of_guest = [limit for limit in limits if limit.is_on_a_guest]
             require_below_limits(unit, of_guest, session, session.created_at)
             unit.sessions.add(session)
+            if session.agreement is not None:
+                unit.agreements.name_session(
+                    session.guest_id,
+                    session.center_id,
+                    session.agreement.reference,
+                    session.token_id,
+                )
             unit.commit()
             return session
 
@@ -162,6 +204,27 @@ class AddCard:
 def _replayed(earlier: CardSession | None, wanted: RequestedSession) -> CardSession:
     if earlier is None or earlier.requested != wanted.requested:
         raise IdempotencyKeyReused
+    return earlier
+
+
+def _session_of_booking(unit: UnitOfWork, wanted: RequestedSession) -> CardSession | None:
+    """Return the session in which the guest agrees, or agreed, to the same booking.
+
+    A session that ended without a card does not count: the guest needs another link.
+    """
+    if wanted.agreement is None:
+        return None
+    token_id = unit.agreements.session_of(
+        wanted.guest_id, wanted.center_id, wanted.agreement.reference
+    )
+    session = unit.sessions.get(token_id) if token_id else None
+    has_failed = session is not None and session.is_over and session.account_id is None
+    return None if has_failed else session
+
+
+def _same_booking(earlier: CardSession, wanted: RequestedSession) -> CardSession:
+    if earlier.requested != wanted.requested:
+        raise AgreementReferenceUsed
     return earlier
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
+from domain.agreements.terms import AgreementTerms, parse_agreement
 from domain.billing import BillingInfo, parse_billing_info
 from domain.centers.payment_configuration import (
     MAX_LINK_MINUTES,
@@ -27,7 +30,8 @@ class RequestedSession:
     `guest_id` is empty if the client sent no UUID; no stored session has such a guest.
     `link_minutes` is the requested lifetime of the link, `locale` the requested language or `auto`,
     and `reference` the client's own name for the session. `authentication` is what the client
-    demands beside the center's configuration.
+    demands beside the center's configuration. `agreement` has the terms of a booking, to which the
+    guest must agree.
     """
 
     guest_id: GuestId
@@ -39,6 +43,7 @@ class RequestedSession:
     locale: str | None = None
     reference: str | None = None
     authentication: Authentication | None = None
+    agreement: AgreementTerms | None = None
 
     @property
     def requested(self) -> dict[str, Any]:  # of any type
@@ -59,14 +64,20 @@ class AddCardRequest:
     locale: object = None
     reference: object = None
     authentication: object = None
+    agreement: object = None
     idempotency_key: str | None = None
 
     def parsed(
-        self, center_id: CenterId, configuration: PaymentConfiguration | None
+        self,
+        center_id: CenterId,
+        configuration: PaymentConfiguration | None,
+        *,
+        decimals_of: Callable[[str], int | None],
+        now: datetime,
     ) -> RequestedSession:
         """Parse the values after the center, in the order of the result's fields.
 
-        Raises RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid, and
+        `decimals_of` is that of `LocaleFormats`. Raises RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid, and
         InvalidField for the others.
         """
         allowed = configuration.redirect_origins if configuration else ()
@@ -82,4 +93,5 @@ class AddCardRequest:
             locale=parse_locale(self.locale),
             reference=parse_reference(self.reference),
             authentication=parse_authentication(self.authentication),
+            agreement=parse_agreement(self.agreement, decimals_of, now),
         )

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final, NamedTuple, Protocol
 
+from domain.agreements.click import AgreementClick, ShownAgreement, with_click
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.identifiers import (
     SHOWN_OF_TOKENS,
@@ -44,7 +45,11 @@ DAY: Final = timedelta(days=1)
 TIME_TO_TYPE: Final = timedelta(hours=1)
 """The minimum lifetime of a page with the guest's details, which ends before the link is old."""
 
-TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {"billing_info": None, "reference": None}
+TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
+    "billing_info": None,
+    "reference": None,
+    "agreement": None,
+}
 """The fields that an erasure clears at once, with their cleared values. Any: each field has its own
 type.
 """
@@ -78,7 +83,7 @@ class CardSession(PolledSession, RequestedSession):
     `configuration` is the center's payment configuration at the time of add-card. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
     `link_key` opens the link. It is None in sessions of earlier releases, whose token opens the
-    link.
+    link. `clicks` are those with which the guest agreed to the terms of `agreement`.
     """
 
     token_id: TokenId
@@ -87,6 +92,18 @@ class CardSession(PolledSession, RequestedSession):
     created_at: datetime
     shows_guest: bool = False
     link_key: LinkKey | None = field(default=None, repr=False)
+    clicks: tuple[AgreementClick, ...] = ()
+
+    def agreed_to(self, shown: ShownAgreement, *, keeps: bool, now: datetime) -> CardSession:
+        """Note a click on the page that shows an agreement. `keeps` says whether the box is ticked."""
+        click = AgreementClick(
+            attempt=self.current_attempt.request.attempt,
+            agreed_at=now,
+            shown=shown.text,
+            kept_until=shown.kept_until,
+            general=shown.general if keeps else None,
+        )
+        return replace(self, clicks=with_click(self.clicks, click))
 
     @property
     def prefix(self) -> str:

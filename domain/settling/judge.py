@@ -5,17 +5,21 @@ The verdict decides the fate of the session, the guest's account and the collect
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
+from domain.agreements.click import AgreementClick, click_for
+from domain.agreements.terms import AgreementTerms
 from domain.billing import AvsResult
 from domain.cards.account import READ_FIRST_AFTER, Account, has_default
 from domain.cards.discard import Discard, UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.consents.given_consent import GivenConsent
 from domain.errors import (
+    AgreementEnded,
     CardIncomplete,
     CenterKeepsOneCard,
     GuestNotFound,
@@ -24,12 +28,14 @@ from domain.errors import (
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
     Refusal,
+    TooManyAgreements,
 )
 from domain.events.event import EventType
-from domain.identifiers import AccountId
+from domain.identifiers import AccountId, AgreementId
 from domain.psps.hosted_page import (
     Authentication,
     CardCollected,
+    Consent,
     NoCardCollected,
     PageClosed,
     PageUnknown,
@@ -47,12 +53,14 @@ WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 class OnFile:
     """The stored records that a judgement about a card needs.
 
-    `accounts` are the guest's active accounts at the center, and `discard` is the discard of the
+    `accounts` are the guest's active accounts at the center, `open_agreements` counts the open
+    agreements of each if the session has an agreement, and `discard` is the discard of the
     collected token; both were read under lock. The guest, the center or its payment configuration
     may have been deleted since add-card.
     """
 
     accounts: Sequence[Account]
+    open_agreements: Mapping[AccountId, int]
     discard: Discard | None
     has_guest: bool
     has_center: bool
@@ -64,7 +72,8 @@ class Verdict:
     """What to store after an outcome.
 
     `session` replaces the current session. `added` is a new account, and `renewed` replaces the
-    account with its id; `consent` is the guest's agreement for that account. `doubted` is the
+    account with its id; `consent` is what the guest agreed to for that account, and `agreement` the
+    agreement about a booking. `doubted` is the
     account of a card that was typed again: it is read at once, because the PSP may have lost it.
     `unkept` is the token to discard: the collected token, or the former token of the renewed
     account. `withdrawn` is the discard of a token that is kept after all.
@@ -75,6 +84,7 @@ class Verdict:
     renewed: Account | None = None
     doubted: Account | None = None
     consent: GivenConsent | None = None
+    agreement: Agreement | None = None
     unkept: UnkeptToken | None = None
     withdrawn: Discard | None = None
 
@@ -159,18 +169,24 @@ def judge_card(
     on_file: OnFile,
     *,
     account_id: AccountId,
+    agreement_id: AgreementId,
     now: datetime,
 ) -> Verdict:
     """Judge a card that was collected on the current page of a session that is not settled.
 
     Call `judge_token` first. The card becomes the account `account_id`, renews the account of the
-    same card, or is refused. If the center does not accept the card, only its page is over.
+    same card, or is refused. If the center does not accept the card, only its page is over. If the
+    guest agreed to charges for a booking, the card has that agreement, `agreement_id`.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
     same = next(
         (one for one in on_file.accounts if one.is_same_card(card, configuration.psp_account)), None
     )
+    number = session.current_attempt.request.attempt
+    click = click_for(session.clicks, number, collected.collected_at)
     refusal = _refusal(session, collected, on_file, same)
+    if refusal is None and click is not None and session.agreement is not None:
+        refusal = _refusal_of_agreement(session.agreement, on_file, same, now)
     if isinstance(refusal, NotAccepted):
         return Verdict(
             session=replace(session, not_accepted=refusal).without_card(now),
@@ -186,20 +202,29 @@ def judge_card(
             unkept=_token(session, collected),
         )
     attempt = session.current_attempt
-    shown = attempt.request.consent
+    kept_id = account_id if same is None else same.account_id
+    shown = _agreed_to(attempt.request.consent, click)
     consent = GivenConsent(
-        account_id=account_id if same is None else same.account_id,
+        account_id=kept_id,
         token_id=session.token_id,
         version=shown.version,
         language=shown.language,
         text=shown.text,
         agreed_at=attempt.agreed_for(collected.collected_at) or collected.collected_at,
     )
+    agreement = _agreement(session, click, kept_id, agreement_id)
+    keep_until = None if click is None or click.general is not None else click.kept_until
     if same is not None:
+        renewed = same.renewed(collected, consent_version=consent.version, now=now)
+        if keep_until is not None and same.keep_until is not None:
+            keep_until = max(keep_until, same.keep_until)
+        else:
+            keep_until = None
         return Verdict(
             session=session.completed(same.account_id, now),
-            renewed=same.renewed(collected, consent_version=consent.version, now=now),
+            renewed=replace(renewed, keep_until=keep_until),
             consent=consent,
+            agreement=agreement,
             unkept=UnkeptToken.of(same),
             withdrawn=discard,
         )
@@ -220,11 +245,13 @@ def judge_card(
         authenticated=collected.authenticated,
         is_default=not has_default(on_file.accounts),
         due_at=now + READ_FIRST_AFTER,
+        keep_until=keep_until,
     )
     return Verdict(
         session=session.completed(account_id, now),
         added=account,
         consent=consent,
+        agreement=agreement,
         withdrawn=discard,
     )
 
@@ -266,7 +293,49 @@ def _refusal(
     if same is not None:
         # An outdated result does not undo a renewal.
         is_stale = collected.collected_at < same.consented_at
-        is_on_file = is_stale or same.expires_with(collected.card)
+        # With an agreement, a card that the guest types again has that agreement too.
+        is_known = same.expires_with(collected.card) and session.agreement is None
+        is_on_file = is_stale or is_known
         return PaymentMethodAlreadyExists() if is_on_file else None
     allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
     return CenterKeepsOneCard() if on_file.accounts and allows_one else None
+
+
+def _refusal_of_agreement(
+    terms: AgreementTerms, on_file: OnFile, same: Account | None, now: datetime
+) -> Refusal | None:
+    if now >= terms.ends_at:
+        return AgreementEnded()
+    count = 0 if same is None else on_file.open_agreements.get(same.account_id, 0)
+    return TooManyAgreements() if count >= MAX_OPEN_AGREEMENTS else None
+
+
+def _agreed_to(consent: Consent, click: AgreementClick | None) -> Consent:
+    """Return the text to which the guest agreed: the box adds the center's general consent."""
+    if click is None:
+        return consent
+    text = click.shown
+    own = Consent(version=text.version, text=text.text, language=text.language)
+    return click.general or own
+
+
+def _agreement(
+    session: CardSession,
+    click: AgreementClick | None,
+    account_id: AccountId,
+    agreement_id: AgreementId,
+) -> Agreement | None:
+    if session.agreement is None or click is None:
+        return None
+    return Agreement(
+        agreement_id=agreement_id,
+        account_id=account_id,
+        guest_id=session.guest_id,
+        center_id=session.center_id,
+        token_id=session.token_id,
+        terms=session.agreement,
+        shown=click.shown,
+        agreed_at=click.agreed_at,
+        kept_until=click.kept_until,
+        due_at=session.agreement.ends_at,
+    )

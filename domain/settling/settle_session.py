@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from domain.agreements.agreement import count_open
 from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
+from domain.cards.note_agreement_event import note_agreement_event
 from domain.centers.card_limit import CardLimit
+from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
-from domain.identifiers import AccountId, PspAccount, TokenId
+from domain.identifiers import AccountId, AgreementId, PspAccount, TokenId
 from domain.outside import Clock, Ids
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import (
@@ -248,6 +251,16 @@ class SettleSession:
                 reference=current.reference,
                 now=now,
             )
+        if verdict.agreement is not None:
+            unit.agreements.add(verdict.agreement)
+            note_agreement_event(
+                unit,
+                self.note_event,
+                EventType.AGREEMENT_ADDED,
+                verdict.agreement,
+                psp_account=current.configuration.psp_account,
+                now=now,
+            )
         note_end_of_session(unit, self.note_event, current, changed, now=now)
         declined = note_refused_cards(unit, asked, outcome, changed, now=now)
         if verdict.consent is not None:
@@ -265,15 +278,29 @@ class SettleSession:
         verdict = judge_token(session, collected, discard, now)
         if verdict is not None:
             return verdict
+        is_counted = session.agreement is not None
         on_file = OnFile(
             accounts=accounts,
+            open_agreements={
+                each.account_id: count_open(unit.agreements.of_account(each.account_id), now)
+                for each in accounts
+                if is_counted
+            },
             discard=discard,
             has_guest=unit.guests.get(session.guest_id) is not None,
             has_center=unit.centers.get(session.center_id) is not None,
             has_configuration=unit.configurations.get(session.center_id) is not None,
         )
         account_id = AccountId(self.ids.uuid())
-        return judge_card(session, collected, on_file, account_id=account_id, now=now)
+        agreement_id = AgreementId(self.ids.uuid() if is_counted else "")
+        return judge_card(
+            session,
+            collected,
+            on_file,
+            account_id=account_id,
+            agreement_id=agreement_id,
+            now=now,
+        )
 
 
 def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected) -> bool:

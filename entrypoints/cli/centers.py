@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -29,6 +30,7 @@ from entrypoints.psps import PSPS_SETTING, installed_names
 if TYPE_CHECKING:
     from entrypoints.container import Container
 
+_DAYS: Final = re.compile("[0-9]{1,4}d?")
 _COLUMNS: Final = ("id", "name", "provider", "merchant_account", "state")
 _UNREADABLE: Final = "unreadable"
 
@@ -52,6 +54,15 @@ class PspName(click.ParamType[str]):
                 f"--provider: no PSP {value!a} is installed; the installed ones are {known}"
             )
         return value
+
+
+def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """Return a number of days, such as 7 for `7d`."""
+    if value is None:
+        return None
+    if not _DAYS.fullmatch(value):
+        raise click.BadParameter("give a number of days, such as 7d")
+    return int(value.removesuffix("d"))
 
 
 @click.command()
@@ -133,6 +144,13 @@ class PspName(click.ParamType[str]):
     "--authentication",
     type=click.Choice([each.value for each in Authentication]),
     help="Whether the bank must authenticate guests (3-D Secure).  [initially: automatic]",
+)
+@click.option(
+    "--keep-after-end",
+    "keep_after_end_days",
+    metavar="DAYS",
+    callback=_days,
+    help="How long a card that guarantees a booking is kept after it, up to 90d.  [initially: 7d]",
 )
 def configure_payments(
     *,

@@ -19,7 +19,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 from typing_extensions import override
 
 from adapters import catalogs
-from adapters.catalogs import LANGUAGES, Catalog, catalog
+from adapters.catalogs import LANGUAGES, Catalog, catalog, shipped_reservation_texts
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
 from adapters.psp_suite.samples import a_uuid
 from domain.permissions import Permission
@@ -401,3 +401,44 @@ def test_a_guest_agrees_on_our_page_if_the_psp_shows_no_consent(
     another_browser = open_page(viewport=PHONE)
     another_browser.goto(link(asking, session))
     expect(another_browser.get_by_role("button", name=t.text("continue.agree"))).to_be_visible()
+
+
+@pytest.mark.parametrize("language", ["en", "ar"])
+def test_a_guest_agrees_to_the_terms_of_a_booking(
+    served: Installation, open_page: OpenPage, language: str
+) -> None:
+    served.container.set_center()(CENTER_ID, {"time_zone": "Asia/Riyadh"})
+    for each in {"en", language}:
+        served.container.set_reservation_text()(CENTER_ID, each)
+    starts_at = served.clock.now() + timedelta(days=10)
+    booking = {
+        "reference": "booking-17",
+        "description": "2 × massage",
+        "starts_at": starts_at.isoformat(),
+        "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
+        "no_show": {"amount": "80.00", "currency": "EUR"},
+    }
+    session = started(served, language, agreement=booking)
+    text = shipped_reservation_texts()[language]
+    page = open_page(viewport=ViewportSize(width=320, height=844))
+    page.goto(link(served, session))
+    expect(page.get_by_role("main")).to_contain_text("2 × massage")
+    agree = page.get_by_role("button", name=text.button)
+    keep = page.get_by_role("checkbox", name=text.keep)
+    expect(keep).not_to_be_checked()
+    assert_fits(page)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert_accessible(page)
+
+    keep.press("Space")
+    agree.press("Enter")
+    type_card(page, OTHER_GOOD_CARD)
+    page.wait_for_url(f"**{SHOP}")
+
+    (account,) = served.accounts()
+    assert account.keep_until is None
+    with served.storage.read() as unit:
+        (agreement,) = unit.agreements.of_account(account.account_id)
+    assert agreement.terms == served.session(session.token_id).agreement
+    assert agreement.shown.button == text.button

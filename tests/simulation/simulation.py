@@ -991,7 +991,9 @@ class Simulation:
         require(visit.caller.sees(visit.center.id), "I5", "the center is out of the caller's reach")
         first, session = visit.session, result.session
         if key and first and self._clock.now() - first.created_at < KEYS_LAST:
-            is_same = (first.token_id, first.guest_id) == (session.token_id, guest.id)
+            # The guest of the first request may have been merged since.
+            heir = self._observer.read().heir_of(first.guest_id)
+            is_same = (first.token_id, heir) == (session.token_id, guest.id)
             require(is_same, "I1", "a repeated request started a second session")
             # Another request may have been answered during this one, which was stored before.
             is_repeat = answered is not None and answered.token_id == first.token_id

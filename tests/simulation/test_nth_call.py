@@ -14,6 +14,7 @@ from dependency_injector.providers import Provider
 
 from adapters.fake_psp.psp import REISSUED, CardEvent, batch
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.agreements.agreement import Agreement
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, Account
 from domain.cards.import_card import BroughtCard, Fate
 from domain.centers.card_limit import CardLimit, Counted, CountedPer
@@ -27,7 +28,7 @@ from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.session import CardSession
 from entrypoints.container import build
 from entrypoints.settings import Settings
-from tests.builders import a_brought_card, a_guest
+from tests.builders import a_brought_card, a_guest, an_agreement, terms_of_a_booking
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -358,6 +359,44 @@ def cards_whose_agreements_have_ended(it: It) -> None:
     it.clock.advance(timedelta(seconds=1))
 
 
+def two_agreements_whose_bookings_are_over(it: It) -> None:
+    account = it.stored_card()
+    ends_at = it.clock.now() + timedelta(minutes=1)
+    with it.storage.write() as unit:
+        for number in (1, 2):
+            terms = terms_of_a_booking(ends_at=ends_at, reference=f"{number}")
+            agreement = an_agreement(
+                number,
+                account_id=account.account_id,
+                terms=terms,
+                due_at=ends_at,
+                kept_until=ends_at + timedelta(days=number),
+            )
+            unit.agreements.add(agreement)
+        unit.accounts.update(replace(account, keep_until=ends_at + timedelta(days=2)))
+        unit.commit()
+    it.clock.advance(timedelta(minutes=1))
+
+
+def end_agreements(it: It, _: object) -> None:
+    it.container.end_agreements()()
+
+
+def agreement_to_end(it: It) -> Agreement:
+    two_agreements_whose_bookings_are_over(it)
+    return an_agreement(2)
+
+
+def end_agreement(it: It, agreement: Agreement) -> None:
+    it.container.end_agreement()(
+        it.caller,
+        guest_id=agreement.guest_id,
+        agreement_id=agreement.agreement_id,
+        reasons=["cancelled"],
+        ats=[],
+    )
+
+
 def read_cards(it: It, _: object) -> None:
     refresh = it.container.refresh_account()
     while taken := refresh.take():
@@ -590,6 +629,12 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     "ReplayEventsSince": Expected(
         situations=after(replay_all, events_to_replay_since_a_time=delivered_event)
     ),
+    "EndAgreement": Expected(situations=after(end_agreement, an_agreement_to_end=agreement_to_end)),
+    "EndAgreements": Expected(
+        situations=after(
+            end_agreements, two_agreements_that_are_over=two_agreements_whose_bookings_are_over
+        )
+    ),
     "RemoveEndedCards": Expected(
         situations=after(
             remove_ended_cards, cards_whose_agreements_ended=cards_whose_agreements_have_ended
@@ -601,7 +646,15 @@ USE_CASES: Final[Mapping[str, Expected]] = {
 }
 
 STEPS: Final = frozenset(
-    {"ChooseConsent", "ConsentsOf", "NoteAct", "NoteEvent", "ObtainPage", "RecognizeMerchant"}
+    {
+        "ChooseConsent",
+        "ChooseReservationText",
+        "ConsentsOf",
+        "NoteAct",
+        "NoteEvent",
+        "ObtainPage",
+        "RecognizeMerchant",
+    }
 )
 """Parts of use cases; their calls are among those of the use cases."""
 
@@ -609,6 +662,7 @@ READ_ONLY: Final = frozenset(
     {
         *("CompareCards", "FindCardTesting", "FindWayBack", "IsWorkerMissing", "ListAccounts"),
         *("ListCenters", "ListExpiringCards", "ListProducts", "ListSessions", "ReadAccount"),
+        *("ListAgreements", "ReadAgreement"),
         *("ReadCenter", "ReadConsent", "ReadGuest", "ReadSession", "ReadStatus", "SearchGuests"),
         "SendTestEvent",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from typing_extensions import override
 
@@ -10,7 +11,7 @@ from adapters.sql.repositories.repository import ById, Repository
 from adapters.sql.rows import Rows
 from domain.agreements.agreement import Agreement, Agreements
 from domain.agreements.reservation_text import ReservationText, ReservationTexts
-from domain.identifiers import AccountId, AgreementId, CenterId, GuestId
+from domain.identifiers import AccountId, AgreementId, CenterId, GuestId, TokenId
 from domain.pagination import Page, PageRequest
 
 _RESERVATION_TEXTS = Rows(
@@ -77,6 +78,54 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
     @override
     def give(self, goes: GuestId, stays: GuestId) -> None:
         self._give("agreements", goes, stays)
+        values = {"goes": goes, "stays": stays}
+        self._transaction.execute(
+            "INSERT INTO agreement_references SELECT :stays, center_id, reference, token_id "
+            "FROM agreement_references WHERE guest_id = :goes ON CONFLICT DO NOTHING",
+            values,
+        )
+        self.remove_references(goes)
+
+    @override
+    def remove_references(self, guest_id: GuestId) -> None:
+        self._transaction.execute(
+            "DELETE FROM agreement_references WHERE guest_id = :guest_id", {"guest_id": guest_id}
+        )
+
+    @override
+    def due(self, now: datetime, *, at_most: int) -> Sequence[Agreement]:
+        return _AGREEMENTS.find_readable(
+            self._transaction,
+            "WHERE due_at <= :now ORDER BY due_at LIMIT :at_most",
+            {"now": now, "at_most": at_most},
+        )
+
+    @override
+    def session_of(self, guest_id: GuestId, center_id: CenterId, reference: str) -> TokenId | None:
+        self._transaction.lock("agreement", guest_id, center_id, reference)
+        row = self._transaction.execute(
+            "SELECT token_id FROM agreement_references WHERE guest_id = :guest_id "
+            "AND center_id = :center_id AND reference = :reference",
+            {"guest_id": guest_id, "center_id": center_id, "reference": reference},
+        ).fetchone()
+        return None if row is None else TokenId(row[0])
+
+    @override
+    def name_session(
+        self, guest_id: GuestId, center_id: CenterId, reference: str, token_id: TokenId
+    ) -> None:
+        self._transaction.execute(
+            "INSERT INTO agreement_references (guest_id, center_id, reference, token_id) "
+            "VALUES (:guest_id, :center_id, :reference, :token_id) "
+            "ON CONFLICT (guest_id, center_id, reference) "
+            "DO UPDATE SET token_id = excluded.token_id",
+            {
+                "guest_id": guest_id,
+                "center_id": center_id,
+                "reference": reference,
+                "token_id": token_id,
+            },
+        )
 
     @override
     def of_guest(self, guest_id: GuestId) -> Sequence[Agreement]:

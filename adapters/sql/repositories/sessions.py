@@ -225,7 +225,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             "SELECT 1 FROM payment_accounts WHERE account_id = card_sessions.account_id)) "
             "ORDER BY ended_at"
         )
-        also = ("evidence", "earlier_pages", "refused_cards")
+        also = ("evidence", "earlier_pages", "refused_cards", "agreement_references")
         return self._forget("card_sessions", "token_id", condition, *also, before=before)
 
     @override

@@ -31,6 +31,7 @@ def test_a_stored_card_is_listed(api: Api) -> None:
                 "source": 5,
                 "created_at": "2026-11-20T12:00:00Z",
                 "is_default": True,
+                "keep_until": None,
             }
         ],
         "page_info": {"total": 1, "page": 1, "size": 10},

@@ -26,6 +26,7 @@ def test_a_center_shows_how_it_takes_cards(api: Api) -> None:
         "link_minutes": 43_200,
         "refuse_funding": [],
         "authentication": "automatic",
+        "takes_agreements": False,
     }
     listed = api.get("/v1/centers").json
     assert listed == {"centers": [center], "page_info": {"total": 1, "page": 1, "size": 10}}
@@ -38,6 +39,7 @@ def test_a_center_shows_how_it_takes_cards(api: Api) -> None:
         "redirect_origins": [],
         "link_minutes": None,
         "authentication": None,
+        "takes_agreements": False,
     }
     api.installation.configure(session_minutes=60)
     assert api.get(f"/v1/centers/{CENTER_ID}").json["link_minutes"] == 60

@@ -51,6 +51,11 @@ def test_the_document_describes_every_method_of_a_route(installation: Installati
 
 
 TYPES: Final = {
+    "agreement_ended": (400, "Agreement ended"),
+    "agreement_not_found": (404, "Agreement not found"),
+    "agreement_reference_used": (409, "Agreement reference used"),
+    "consent_not_set": (400, "Consent not set"),
+    "too_many_agreements": (400, "Too many agreements"),
     "billing_info_invalid": (400, None),
     "billing_info_required": (400, None),
     "cards_do_not_match": (409, "Cards do not match"),
@@ -121,6 +126,7 @@ def test_the_document_names_the_types_of_each_refusal() -> None:
     # The others are of sessions that have failed.
     of_sessions = {
         *("payment_method_already_exists", "payment_method_not_accepted", "card_incomplete"),
+        "agreement_ended",
     }
     assert named == TYPES.keys() - {"method_not_allowed", *of_sessions}
 
@@ -194,12 +200,16 @@ def test_every_request_example_works_with_the_demo_records(
     installation.reconcile()
 
 
+WITHOUT_EXAMPLES: Final = ("eraseGuest", "mergeGuests", "readAgreement", "endAgreement")
+"""The demo has nothing to erase, to merge or to end."""
+
+
 def test_every_required_parameter_has_an_example() -> None:
     without = {
         parameter["name"]
         for operations in DOCUMENT["paths"].values()
         for operation in operations.values()
-        if operation["operationId"] not in ("eraseGuest", "mergeGuests")
+        if operation["operationId"] not in WITHOUT_EXAMPLES
         for parameter in operation.get("parameters", ())
         if parameter["required"] and not {"examples", "example"} & parameter.keys()
     }
@@ -208,7 +218,7 @@ def test_every_required_parameter_has_an_example() -> None:
         path
         for path, operations in DOCUMENT["paths"].items()
         for operation in operations.values()
-        if operation["operationId"] not in ("eraseGuest", "mergeGuests")
+        if operation["operationId"] not in WITHOUT_EXAMPLES
         for parameter in operation.get("parameters", ())
         if parameter["name"] in without and not {"examples", "example"} & parameter.keys()
     }

@@ -11,7 +11,7 @@ from falcon import testing
 
 from adapters.psp_suite.samples import GUEST_ID
 from tests.adapters.http.api import DOCUMENT, Api, refused, refused_bare
-from tests.builders import CENTER_ID, a_guest, a_product
+from tests.builders import CENTER_ID, a_guest, a_product, an_agreement
 from tests.installation import Installation
 
 
@@ -32,6 +32,7 @@ ROWS: Final = (
     Row("searchGuests", "guests", body={"email": a_guest().email}),
     Row("listSessions", "sessions"),
     Row("listCards", "accounts", ignores_unknown=True),
+    Row("listAgreements", "agreements"),
     Row("listExpiringCards", "accounts", query="expires_before=2031-10-01&"),
     Row("listCenters", "centers"),
     Row("listProducts", "products", ignores_unknown=True),
@@ -49,9 +50,10 @@ EACH_LIST: Final = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """Return a client of an installation with one record in each list."""
     installation = Installation(tmp_path_factory.mktemp("lists"))
-    installation.stored_card()
+    account = installation.stored_card()
     with installation.storage.write() as unit:
         unit.products.put_many([a_product()])
+        unit.agreements.add(an_agreement(account_id=account.account_id))
         unit.commit()
     yield Api(installation)
     installation.close()
@@ -61,8 +63,9 @@ def get(
     api: Api, row: Row, query: str, *, guest_id: str = GUEST_ID, center_id: str = CENTER_ID
 ) -> testing.Result:
     method, path = LISTS[row.name]
+    (account_id,) = (account.account_id for account in api.installation.accounts())
     return api.send(
-        *(method, path.format(guest_id=guest_id, center_id=center_id)),
+        *(method, path.format(guest_id=guest_id, center_id=center_id, account_id=account_id)),
         body=None if row.body is None else json.dumps(row.body),
         query=row.query + query,
         headers={"Content-Type": "application/json"},

@@ -12,7 +12,7 @@ from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.identifiers import CallerName, CenterId, GuestId
 from domain.permissions import Caller, Permission
 from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api, refused, refused_bare
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, an_agreement
 from tests.installation import Installation
 
 VIEW: Final = Permission.GUESTS_VIEW
@@ -25,6 +25,7 @@ EVERYONE: Final = frozenset[Permission]()
 
 FORBIDDEN: Final = "user_not_authorized"
 NO_ACCOUNT: Final = "payment_account_not_found"
+NO_AGREEMENT: Final = "agreement_not_found"
 NO_SESSION: Final = "session_not_found"
 EMPTY: Final = "an empty list"
 EXPIRING: Final = "expires_before=2031-10-01"
@@ -67,6 +68,9 @@ ROWS: Final = (
     Row("listCards", frozenset({VIEW, ADD, EDIT}), EMPTY),
     Row("readCard", frozenset({VIEW, ADD, EDIT}), NO_ACCOUNT),
     Row("readConsent", frozenset({VIEW, ADD, EDIT}), NO_ACCOUNT),
+    Row("listAgreements", frozenset({VIEW, ADD, EDIT}), NO_ACCOUNT),
+    Row("readAgreement", frozenset({VIEW, ADD, EDIT}), NO_AGREEMENT),
+    Row("endAgreement", frozenset({ADD, EDIT}), NO_AGREEMENT, query="reason=cancelled"),
     Row("removeCard", frozenset({EDIT, DELETE}), NO_ACCOUNT),
     Row("chooseDefaultCard", frozenset({ADD, EDIT}), NO_ACCOUNT),
     Row("listExpiringCards", frozenset({VIEW, ADD, EDIT}), FORBIDDEN, query=EXPIRING),
@@ -126,7 +130,12 @@ class Requests:
         installation.has_center(a_center(id=OTHER_CENTER_ID))
         installation.has_guest(a_guest(id=DOUBLE_ID, email=None))
         account = installation.stored_card()
+        agreement = an_agreement(account_id=account.account_id)
+        with installation.storage.write() as unit:
+            unit.agreements.add(agreement)
+            unit.commit()
         self._known = {
+            "agreement_id": agreement.agreement_id,
             "guest_id": row.guest_id,
             "account_id": account.account_id,
             "token_id": installation.add_card().token_id,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
 from domain.identifiers import AccountId
 from domain.pagination import PageRequest
 from domain.storage import Storage
-from tests.builders import an_account, an_agreement
-from tests.contracts.storage.records import DAY, MICROSECOND, add, committed
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_agreement
+from tests.contracts.storage.records import DAY, MICROSECOND, OTHER_TOKEN_ID, add, committed
 
 FIRST, SECOND = AccountId(a_uuid(101)), AccountId(a_uuid(102))
 
@@ -38,6 +38,43 @@ def test_agreements_move_to_another_account_or_guest(storage: Storage) -> None:
     with storage.read() as unit:
         assert not unit.agreements.of_guest(GUEST_ID)
         assert len(unit.agreements.of_guest(OTHER_GUEST_ID)) == 2
+
+
+def test_a_booking_has_the_session_that_was_named_last(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.agreements.name_session(GUEST_ID, CENTER_ID, "17", TOKEN_ID)
+        assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "17") == TOKEN_ID
+        unit.agreements.name_session(GUEST_ID, CENTER_ID, "17", OTHER_TOKEN_ID)
+    with storage.read() as unit:
+        assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "17") == OTHER_TOKEN_ID
+        for other in ((OTHER_GUEST_ID, CENTER_ID, "17"), (GUEST_ID, OTHER_CENTER_ID, "17")):
+            assert unit.agreements.session_of(*other) is None
+        assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "18") is None
+
+
+def test_bookings_move_to_another_guest_who_has_no_session_for_them(storage: Storage) -> None:
+    with committed(storage) as unit:
+        for reference in ("17", "18"):
+            unit.agreements.name_session(GUEST_ID, CENTER_ID, reference, TOKEN_ID)
+        unit.agreements.name_session(OTHER_GUEST_ID, CENTER_ID, "18", OTHER_TOKEN_ID)
+        unit.agreements.give(GUEST_ID, OTHER_GUEST_ID)
+    with storage.read() as unit:
+        found = {
+            reference: unit.agreements.session_of(OTHER_GUEST_ID, CENTER_ID, reference)
+            for reference in ("17", "18")
+        }
+        assert found == {"17": TOKEN_ID, "18": OTHER_TOKEN_ID}
+        assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "17") is None
+
+
+def test_the_agreements_that_are_over_are_found_in_order(storage: Storage) -> None:
+    later, first = an_agreement(1, due_at=NOW), an_agreement(2, due_at=NOW - DAY)
+    with committed(storage) as unit:
+        add(unit, later, first, an_agreement(3, due_at=None))
+        add(unit, an_agreement(4, due_at=NOW + MICROSECOND))
+    with storage.read() as unit:
+        assert [*unit.agreements.due(NOW, at_most=9)] == [first, later]
+        assert [*unit.agreements.due(NOW, at_most=1)] == [first]
 
 
 def test_the_cards_that_have_to_go_are_found_in_order(storage: Storage) -> None:

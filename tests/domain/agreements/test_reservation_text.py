@@ -84,7 +84,7 @@ def test_a_guest_reads_the_values_of_the_booking() -> None:
         "Free until 13.03. (Europe/Berlin).\n"
         "Late: EUR 40.00.\n"
         "No-show: EUR 80.00.\n"
-        "Ask +49301234567.\n"
+        "Ask \N{LEFT-TO-RIGHT MARK}+49301234567.\n"
         "Terms: https://shop.example/terms\n"
         "Gone after 03.04. (Europe/Berlin)."
     )

@@ -97,3 +97,15 @@ def test_a_text_for_an_unknown_center_or_language_is_refused(
     with pytest.raises(refusal):
         set_text(center_id, language)
     assert stored(installation) == []
+
+
+def test_a_center_with_a_text_about_bookings_keeps_its_time_zone(
+    installation: Installation, set_text: SetReservationText
+) -> None:
+    set_text(CENTER_ID, "de")
+    set_center = installation.container.set_center()
+    with pytest.raises(InvalidField, match="time_zone must be set as long as"):
+        set_center(CENTER_ID, {"time_zone": None})
+    set_center(CENTER_ID, {"time_zone": "Asia/Tokyo"})
+    set_text(CENTER_ID, "de", off=True)
+    set_center(CENTER_ID, {"time_zone": None})

@@ -29,5 +29,6 @@ def test_changes_of_a_configuration_are_described_in_words() -> None:
         "redirect_origins": "none → any",
         "session_minutes": "none → 30",
         "acquirer_agreed": "none → no",
+        "keep_after_end_days": "none → 7",
         "authentication": "none → automatic",
     }

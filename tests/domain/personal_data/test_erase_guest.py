@@ -30,7 +30,7 @@ from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, WriteUnit
-from tests.builders import OTHER_CENTER_ID, a_guest, a_psp_guest, an_agreement
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest, a_psp_guest, an_agreement
 from tests.databases import change_by_hand
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -789,8 +789,10 @@ def test_an_erasure_keeps_what_the_guest_agreed_to_without_the_name_of_the_booki
     agreement = an_agreement(account_id=account.account_id)
     with installation.storage.write() as unit:
         unit.agreements.add(agreement)
+        unit.agreements.name_session(GUEST_ID, CENTER_ID, "booking-17", account.token_id)
         unit.commit()
     installation.erase_guest()
     with installation.storage.read() as unit:
         (kept,) = unit.agreements.of_guest(GUEST_ID)
+        assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "booking-17") is None
     assert kept == replace(agreement, terms=replace(agreement.terms, reference=""))

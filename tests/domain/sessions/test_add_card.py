@@ -250,6 +250,13 @@ def test_repeating_a_request_with_its_idempotency_key_returns_the_same_session(
     assert installation.add_card(**asked) == first
 
 
+A_BOOKING: dict[str, Any] = {
+    "reference": "booking-17",
+    "description": "2 × massage",
+    "starts_at": "2026-11-25T15:00:00+01:00",
+    "ends_at": "2026-11-25T16:00:00+01:00",
+    "no_show": {"amount": "80.00", "currency": "EUR"},
+}
 OTHERWISE: dict[str, list[object]] = {
     "guest_id": [NOBODY, "x"],
     "center_id": [OTHER_CENTER_ID],
@@ -260,6 +267,7 @@ OTHERWISE: dict[str, list[object]] = {
     "locale": ["de", "auto"],
     "reference": ["order-2"],
     "authentication": ["required"],
+    "agreement": [A_BOOKING],
 }
 
 

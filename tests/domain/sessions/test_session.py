@@ -15,14 +15,14 @@ from domain.psps.hosted_page import HostedPageRequest, PageAttempt
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.session import NEEDED_UNTIL_OVER, TELLS_OF_THE_GUEST, CardSession
-from tests.builders import a_page, a_session, an_account, an_attempt
+from tests.builders import a_page, a_session, an_account, an_attempt, terms_of_a_booking
 
 TELLS_WHAT_HAPPENED: Final = {
     *("token_id", "guest_id", "center_id", "caller", "source", "configuration", "link_minutes"),
     *("locale", "status", "progress", "account_id", "existing_account_id", "failure"),
     *("shows_guest", "cancelled_by"),
     *("created_at", "expires_at", "due_at", "unanswered_since", "ended_at", "cancelled_at"),
-    *("ask_again_at", "opened_at", "returned_at", "authentication", "not_accepted"),
+    *("ask_again_at", "opened_at", "returned_at", "authentication", "not_accepted", "clicks"),
 }
 NEEDED_OF_A_REQUEST: Final = {
     *("token_id", "attempt", "merchant_account", "guest_id", "guest_reference", "center_id"),
@@ -34,7 +34,10 @@ NEEDED_OF_A_REQUEST: Final = {
 def test_every_field_of_a_session_is_kept_or_erased_by_decision() -> None:
     """A new field belongs to one of these. `blank_unreadable` blanks the same as the session itself."""
     session = a_session(
-        status=SessionStatus.EXPIRED, reference="order 7", attempt=an_attempt(over=True)
+        status=SessionStatus.EXPIRED,
+        reference="order 7",
+        agreement=terms_of_a_booking(),
+        attempt=an_attempt(over=True),
     )
     blank = session.without_personal_data()
 

@@ -24,7 +24,7 @@ from domain.errors import (
     Refusal,
 )
 from domain.events.event import EventType
-from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
+from domain.identifiers import AccountId, AgreementId, CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
 from domain.psps.payment_provider import UNKNOWN_FOR
@@ -35,6 +35,7 @@ from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judg
 from tests.builders import a_configuration, a_discard, a_session, an_account, an_attempt
 
 NEW_ID: Final = AccountId(a_uuid(900))
+NEW_AGREEMENT: Final = AgreementId(a_uuid(901))
 LATER: Final = NOW + timedelta(minutes=1)
 
 OPENED: Final = a_session(attempt=an_attempt())
@@ -82,7 +83,12 @@ OTHER_CARD: Final = an_account(2)
 def on_file(**changes: Any) -> OnFile:
     """Return what is stored for a guest without a card."""
     stored = OnFile(
-        accounts=(), discard=None, has_guest=True, has_center=True, has_configuration=True
+        accounts=(),
+        open_agreements={},
+        discard=None,
+        has_guest=True,
+        has_center=True,
+        has_configuration=True,
     )
     return replace(stored, **changes)
 
@@ -90,7 +96,12 @@ def on_file(**changes: Any) -> OnFile:
 def judged(session: Any = OPENED, collected: CardCollected = COLLECTED, **stored: Any) -> Verdict:
     stored_then = on_file(**stored)
     return judge_token(session, collected, stored_then.discard, LATER) or judge_card(
-        session, collected, stored_then, account_id=NEW_ID, now=LATER
+        session,
+        collected,
+        stored_then,
+        account_id=NEW_ID,
+        agreement_id=NEW_AGREEMENT,
+        now=LATER,
     )
 
 
@@ -215,7 +226,14 @@ class TestRefusing:
         self, gone: str, refusal: Refusal
     ) -> None:
         stored = on_file(**{gone: False})
-        verdict = judge_card(OPENED, COLLECTED, stored, account_id=NEW_ID, now=LATER)
+        verdict = judge_card(
+            OPENED,
+            COLLECTED,
+            stored,
+            account_id=NEW_ID,
+            agreement_id=NEW_AGREEMENT,
+            now=LATER,
+        )
 
         assert is_refused(verdict, refusal)
 

@@ -71,6 +71,7 @@ class TestConfigurePayments:
             "  refuse_funding: none",
             "  acquirer_agreed: none → no",
             "  authentication: none → automatic",
+            "  keep_after_end_days: none → 7",
         ]
         configure("--cards-per-guest", "one", "--card-testing-limits", "center=3000/600")
         configure("--link-minutes", "60")
@@ -90,6 +91,7 @@ class TestConfigurePayments:
             "  refuse_funding: none",
             "  acquirer_agreed: no",
             "  authentication: automatic",
+            "  keep_after_end_days: 7",
         ]
 
     def test_the_option_none_removes_the_payment_configuration_repeatedly(
@@ -213,6 +215,7 @@ class TestCenter:
             "refuse_funding       none\n"
             "acquirer_agreed      no\n"
             "authentication       automatic\n"
+            "keep_after_end_days  7\n"
         )
 
     def test_the_json_output_of_a_center_has_typed_values(self, with_centers: CommandLine) -> None:
@@ -246,6 +249,7 @@ class TestCenter:
             "refuse_funding": [],
             "acquirer_agreed": False,
             "authentication": "automatic",
+            "keep_after_end_days": 7,
         }
         assert takes_none == {
             "id": a_uuid(1000),
@@ -277,7 +281,7 @@ class TestCenter:
         options = [
             *("--provider", "fake", "--account", "spain", "--no-avs", "--cards-per-guest", "one"),
             *("--any-redirect", "--session-minutes", "15", "--no-link-minutes"),
-            *("--accept-any-funding", "--authentication", "automatic"),
+            *("--accept-any-funding", "--authentication", "automatic", "--keep-after-end", "7d"),
             "--no-card-testing-limits",
         ]
         command = ("configure-payments", CENTER_ID)

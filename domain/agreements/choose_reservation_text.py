@@ -1,0 +1,76 @@
+"""Choose the text about a booking in the language of a guest, and fill it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from domain.agreements.click import ShownAgreement
+from domain.agreements.locale_formats import LocaleFormats
+from domain.agreements.reservation_text import ReservationText, values_of
+from domain.agreements.terms import AgreementTerms
+from domain.centers.center import Center
+from domain.centers.configure_payments import LoadedPsp
+from domain.centers.payment_configuration import PaymentConfiguration
+from domain.consents.choose_consent import ChooseConsent
+from domain.guests.guest import Guest
+from domain.identifiers import ProviderName
+from domain.languages import AUTO, DEFAULT_LANGUAGE, first_of, look_up
+from domain.storage import UnitOfWork
+
+
+def takes_agreements(unit: UnitOfWork, center: Center) -> bool:
+    """Return whether a center takes agreements: it has a text in English."""
+    return any(text.language == DEFAULT_LANGUAGE for text in unit.reservation_texts.of(center.id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChooseReservationText:
+    """Step: choose the text about a booking for a guest, as `ChooseConsent` chooses a consent.
+
+    If a center has removed its English text since add-card, the shipped text is used.
+    """
+
+    psps: Mapping[ProviderName, LoadedPsp]
+    shipped: Mapping[str, ReservationText]
+    formats: LocaleFormats
+    choose_consent: ChooseConsent
+
+    def __call__(
+        self,
+        unit: UnitOfWork,
+        center: Center,
+        guest: Guest | None,
+        terms: AgreementTerms,
+        configuration: PaymentConfiguration,
+        locale: str | None,
+        accepted: Sequence[str],
+        now: datetime,
+    ) -> ShownAgreement:
+        """Return what the page shows now. `locale` and `accepted` are as for `ChooseConsent`."""
+        provider, settings = configuration.provider, unit.center_settings.get(center.id)
+        psp = self.psps.get(provider)
+        texts = {
+            text.language: text
+            for text in unit.reservation_texts.of(center.id)
+            # Of the PSP's page and of the page on which the guest agrees.
+            if (psp is None or psp.capabilities.has_page_in(text.language))
+            and look_up(text.language, self.shipped)
+        }
+        texts = {DEFAULT_LANGUAGE: self.shipped[DEFAULT_LANGUAGE], **texts}
+        asked = accepted if locale == AUTO else (locale,)
+        wishes = (*asked, guest.language if guest else None, settings.language)
+        text = texts[first_of(wishes, texts)]
+        kept_until = terms.ends_at + timedelta(days=configuration.keep_after_end_days)
+        values = values_of(
+            terms,
+            center,
+            settings,
+            self.formats,
+            language=text.language,
+            kept_until=kept_until,
+            now=now,
+        )
+        general = self.choose_consent(unit, center, guest, provider, text.language, ())
+        return ShownAgreement(text=text.shown(values), general=general, kept_until=kept_until)

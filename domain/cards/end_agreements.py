@@ -1,0 +1,144 @@
+"""End agreements: as the shop states, or because the booking is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from domain.agreements.agreement import Agreement, EndOfAgreement
+from domain.agreements.terms import parse_time
+from domain.cards.find_agreement import agreement_of_guest
+from domain.cards.note_agreement_event import note_agreement_event
+from domain.errors import AgreementNotFound, InvalidField
+from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
+from domain.outside import Clock
+from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.storage import RecordUnreadable, Storage, WriteUnit
+
+STATED: Final = tuple(each for each in EndOfAgreement if each is not EndOfAgreement.REPLACED)
+"""The reasons that a shop may state."""
+EXPECTED_REASON: Final = f"one of {', '.join(STATED)}"
+MAX_PER_CALL: Final = 100
+"""A call is limited, because other chores wait meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndAgreement:
+    """Use case: end an agreement before the booking is over, for a reason that the shop states.
+
+    The card is then kept for the grace that the guest read. An agreement that has ended stays as it
+    is, so a call may be repeated. Raises UserNotAuthorized, InvalidField (reason, at), or
+    AgreementNotFound if the guest has no such agreement at a center that the caller may see.
+    """
+
+    needs = MAY_ADD_CARDS
+
+    storage: Storage
+    clock: Clock
+    note_event: NoteEvent
+
+    def __call__(
+        self,
+        caller: Caller,
+        *,
+        guest_id: str,
+        agreement_id: str,
+        reasons: Sequence[str],
+        ats: Sequence[str],
+    ) -> None:
+        """End the agreement. `reasons` and `ats` have the unparsed values of the query."""
+        caller.require(self.needs)
+        if len(reasons) != 1 or reasons[0] not in STATED:
+            raise InvalidField("reason", EXPECTED_REASON)
+        if len(ats) > 1:
+            raise InvalidField("at", "given once")
+        stated_at = parse_time("at", ats[0]) if ats else None
+        with self.storage.read() as unit:
+            found = agreement_of_guest(unit, caller, guest_id=guest_id, agreement_id=agreement_id)
+        reason, now = EndOfAgreement(reasons[0]), self.clock.now()
+
+        def end(unit: WriteUnit) -> None:
+            if _end(unit, self.note_event, found, reason, now, stated_at=stated_at):
+                unit.commit()
+
+        self.storage.transact(end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndAgreements:
+    """Use case: end a limited number of agreements whose bookings are over.
+
+    Each ends in its own commit, with its event. May be called at any time, by several processes at
+    once. Raises ServiceUnavailable, or RecordUnreadable after trying every agreement.
+    """
+
+    storage: Storage
+    clock: Clock
+    note_event: NoteEvent
+
+    def __call__(self) -> bool:
+        """Return whether more agreements may be due.
+
+        Ends nothing while the clock is not steady: an event cannot be taken back.
+        """
+        if not self.clock.is_steady():
+            return False
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            due = unit.agreements.due(now, at_most=MAX_PER_CALL)
+        failure = None
+        for agreement in due:
+            try:
+                self.storage.transact(partial(self._end, agreement=agreement))
+            except RecordUnreadable as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return len(due) == MAX_PER_CALL
+
+    def _end(self, unit: WriteUnit, agreement: Agreement) -> None:
+        if _end(unit, self.note_event, agreement, None, self.clock.now()):
+            unit.commit()
+
+
+def _end(
+    unit: WriteUnit,
+    note_event: NoteEvent,
+    found: Agreement,
+    reason: EndOfAgreement | None,
+    now: datetime,
+    *,
+    stated_at: datetime | None = None,
+) -> bool:
+    """End an agreement, and keep its card no longer than its other agreements do.
+
+    Return False if the agreement had ended before. The caller commits.
+    """
+    # The locks on the guest's cards, which every change to an agreement needs.
+    accounts = unit.accounts.active_at(found.guest_id, found.center_id)
+    agreement = unit.agreements.get(found.agreement_id)
+    if agreement is None or agreement.guest_id != found.guest_id:
+        raise AgreementNotFound
+    if agreement.ended_at is not None:
+        return False
+    ended = agreement.ended(reason, now, stated_at=stated_at)
+    unit.agreements.update(ended)
+    for account in accounts:
+        if account.account_id == ended.account_id and account.keep_until is not None:
+            others = unit.agreements.of_account(account.account_id)
+            keep_until = max(each.keeps_card_until for each in others)
+            unit.accounts.update(replace(account, keep_until=keep_until))
+    account_of = unit.accounts.get(ended.account_id)
+    note_agreement_event(
+        unit,
+        note_event,
+        EventType.AGREEMENT_ENDED,
+        ended,
+        psp_account=account_of.psp_account if account_of else None,
+        now=now,
+    )
+    return True

@@ -1,0 +1,27 @@
+"""Find an agreement for a caller."""
+
+from __future__ import annotations
+
+from domain.agreements.agreement import Agreement
+from domain.errors import AgreementNotFound
+from domain.identifiers import AgreementId, plain_uuid
+from domain.permissions import Caller
+from domain.storage import UnitOfWork
+
+
+def agreement_of_guest(
+    unit: UnitOfWork, caller: Caller, *, guest_id: str, agreement_id: str
+) -> Agreement:
+    """Return a guest's agreement at a center that the caller may see, even if it has ended.
+
+    Raises AgreementNotFound in every other case.
+    """
+    known_id = plain_uuid(agreement_id)
+    agreement = unit.agreements.get(AgreementId(known_id)) if known_id else None
+    if (
+        agreement is None
+        or agreement.guest_id != plain_uuid(guest_id)
+        or not caller.sees(agreement.center_id)
+    ):
+        raise AgreementNotFound
+    return agreement

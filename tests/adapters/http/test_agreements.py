@@ -1,0 +1,115 @@
+"""Agreements over HTTP, from add-card to their end."""
+
+from __future__ import annotations
+
+import json
+
+from adapters.psp_suite.samples import GUEST_ID, a_uuid
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
+from tests.builders import CENTER_ID
+from tests.installation import BASE_URL
+
+STARTS_AT, ENDS_AT = "2026-12-05T15:00:00+01:00", "2026-12-05T16:00:00+01:00"
+TERMS = {
+    "reference": "booking-17",
+    "description": "2 × massage",
+    "starts_at": STARTS_AT,
+    "ends_at": ENDS_AT,
+    "no_show": {"amount": "80.00", "currency": "EUR"},
+    "late_cancellation": None,
+    "cancel_by": None,
+    "policy_uri": None,
+}
+BODY = {**GOOD_BODY, "agreement": TERMS}
+JSON = {"Content-Type": "application/json"}
+
+
+def takes_agreements(api: Api) -> None:
+    container = api.installation.container
+    container.set_center()(CENTER_ID, {"time_zone": "Europe/Berlin"})
+    container.set_reservation_text()(CENTER_ID, "en")
+
+
+def agreed(api: Api) -> str:
+    """Add a card with an agreement through the page; return the account."""
+    takes_agreements(api)
+    started = api.send("POST", ACCOUNTS, body=json.dumps(BODY), headers=JSON).json
+    session = api.installation.session(started["token_id"])
+    page = api.send("GET", "/hosted-payments", query=f"key={session.link_key}", authenticated=False)
+    digest = page.text.partition('name="agreed" value="')[2].partition('"')[0]
+    clicked = api.send(
+        "POST",
+        "/hosted-payments",
+        query=f"key={session.link_key}",
+        body=f"agreed={digest}",
+        headers={"Content-Type": "application/x-www-form-urlencoded", "Origin": BASE_URL},
+        authenticated=False,
+    )
+    assert clicked.status_code == 303
+    api.installation.type_card(session)
+    api.installation.return_to_shop(session)
+    (account,) = api.installation.accounts()
+    return account.account_id
+
+
+def test_an_agreement_is_listed_read_ended_as_it_was_sent(api: Api) -> None:
+    account_id = agreed(api)
+    listed = api.get(f"{ACCOUNTS}/{account_id}/agreements").json
+    (shown,) = listed["agreements"]
+    path = f"/api/v1/guests/{GUEST_ID}/agreements/{shown['agreement_id']}"
+
+    assert {name: shown[name] for name in TERMS} == TERMS
+    assert "Harbor Spa may charge the card up to €80.00." in shown["text"]
+    assert shown["kept_until"] == "2026-12-12T15:00:00Z"
+    assert (shown["account_id"], shown["ended_at"]) == (account_id, None)
+    assert api.get(path).json == {**shown, "success": True, "error": None}
+    card = api.get(f"{ACCOUNTS}/{account_id}").json
+    assert card["keep_until"] == "2026-12-12T15:00:00Z"
+
+    for _ in range(2):
+        ended = api.send("DELETE", path, query="reason=cancelled&at=2026-11-20T10:00:00Z")
+        assert ended.json == {"success": True, "error": None}
+    now = api.get(path).json
+    assert (now["ended_at"], now["reason"]) == ("2026-11-20T12:00:00Z", "cancelled")
+    assert now["stated_at"] == "2026-11-20T10:00:00Z"
+    card = api.get(f"{ACCOUNTS}/{account_id}").json
+    assert card["keep_until"] == "2026-11-27T12:00:00Z"
+
+
+def test_the_same_booking_is_refused_with_other_terms(api: Api) -> None:
+    takes_agreements(api)
+    first = api.send("POST", ACCOUNTS, body=json.dumps(BODY), headers=JSON)
+    again = api.send("POST", ACCOUNTS, body=json.dumps(BODY), headers=JSON)
+    other = {**BODY, "agreement": {**TERMS, "description": "3 × massage"}}
+
+    assert first.json["token_id"] == again.json["token_id"]
+    assert again.headers["Idempotent-Replayed"] == "true"
+    refusal = refused(api.send("POST", ACCOUNTS, body=json.dumps(other), headers=JSON))
+    assert refusal == (409, "Agreement reference used")
+
+
+def test_a_misspelt_limit_is_refused(api: Api) -> None:
+    takes_agreements(api)
+    body = {**BODY, "agreement": {**TERMS, "noshow": TERMS["no_show"]}}
+    refusal = refused(api.send("POST", ACCOUNTS, body=json.dumps(body), headers=JSON))
+    assert refusal[0] == 400
+    assert refusal[1].startswith("agreement must be an object with no other fields than reference")
+
+
+def test_a_center_says_whether_it_takes_agreements(api: Api) -> None:
+    def takes() -> object:
+        return api.get(f"/v1/centers/{CENTER_ID}").json["takes_agreements"]
+
+    assert takes() is False
+    refusal = refused(api.send("POST", ACCOUNTS, body=json.dumps(BODY), headers=JSON))
+    assert refusal == (400, "Consent not set")
+    takes_agreements(api)
+    assert takes() is True
+
+
+def test_an_unknown_agreement_is_not_found(api: Api) -> None:
+    path = f"/api/v1/guests/{GUEST_ID}/agreements/{a_uuid(999)}"
+    assert refused(api.get(path)) == (404, "Agreement not found")
+    ended = api.send("DELETE", path, query="reason=cancelled")
+    assert refused(ended) == (404, "Agreement not found")
+    assert refused(api.send("DELETE", path, query=""))[0] == 400

@@ -1,0 +1,325 @@
+"""A guest agrees to charges for a booking, and adds a card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
+from domain.cards.account import Account
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.errors import (
+    AgreementEnded,
+    AgreementReferenceUsed,
+    CenterKeepsOneCard,
+    ConsentNotSet,
+    TooManyAgreements,
+)
+from domain.events.event import EventType
+from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.link import ClickNeeded, LinkExpired
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
+from tests.builders import CENTER_ID, OTHER_CENTER_ID
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
+
+DAY: Final = timedelta(days=1)
+BROWSER: Final = "a-secret-of-this-browser"
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An installation whose center takes agreements."""
+    installation = Installation(tmp_path)
+    takes_agreements(installation)
+    yield installation
+    installation.close()
+
+
+def takes_agreements(installation: Installation, language: str = "en") -> None:
+    installation.container.set_center()(CENTER_ID, {"time_zone": "Europe/Berlin"})
+    installation.container.set_reservation_text()(CENTER_ID, language)
+
+
+def a_booking(installation: Installation, in_days: int = 10, **changes: Any) -> dict[str, Any]:
+    """Return the agreement of add-card for a booking some days ahead."""
+    starts_at = installation.clock.now() + in_days * DAY
+    return {
+        "reference": "booking-17",
+        "description": "2 × massage",
+        "starts_at": starts_at.isoformat(),
+        "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
+        "no_show": {"amount": "80.00", "currency": "EUR"},
+        "late_cancellation": {"amount": "40.00", "currency": "EUR"},
+        "cancel_by": (starts_at - DAY).isoformat(),
+        **changes,
+    }
+
+
+def way_back(installation: Installation, session: CardSession) -> WayBack:
+    found = installation.container.find_way_back()(key=session.link_key, browser=BROWSER)
+    assert found is not None
+    return found
+
+
+def agree(installation: Installation, session: CardSession, *, keeps: bool = False) -> None:
+    """Open the link, and click the button on the page."""
+    shown = way_back(installation, session).agreement
+    assert shown is not None
+    installation.use_cases.open_hosted_page(
+        key=session.link_key, by_click=True, agreed=shown.digest, keeps=keeps, browser=BROWSER
+    )
+
+
+def started(installation: Installation, **changes: Any) -> CardSession:
+    agreement = changes.pop("agreement", None) or a_booking(installation)
+    return installation.add_card(agreement=agreement, **changes)
+
+
+def guaranteed(
+    installation: Installation, number: str = GOOD_CARD, *, keeps: bool = False, **changes: Any
+) -> CardSession:
+    """Return a session in which the guest agreed and typed a card."""
+    session = started(installation, **changes)
+    agree(installation, session, keeps=keeps)
+    installation.type_card(session, number)
+    installation.return_to_shop(session)
+    return installation.session(session.token_id)
+
+
+def agreements(installation: Installation, account: Account) -> list[Agreement]:
+    with installation.storage.read() as unit:
+        return [*unit.agreements.of_account(account.account_id)]
+
+
+def test_a_card_that_guarantees_a_booking_is_kept_until_a_week_after_it(
+    installation: Installation,
+) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
+    clicked_at = installation.clock.now()
+    session = guaranteed(installation)
+
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    assert session.status is SessionStatus.COMPLETED
+    assert agreement.terms == session.agreement
+    assert agreement.agreed_at == clicked_at
+    assert account.keep_until == agreement.kept_until == agreement.terms.ends_at + 7 * DAY
+    (told,) = installation.deliveries()
+    assert (told.event.agreement_id, told.event.agreement_reference, told.event.status) == (
+        agreement.agreement_id,
+        "booking-17",
+        "open",
+    )
+
+
+def test_what_the_guest_agreed_to_is_kept_as_it_was_shown(installation: Installation) -> None:
+    session = started(installation)
+    shown = way_back(installation, session).agreement
+    assert shown is not None
+    agree(installation, session)
+    # The operator changes everything after the click.
+    installation.container.set_center()(CENTER_ID, {"time_zone": "Asia/Tokyo"})
+    installation.configure(keep_after_end_days=30)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    assert (agreement.shown, agreement.kept_until) == (shown.text, shown.kept_until)
+    (consent,) = installation.consents(account)
+    assert (consent.text, consent.version) == (shown.text.text, shown.text.version)
+
+
+def test_the_guest_agrees_on_our_page_even_if_the_page_of_the_psp_shows_a_text(
+    installation: Installation,
+) -> None:
+    session = started(installation)
+    with pytest.raises(ClickNeeded):
+        installation.open_page(session)
+    with pytest.raises(ClickNeeded):
+        installation.use_cases.open_hosted_page(
+            key=session.link_key, by_click=True, agreed="another text", browser=BROWSER
+        )
+    agree(installation, session)
+    request = installation.session(session.token_id).current_attempt.request
+    assert request.consent.text.startswith("This card guarantees your booking at Harbor Spa: ")
+
+
+def test_a_box_allows_the_center_to_keep_the_card(installation: Installation) -> None:
+    general = way_back(installation, started(installation)).agreement
+    assert general is not None
+    guaranteed(installation, keeps=True, agreement=a_booking(installation, reference="other"))
+
+    (account,) = installation.accounts()
+    assert account.keep_until is None
+    (consent,) = installation.consents(account)
+    assert consent.text == general.general.text
+    assert len(agreements(installation, account)) == 1
+
+
+def test_the_text_changes_when_the_booking_can_no_longer_be_cancelled(
+    installation: Installation,
+) -> None:
+    installation.configure(link_minutes=30 * 24 * 60)
+    session = started(installation, link_minutes=30 * 24 * 60)
+    early = way_back(installation, session).agreement
+    assert early is not None
+    installation.clock.advance(9 * DAY + timedelta(hours=1))
+    late = way_back(installation, session).agreement
+    assert late is not None
+    assert "free of charge until" in early.text.text
+    assert "no longer be cancelled" in late.text.text
+    with pytest.raises(ClickNeeded):
+        installation.use_cases.open_hosted_page(
+            key=session.link_key, by_click=True, agreed=early.digest, browser=BROWSER
+        )
+
+
+def test_the_card_on_file_that_is_typed_again_keeps_its_account(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (first,) = installation.accounts()
+    guaranteed(installation, agreement=a_booking(installation, 40, reference="booking-18"))
+
+    (account,) = installation.accounts()
+    assert account.account_id == first.account_id
+    references = [each.terms.reference for each in agreements(installation, account)]
+    assert sorted(references) == ["booking-17", "booking-18"]
+    assert first.keep_until is not None
+    assert account.keep_until == first.keep_until + 30 * DAY
+    installation.reconcile()
+    assert installation.tokens_at_psp() == {account.token}
+
+
+@pytest.mark.parametrize("keeps_first", [True, False])
+def test_a_card_that_the_guest_allowed_to_keep_stays_kept(
+    installation: Installation, keeps_first: bool
+) -> None:
+    guaranteed(installation, keeps=keeps_first)
+    guaranteed(
+        installation,
+        keeps=not keeps_first,
+        agreement=a_booking(installation, reference="booking-18"),
+    )
+    (account,) = installation.accounts()
+    assert account.keep_until is None
+
+
+def test_a_card_that_is_added_without_a_booking_is_kept(installation: Installation) -> None:
+    guaranteed(installation)
+    installation.clock.advance(timedelta(hours=1))
+    installation.stored_card(expiry=(10, 2033))
+    (account,) = installation.accounts()
+    assert account.keep_until is None
+
+
+def test_the_same_booking_has_the_same_session(installation: Installation) -> None:
+    booking = a_booking(installation)
+    first = installation.add_card(agreement=booking)
+    assert installation.add_card(agreement=booking) == first
+    with pytest.raises(AgreementReferenceUsed):
+        installation.add_card(agreement=booking | {"description": "3 × massage"})
+    guaranteed_later = installation.add_card(agreement=booking | {"reference": "booking-18"})
+    assert guaranteed_later.token_id != first.token_id
+
+
+def test_two_requests_for_a_booking_at_once_have_the_same_session(
+    installation: Installation,
+) -> None:
+    booking = a_booking(installation)
+    found: list[CardSession] = []
+    installation.before_next_write(lambda: found.append(installation.add_card(agreement=booking)))
+    assert [installation.add_card(agreement=booking)] == found
+
+
+def test_a_booking_whose_session_ended_without_a_card_has_another_session(
+    installation: Installation,
+) -> None:
+    booking = a_booking(installation)
+    first = installation.add_card(agreement=booking)
+    installation.clock.advance(timedelta(hours=1))
+    installation.reconcile()
+    second = installation.add_card(agreement=booking)
+    assert second.token_id != first.token_id
+    assert installation.add_card(agreement=booking) == second
+
+
+def test_a_center_without_a_text_takes_no_agreements(installation: Installation) -> None:
+    installation.has_other_center()
+    with pytest.raises(ConsentNotSet):
+        started(installation, center_id=OTHER_CENTER_ID)
+    installation.container.set_reservation_text()(CENTER_ID, "en", off=True)
+    with pytest.raises(ConsentNotSet):
+        started(installation)
+
+
+def test_a_card_that_arrives_after_the_booking_is_discarded(installation: Installation) -> None:
+    session = started(installation, agreement=a_booking(installation, 0, cancel_by=None))
+    agree(installation, session)
+    installation.type_card(session)
+    installation.clock.advance(timedelta(hours=2))
+    installation.reconcile()
+
+    ended = installation.session(session.token_id)
+    assert ended.failure is not None
+    assert ended.failure.type == AgreementEnded.type
+    installation.reconcile()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_the_link_ends_with_the_booking(installation: Installation) -> None:
+    booking = a_booking(installation, 0, cancel_by=None)
+    booking["ends_at"] = (installation.clock.now() + timedelta(minutes=5)).isoformat()
+    session = started(installation, agreement=booking)
+    assert session.expires_at == datetime.fromisoformat(booking["ends_at"])
+    installation.clock.advance(timedelta(minutes=5))
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+
+
+def test_a_card_has_at_most_20_open_agreements(installation: Installation) -> None:
+    for number in range(MAX_OPEN_AGREEMENTS):
+        guaranteed(installation, agreement=a_booking(installation, reference=f"booking-{number}"))
+    with pytest.raises(TooManyAgreements):
+        started(installation, agreement=a_booking(installation, reference="one more"))
+
+    installation.stored_card(OTHER_GOOD_CARD)
+    session = guaranteed(installation, agreement=a_booking(installation, reference="one more"))
+    assert session.failure is not None
+    assert session.failure.type == TooManyAgreements.type
+
+
+def test_a_center_that_keeps_one_card_refuses_another_card_only_once_it_is_typed(
+    installation: Installation,
+) -> None:
+    installation.configure(cards_per_guest=CardsPerGuest.ONE)
+    guaranteed(installation)
+    again = guaranteed(installation, agreement=a_booking(installation, reference="booking-18"))
+    assert again.status is SessionStatus.COMPLETED
+    other = guaranteed(
+        installation, OTHER_GOOD_CARD, agreement=a_booking(installation, reference="booking-19")
+    )
+    assert other.failure is not None
+    assert other.failure.type == CenterKeepsOneCard.type
+
+
+@pytest.mark.parametrize(
+    ("language", "locale", "button"),
+    [("de", "de", "Zustimmen und Buchung garantieren"), ("de", "fr", "Agree and guarantee")],
+)
+def test_the_guest_reads_the_text_in_a_language_of_the_center(
+    installation: Installation, language: str, locale: str, button: str
+) -> None:
+    takes_agreements(installation, language)
+    session = started(installation, locale=locale)
+    shown = way_back(installation, session).agreement
+    assert shown is not None
+    assert shown.text.button.startswith(button)
+    agree(installation, session)
+    assert installation.return_to_shop(session) == REDIRECT_URI

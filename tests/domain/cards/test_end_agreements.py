@@ -1,0 +1,226 @@
+"""Agreements end: as the shop states, or because the booking is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.agreements.agreement import Agreement, EndOfAgreement
+from domain.cards import end_agreements
+from domain.cards.account import Account
+from domain.errors import AgreementNotFound, InvalidField, UserNotAuthorized
+from domain.events.event import EventType
+from domain.identifiers import AgreementId
+from domain.permissions import Permission
+from domain.storage import RecordUnreadable
+from tests.builders import OTHER_CENTER_ID, an_agreement, terms_of_a_booking
+from tests.databases import change_by_hand
+from tests.installation import Installation
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def account(installation: Installation) -> Account:
+    return installation.stored_card()
+
+
+def agreed(
+    installation: Installation, account: Account, number: int = 1, days: int = 10
+) -> Agreement:
+    """Store an agreement about a booking some days ahead, which keeps its card for a week more."""
+    starts_at = installation.clock.now() + days * DAY
+    ends_at = starts_at + timedelta(hours=1)
+    agreement = an_agreement(
+        number,
+        account_id=account.account_id,
+        terms=terms_of_a_booking(reference=f"{number}", starts_at=starts_at, ends_at=ends_at),
+        kept_until=ends_at + 7 * DAY,
+        due_at=ends_at,
+    )
+    with installation.storage.write() as unit:
+        unit.agreements.add(agreement)
+        of_account = unit.agreements.of_account(account.account_id)
+        keep_until = max(each.keeps_card_until for each in of_account)
+        unit.accounts.update(replace(account, keep_until=keep_until))
+        unit.commit()
+    return agreement
+
+
+def end(
+    installation: Installation,
+    agreement: Agreement,
+    *reasons: str,
+    at: str | None = None,
+    guest_id: str = GUEST_ID,
+) -> None:
+    installation.container.end_agreement()(
+        installation.caller,
+        guest_id=guest_id,
+        agreement_id=agreement.agreement_id,
+        reasons=reasons or ["cancelled"],
+        ats=[] if at is None else [at],
+    )
+
+
+def stored(installation: Installation, agreement: Agreement) -> Agreement:
+    with installation.storage.read() as unit:
+        found = unit.agreements.get(agreement.agreement_id)
+    assert found is not None
+    return found
+
+
+def test_a_card_goes_after_the_grace_if_the_shop_ends_its_agreement(
+    installation: Installation, account: Account
+) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
+    agreement = agreed(installation, account)
+    now = installation.clock.now()
+    end(installation, agreement, "cancelled", at="2026-11-20T09:00:00+01:00")
+
+    ended = stored(installation, agreement)
+    assert (ended.ended_at, ended.reason) == (now, EndOfAgreement.CANCELLED)
+    assert ended.stated_at == datetime.fromisoformat("2026-11-20T09:00:00+01:00")
+    assert installation.account(account.account_id).keep_until == now + 7 * DAY
+    (told,) = installation.deliveries()
+    assert (told.event.status, told.event.reason) == ("ended", "cancelled")
+
+
+def test_a_card_stays_for_its_other_agreement(installation: Installation, account: Account) -> None:
+    first, second = (agreed(installation, account, number, 10 * number) for number in (1, 2))
+    end(installation, first)
+    assert installation.account(account.account_id).keep_until == second.kept_until
+
+
+def test_the_end_of_an_agreement_does_not_end_the_general_consent(
+    installation: Installation, account: Account
+) -> None:
+    agreement = agreed(installation, account)
+    installation.put_account(account)
+    end(installation, agreement)
+    assert installation.account(account.account_id).keep_until is None
+
+
+def test_an_agreement_that_has_ended_stays_as_it_is(
+    installation: Installation, account: Account
+) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
+    agreement = agreed(installation, account)
+    end(installation, agreement, "moved")
+    ended = stored(installation, agreement)
+    installation.clock.advance(DAY)
+    end(installation, agreement, "cancelled")
+    assert stored(installation, agreement) == ended
+    assert len(installation.deliveries()) == 1
+
+
+def test_the_agreement_of_a_removed_card_can_be_ended(
+    installation: Installation, account: Account
+) -> None:
+    agreement = agreed(installation, account)
+    installation.remove_card(account)
+    end(installation, agreement)
+    assert stored(installation, agreement).ended_at == installation.clock.now()
+
+
+@pytest.mark.parametrize(
+    ("reasons", "at", "refusal"),
+    [
+        (["replaced"], None, "reason must be one of fulfilled, cancelled, moved, no_show_charged"),
+        (["", "cancelled"], None, "reason must be one of"),
+        (["late"], None, "reason must be one of"),
+        (["moved"], "2026-11-20", "at must be a time with an offset"),
+    ],
+)
+def test_another_end_than_a_shop_may_state_is_refused(
+    installation: Installation, account: Account, reasons: list[str], at: str | None, refusal: str
+) -> None:
+    agreement = agreed(installation, account)
+    with pytest.raises(InvalidField, match=refusal):
+        end(installation, agreement, *reasons, at=at)
+    assert stored(installation, agreement) == agreement
+
+
+def test_an_agreement_of_another_guest_or_center_is_not_found(
+    installation: Installation, account: Account
+) -> None:
+    agreement = agreed(installation, account)
+    with pytest.raises(AgreementNotFound):
+        end(installation, agreement, guest_id=OTHER_GUEST_ID)
+    with pytest.raises(AgreementNotFound):
+        end(installation, replace(agreement, agreement_id=AgreementId(a_uuid(999))))
+    installation.caller = installation.a_caller(centers=frozenset({OTHER_CENTER_ID}))
+    with pytest.raises(AgreementNotFound):
+        end(installation, agreement)
+    installation.caller = installation.a_caller(Permission.GUESTS_VIEW)
+    with pytest.raises(UserNotAuthorized):
+        end(installation, agreement)
+
+
+class TestWorker:
+    def test_it_ends_an_agreement_when_the_booking_is_over(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
+        agreement = agreed(installation, account)
+        worker = installation.container.end_agreements()
+        worker()
+        assert stored(installation, agreement) == agreement
+
+        installation.clock.advance(agreement.terms.ends_at - installation.clock.now())
+        for _ in range(2):
+            assert not worker()
+
+        ended = stored(installation, agreement)
+        assert (ended.ended_at, ended.reason, ended.due_at) == (
+            installation.clock.now(),
+            None,
+            None,
+        )
+        assert installation.account(account.account_id).keep_until == agreement.kept_until
+        (told,) = installation.deliveries()
+        assert (told.event.status, told.event.reason) == ("ended", None)
+
+    def test_it_keeps_a_card_no_longer_than_the_guest_read_after_it_was_off(
+        self, installation: Installation, account: Account
+    ) -> None:
+        agreement = agreed(installation, account)
+        installation.clock.advance(30 * DAY)
+        installation.container.end_agreements()()
+        assert installation.account(account.account_id).keep_until == agreement.kept_until
+        installation.container.remove_ended_cards()()
+        assert installation.accounts() == ()
+
+    def test_it_ends_a_limited_number_of_agreements(
+        self, installation: Installation, account: Account, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(end_agreements, "MAX_PER_CALL", 2)
+        found = [agreed(installation, account, number) for number in range(3)]
+        installation.clock.advance(11 * DAY)
+        worker = installation.container.end_agreements()
+        assert worker()
+        assert not worker()
+        assert all(stored(installation, each).ended_at for each in found)
+
+    def test_a_card_that_cannot_be_decoded_does_not_stop_other_guests(
+        self, installation: Installation, account: Account
+    ) -> None:
+        damaged = agreed(installation, account)
+        installation.has_other_center()
+        elsewhere = installation.stored_card(center_id=OTHER_CENTER_ID)
+        other = agreed(installation, elsewhere, 2)
+        with installation.storage.write() as unit:
+            unit.agreements.update(replace(other, center_id=OTHER_CENTER_ID))
+            unit.commit()
+        change_by_hand(
+            installation.storage,
+            f"UPDATE payment_accounts SET source = 77 WHERE account_id = '{account.account_id}'",
+        )
+        installation.clock.advance(11 * DAY)
+        with pytest.raises(RecordUnreadable):
+            installation.container.end_agreements()()
+        assert stored(installation, damaged).ended_at is None
+        assert stored(installation, other).ended_at is not None
