@@ -49,9 +49,22 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
         (session.created_at, "created", {"caller": session.caller}),
         (opened_at, "opened", {"pages": request and request.attempt}),
         *(
-            (card.refused_at, "card_declined", {"code": card.code, "page": card.attempt})
+            (
+                card.refused_at,
+                "card_declined" if card.number else "card_not_accepted",
+                {"code": card.code, "page": card.attempt},
+            )
             for card in unit.refused_cards.of(session.token_id)
-            if card.number  # 0 is the one that our rules refused
+            # 0 is the card that a rule refused. It has no code if the session failed.
+            if card.number or card.code
+        ),
+        *(
+            (
+                click.agreed_at,
+                "agreed",
+                {"version": click.shown.version, "page": click.attempt},
+            )
+            for click in session.clicks
         ),
         (session.returned_at, "returned", {}),
         (session.cancelled_at, "cancelled", {"by": session.cancelled_by}),

@@ -35,6 +35,7 @@ _COLUMNS_OF_ONE: Final = (
     *COLUMNS,
     *("provider=configuration.provider", "merchant_account=configuration.merchant_account"),
     *("link_until=expires_at", "next_look=due_at", "psp_silent_since=unanswered_since"),
+    "booking=agreement.reference",
 )
 
 USUAL_TIME: Final = timedelta(days=7)

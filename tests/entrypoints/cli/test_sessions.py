@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
+from domain.agreements.click import AgreementClick
 from domain.errors import IncorrectBillingAddress
 from domain.identifiers import TokenId, link_key_from
 from domain.sessions.end import SessionStatus
@@ -26,10 +27,20 @@ from tests.builders import (
     a_refused_card,
     a_session,
     an_account,
+    an_agreement,
     an_attempt,
+    terms_of_a_booking,
 )
 from tests.entrypoints.conftest import CommandLine
-from tests.installation import DECLINED_CARD, GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
+from tests.installation import (
+    DECLINED_CARD,
+    GOOD_CARD,
+    NO_PREPAID,
+    OTHER_GOOD_CARD,
+    PREPAID_CARD,
+    Installation,
+    Trouble,
+)
 
 MINUTE: Final = timedelta(minutes=1)
 NOBODY: Final = "TOKEN must be the beginning of exactly one session's token; no session matches"
@@ -218,6 +229,37 @@ def test_session_show_lists_the_steps_of_a_session_in_order(
     assert lines[lines.index("") + 4].split(maxsplit=2) == [
         *(f"{at[2]:%Y-%m-%dT%H:%M:%SZ}", "card_declined", "code: declined, page: 1")
     ]
+
+
+def test_session_show_lists_a_card_that_the_center_did_not_accept(
+    cardonfile: CommandLine, installation: Installation
+) -> None:
+    installation.configure(**NO_PREPAID)
+    session = installation.session_with_card(PREPAID_CARD)
+    installation.return_to_shop(session)
+
+    steps = {each["step"]: each["details"] for each in shown(cardonfile, session)["steps"]}
+
+    assert steps["card_not_accepted"] == {"code": "funding_not_accepted", "page": 1}
+
+
+def test_session_show_lists_the_click_with_which_the_guest_agreed_to_a_booking(
+    cardonfile: CommandLine, installation: Installation
+) -> None:
+    session = installation.opened_session()
+    click = AgreementClick(
+        attempt=1,
+        agreed_at=installation.clock.now(),
+        shown=an_agreement().shown,
+        kept_until=installation.clock.now(),
+    )
+    installation.put_session(replace(session, agreement=terms_of_a_booking(), clicks=(click,)))
+
+    seen = shown(cardonfile, session)
+
+    assert seen["booking"] == "booking-17"
+    (agreed,) = (each for each in seen["steps"] if each["step"] == "agreed")
+    assert agreed["details"] == {"version": "2026-11", "page": 1}
 
 
 def test_session_show_explains_why_a_session_ended_without_a_card(
