@@ -70,6 +70,9 @@ class AgreementDetails(Struct, frozen=True, kw_only=True):
     policy_uri: Annotated[
         Uri | None, example("https://shop.example/terms", "The address of the full terms.")
     ]
+    replaces: Annotated[
+        Uuid | None, uuid_example("The agreement from before the booking was changed.")
+    ]
     version: Annotated[str, example("2026-11", "The version of the text.")]
     language: Annotated[str, example("en", "The language of the text (RFC 5646).")]
     text: Annotated[
@@ -85,7 +88,10 @@ class AgreementDetails(Struct, frozen=True, kw_only=True):
     ]
     reason: Annotated[
         str | None,
-        example("cancelled", "Why it ended before the booking was over, as you stated."),
+        example(
+            "cancelled",
+            "Why it ended before the booking was over, as you stated, or `replaced`.",
+        ),
     ]
     stated_at: Annotated[datetime | None, nullable_time("When it ended, as you stated.")]
 

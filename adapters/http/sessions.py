@@ -81,6 +81,7 @@ _AGREEMENT_FIELDS: Final[dict[str, dict[str, object]]] = {
     "late_cancellation": _MONEY,
     "cancel_by": {"type": ["string", "null"], "format": "date-time"},
     "policy_uri": {"type": ["string", "null"], "format": "uri", "pattern": "^https://"},
+    "replaces": {"type": ["string", "null"], "format": "uuid"},
 }
 
 

@@ -76,9 +76,11 @@ class Agreement:
         return replace(self, due_at=None, ended_at=now, reason=reason, stated_at=stated_at)
 
 
-def count_open(agreements: Iterable[Agreement], now: datetime) -> int:
-    """Return how many of the agreements are open."""
-    return sum(each.is_open(now) for each in agreements)
+def count_open(
+    agreements: Iterable[Agreement], now: datetime, *, beside: AgreementId | None
+) -> int:
+    """Return how many of the agreements are open, beside one that is to be replaced."""
+    return sum(each.is_open(now) for each in agreements if each.agreement_id != beside)
 
 
 class Agreements(Protocol):

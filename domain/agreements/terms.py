@@ -11,7 +11,8 @@ from decimal import Decimal
 from typing import Final
 
 from domain.errors import InvalidField
-from domain.fields import parse_line, without_card_number
+from domain.fields import parse_line, parse_uuid, without_card_number
+from domain.identifiers import AgreementId
 from domain.redirects import MAX_REDIRECT_URI_LENGTH, redirect_origin
 
 MAX_AGREEMENT_REFERENCE_LENGTH: Final = 64
@@ -44,7 +45,8 @@ class AgreementTerms:
     The booking begins at `starts_at` and ends at `ends_at`. `no_show` and `late_cancellation` are
     the most that may be charged if the guest does not come, or cancels late; at least one is given.
     The guest may cancel free of charge until `cancel_by`; None means that there is no such time.
-    `policy_uri` leads to the full terms.
+    `policy_uri` leads to the full terms. `replaces` is the agreement about the same booking from
+    before it was changed, which ends once the guest agrees.
     """
 
     reference: str
@@ -55,6 +57,7 @@ class AgreementTerms:
     late_cancellation: Money | None = None
     cancel_by: datetime | None = None
     policy_uri: str | None = None
+    replaces: AgreementId | None = None
 
 
 def parse_agreement(
@@ -80,6 +83,7 @@ def parse_agreement(
         late_cancellation=_money("late_cancellation", given, decimals_of),
         cancel_by=None if given["cancel_by"] is None else _time("cancel_by", given),
         policy_uri=_policy_uri(given["policy_uri"]),
+        replaces=_replaces(given["replaces"]),
     )
     if terms.no_show is None and terms.late_cancellation is None:
         raise _refused("no_show", "given, or late_cancellation")
@@ -149,6 +153,10 @@ def _policy_uri(value: object) -> str | None:
     ):
         return value
     raise _refused("policy_uri", "null, or an https address")
+
+
+def _replaces(value: object) -> AgreementId | None:
+    return None if value is None else AgreementId(parse_uuid("agreement.replaces", value))
 
 
 def _refused(name: str, expected: str) -> InvalidField:

@@ -62,7 +62,7 @@ class EndAgreement:
         reason, now = EndOfAgreement(reasons[0]), self.clock.now()
 
         def end(unit: WriteUnit) -> None:
-            if _end(unit, self.note_event, found, reason, now, stated_at=stated_at):
+            if end_agreement(unit, self.note_event, found, reason, now, stated_at=stated_at):
                 unit.commit()
 
         self.storage.transact(end)
@@ -101,11 +101,11 @@ class EndAgreements:
         return len(due) == MAX_PER_CALL
 
     def _end(self, unit: WriteUnit, agreement: Agreement) -> None:
-        if _end(unit, self.note_event, agreement, None, self.clock.now()):
+        if end_agreement(unit, self.note_event, agreement, None, self.clock.now()):
             unit.commit()
 
 
-def _end(
+def end_agreement(
     unit: WriteUnit,
     note_event: NoteEvent,
     found: Agreement,

@@ -28,6 +28,7 @@ from domain.errors import (
     IdempotencyKeyInvalid,
     IdempotencyKeyReused,
     InvalidCenterId,
+    InvalidField,
     PaymentConfigurationNotDone,
     TooManyAgreements,
 )
@@ -152,12 +153,27 @@ class AddCard:
     def _require_agreements(
         self, unit: UnitOfWork, wanted: RequestedSession, on_file: Sequence[Account], now: datetime
     ) -> None:
-        """Raise ConsentNotSet, or TooManyAgreements if no card of the guest has room for another."""
+        """Raise a refusal if the guest cannot agree to these terms at the center.
+
+        The refusals are ConsentNotSet, InvalidField for `replaces`, and TooManyAgreements if no
+        card of the guest has room for another agreement.
+        """
         center = unit.centers.get(wanted.center_id)
         if center is None or not takes_agreements(unit, center):
             raise ConsentNotSet
+        replaces = wanted.agreement.replaces if wanted.agreement else None
+        former = unit.agreements.get(replaces) if replaces else None
+        is_former = former is not None and (former.guest_id, former.center_id) == (
+            wanted.guest_id,
+            wanted.center_id,
+        )
+        if replaces and not (former and is_former and former.is_open(now)):
+            raise InvalidField(
+                "agreement.replaces", "an open agreement of the guest at this center"
+            )
         is_full = [
-            count_open(unit.agreements.of_account(account.account_id), now) >= MAX_OPEN_AGREEMENTS
+            count_open(unit.agreements.of_account(account.account_id), now, beside=replaces)
+            >= MAX_OPEN_AGREEMENTS
             for account in on_file
         ]
         if is_full and all(is_full):

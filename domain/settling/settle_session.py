@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from domain.agreements.agreement import count_open
+from domain.agreements.agreement import EndOfAgreement, count_open
 from domain.cards.discard_tokens import note_discard
+from domain.cards.end_agreements import end_agreement
 from domain.cards.note_account_event import note_account_event
 from domain.cards.note_agreement_event import note_agreement_event
 from domain.centers.card_limit import CardLimit
@@ -261,6 +262,10 @@ class SettleSession:
                 psp_account=current.configuration.psp_account,
                 now=now,
             )
+            replaces = verdict.agreement.terms.replaces
+            former = unit.agreements.get(replaces) if replaces else None
+            if former is not None and former.guest_id == current.guest_id:
+                end_agreement(unit, self.note_event, former, EndOfAgreement.REPLACED, now)
         note_end_of_session(unit, self.note_event, current, changed, now=now)
         declined = note_refused_cards(unit, asked, outcome, changed, now=now)
         if verdict.consent is not None:
@@ -278,21 +283,24 @@ class SettleSession:
         verdict = judge_token(session, collected, discard, now)
         if verdict is not None:
             return verdict
-        is_counted = session.agreement is not None
+        terms = session.agreement
         on_file = OnFile(
             accounts=accounts,
             open_agreements={
-                each.account_id: count_open(unit.agreements.of_account(each.account_id), now)
+                each.account_id: count_open(
+                    unit.agreements.of_account(each.account_id), now, beside=terms.replaces
+                )
                 for each in accounts
-                if is_counted
-            },
+            }
+            if terms
+            else {},
             discard=discard,
             has_guest=unit.guests.get(session.guest_id) is not None,
             has_center=unit.centers.get(session.center_id) is not None,
             has_configuration=unit.configurations.get(session.center_id) is not None,
         )
         account_id = AccountId(self.ids.uuid())
-        agreement_id = AgreementId(self.ids.uuid() if is_counted else "")
+        agreement_id = AgreementId(self.ids.uuid() if terms else "")
         return judge_card(
             session,
             collected,

@@ -19,6 +19,7 @@ TERMS = {
     "late_cancellation": None,
     "cancel_by": None,
     "policy_uri": None,
+    "replaces": None,
 }
 BODY = {**GOOD_BODY, "agreement": TERMS}
 JSON = {"Content-Type": "application/json"}

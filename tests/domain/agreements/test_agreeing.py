@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
+from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement, EndOfAgreement
 from domain.cards.account import Account
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
@@ -17,6 +18,7 @@ from domain.errors import (
     AgreementReferenceUsed,
     CenterKeepsOneCard,
     ConsentNotSet,
+    InvalidField,
     TooManyAgreements,
 )
 from domain.events.event import EventType
@@ -24,7 +26,7 @@ from domain.hosted_payments.find_way_back import WayBack
 from domain.hosted_payments.link import ClickNeeded, LinkExpired
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
-from tests.builders import CENTER_ID, OTHER_CENTER_ID
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
 
 DAY: Final = timedelta(days=1)
@@ -289,6 +291,11 @@ def test_a_card_has_at_most_20_open_agreements(installation: Installation) -> No
     with pytest.raises(TooManyAgreements):
         started(installation, agreement=a_booking(installation, reference="one more"))
 
+    (account,) = installation.accounts()
+    replaces = agreements(installation, account)[0].agreement_id
+    changed = a_booking(installation, reference="changed", replaces=replaces)
+    assert guaranteed(installation, agreement=changed).status is SessionStatus.COMPLETED
+
     installation.stored_card(OTHER_GOOD_CARD)
     session = guaranteed(installation, agreement=a_booking(installation, reference="one more"))
     assert session.failure is not None
@@ -323,3 +330,49 @@ def test_the_guest_reads_the_text_in_a_language_of_the_center(
     assert shown.text.button.startswith(button)
     agree(installation, session)
     assert installation.return_to_shop(session) == REDIRECT_URI
+
+
+def test_a_changed_booking_replaces_its_agreement_once_the_guest_agrees(
+    installation: Installation,
+) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
+    guaranteed(installation, agreement=a_booking(installation, 40))
+    (account,) = installation.accounts()
+    (old,) = agreements(installation, account)
+    sooner = a_booking(installation, 5, reference="booking-17/2", replaces=old.agreement_id)
+    session = started(installation, agreement=sooner)
+    assert agreements(installation, account) == [old]
+
+    agree(installation, session)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+    (account,) = installation.accounts()
+    old, new = sorted(agreements(installation, account), key=lambda each: each.terms.reference)
+    assert (old.reason, new.terms.replaces) == (EndOfAgreement.REPLACED, old.agreement_id)
+    assert account.keep_until == new.kept_until
+    (told,) = installation.deliveries()
+    assert (told.event.agreement_id, told.event.reason) == (old.agreement_id, "replaced")
+
+
+def test_only_an_open_agreement_of_the_guest_at_the_center_can_be_replaced(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    other = a_booking(installation, reference="other", replaces=agreement.agreement_id)
+    for replaces in (a_uuid(999), "booking-17"):
+        with pytest.raises(InvalidField, match=r"agreement\.replaces must be"):
+            started(installation, agreement=other | {"replaces": replaces})
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    with pytest.raises(InvalidField, match=r"agreement\.replaces must be an open agreement"):
+        started(installation, guest_id=OTHER_GUEST_ID, agreement=other)
+    installation.clock.advance(20 * DAY)
+    with pytest.raises(InvalidField, match=r"agreement\.replaces must be an open agreement"):
+        started(
+            installation,
+            agreement=other
+            | a_booking(installation, reference="late")
+            | {"replaces": agreement.agreement_id},
+        )
