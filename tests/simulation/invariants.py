@@ -26,6 +26,7 @@ from tests.simulation.endpoints import EVERYTHING, Endpoints
 from tests.simulation.psp import LASTING_TOKENS, token_of
 from tests.simulation.snapshot import (
     AccountRow,
+    AgreementRow,
     DeliveryRow,
     DiscardRow,
     EndpointRow,
@@ -262,7 +263,8 @@ class Known:
     check. `max_sessions`: how many sessions a guest may have at a center in 24 hours; None means any number.
     `endpoints`: those of clients. `secrets`: the last two secrets that the owner of an endpoint was
     told, unless the response to a change was lost. `asks`: whether a page of ours asks for consent;
-    `clicks`: those on it, of the guest of a session.
+    `clicks`: those on it, of the guest of a session. `texts`: the texts about a booking that the
+    guest of a session has read.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -287,6 +289,7 @@ class Known:
     endpoints: Endpoints = field(default_factory=Endpoints)
     secrets: dict[str, list[str]] = field(default_factory=dict)
     asks: bool = False
+    texts: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     clicks: defaultdict[str, list[Click]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -296,6 +299,8 @@ class Invariants:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._before: Mapping[str, SessionRow] = {}
+        self._accounts: Mapping[str, AccountRow] = {}
+        self._deliveries_told: set[str] = set()
         self._endpoints: Mapping[str, EndpointRow] = {}
         self._deliveries: Mapping[str, Mapping[str, DeliveryRow]] = {}
         self._bodies: dict[str, bytes] = {}
@@ -307,6 +312,7 @@ class Invariants:
     def check(self, snapshot: Snapshot, now: datetime) -> None:
         """Raise Broken for the first invariant that does not hold."""
         known, there = self._known, _places(snapshot)
+        self._latest = now + MAX_CLOCK_SKEW
         known.there |= there
         known.missing |= known.places - there
         self._confirmed_work_is_stored(snapshot)
@@ -323,15 +329,48 @@ class Invariants:
         for each in snapshot.sessions.values():
             is_open = each.status == "open"
             require(not is_open or each.due_at, "I4", f"open session {each.token_id} is never due")
+        self._agreements_keep_their_cards(snapshot)
         _each_session_has_one_page(snapshot, now)
         _each_refused_card_is_counted_once(snapshot)
         self._no_guest_has_too_many_sessions(snapshot)
         self._events_tell_what_happened(snapshot)
         self._events_are_for_endpoints_that_take_them(snapshot)
         self._what_was_decided_arrives(snapshot)
-        self._before = snapshot.sessions
+        self._before, self._accounts = snapshot.sessions, snapshot.accounts
         self._endpoints, self._deliveries = snapshot.endpoints, snapshot.deliveries
         known.there, known.missing = there, known.places - there
+
+    def _agreements_keep_their_cards(self, snapshot: Snapshot) -> None:
+        of_account: defaultdict[str, list[AgreementRow]] = defaultdict(list)
+        for agreement in snapshot.agreements:
+            name = f"agreement {agreement.agreement_id}"
+            account = snapshot.accounts.get(agreement.account_id)
+            if account is None or account.guest_id != agreement.guest_id:
+                raise Broken("I5", f"{name} is at another guest than its card")
+            texts = self._known.texts[agreement.token_id]
+            require(agreement.text in texts, "I11", f"the guest of {name} read another text")
+            of_account[agreement.account_id].append(agreement)
+        for session in self._just_ended(snapshot, "completed"):
+            is_there = any(each.token_id == session.token_id for each in snapshot.agreements)
+            has_agreed = session.has_agreement and session.clicks > 0
+            require(is_there == has_agreed, "I11", f"session {session.token_id} lost its agreement")
+        for account in snapshot.accounts.values():
+            if account.is_active and account.keep_until is not None:
+                longest = max(
+                    (each.keeps_card_until for each in of_account[account.account_id]),
+                    default=None,
+                )
+                is_right = account.keep_until == longest
+                require(is_right, "I8", f"account {account.account_id} is kept for another time")
+        for told in snapshot.deliveries.get(EVERYTHING, {}).values():
+            about = (told.told.type, told.reason)
+            is_known = told.event_id in self._deliveries_told
+            if is_known or about != ("account.removed", "agreement_ended"):
+                continue
+            self._deliveries_told.add(told.event_id)
+            before = self._accounts.get(told.told.account_id or "")
+            is_over = before and before.keep_until and before.keep_until < self._latest
+            require(is_over, "I1", f"account {told.told.account_id} was removed before its time")
 
     def _confirmed_work_is_stored(self, snapshot: Snapshot) -> None:
         for token_id, started in self._known.started.items():
@@ -406,6 +445,12 @@ class Invariants:
             before = msgspec.structs.replace(before, guest_id=heir)  # noqa: PLW2901 - a merge may do that
             if snapshot.is_erased(now.guest_id) and not now.redirect_uri:
                 before = msgspec.structs.replace(before, redirect_uri="")  # noqa: PLW2901 - only that may go
+            if snapshot.is_erased(now.guest_id):
+                before = msgspec.structs.replace(  # noqa: PLW2901 - the terms may go too
+                    before,
+                    has_agreement=now.has_agreement,
+                    agreement_ends_at=now.agreement_ends_at,
+                )
             if before.is_settled:
                 # It may be due again: its PSP is asked about the card of an earlier page.
                 before = msgspec.structs.replace(before, due_at=now.due_at)  # noqa: PLW2901 - as above
@@ -518,6 +563,9 @@ class Invariants:
                     )
                 case "Payment method not accepted":
                     is_true = session.refuse_funding is not None
+                case "Agreement ended":
+                    ends_at = session.agreement_ends_at
+                    is_true = ends_at is not None and ends_at <= self._latest
                 case "Guest not found":
                     is_true = session.guest_id in missing
                 case "Invalid center id":
@@ -693,6 +741,11 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> N
     require(is_newest, "I1", f"a stale result undid what {name} stored")
     consent = snapshot.consents.get(session.token_id)
     shown = page.request.consent
+    if session.has_agreement and session.clicks:
+        # The text about the booking, or the general one if the guest ticked the box.
+        is_proved = consent is not None and consent.account_id == account.account_id
+        require(is_proved, "I11", f"{name} is completed without the consent of its guest")
+        return
     is_proved = (
         consent is not None
         and (account.account_id, shown.language, shown.text)

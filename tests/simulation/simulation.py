@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from dependency_injector import providers
 
+from adapters.catalogs import shipped_reservation_texts
 from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
 from adapters.fake_psp.plugin import NAME as FAKE
@@ -313,6 +314,7 @@ class Simulation:
             link_minutes=choices.choice((None, LONG_LINK_MINUTES)) if center == HARBOR else None,
             locale=choices.choice((None, "de", "ja")),
             idempotency_key=f"visit-{number}" if choices.randrange(3) else None,
+            agreement=self._booking(choices, number) if center == GARDEN else None,
         )
         caller = choices.choice((SHOP, SHOP, APP, APP, SHOP, KIOSK))
         visit = Visit(number, caller, guest, center, request)
@@ -320,6 +322,20 @@ class Simulation:
             self._known.keyed.add(visit.redirect_uri)
         self._visits.append(visit)
         self._send(process, visit)
+
+    def _booking(self, choices: Random, number: int) -> object:
+        """Return the agreement of a visit, or None."""
+        ahead = choices.choice((None, timedelta(hours=1), timedelta(days=2), timedelta(days=300)))
+        if ahead is None:
+            return None
+        starts_at = self._clock.now() + ahead
+        return {
+            "reference": f"booking-{number}",
+            "description": "2 × massage",
+            "starts_at": starts_at.isoformat(),
+            "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
+            "no_show": {"amount": "80.00", "currency": "EUR"},
+        }
 
     def a_client_sends_again(self, process: Process, choices: Random) -> None:
         """Repeat an earlier request, or send another one with its key."""
@@ -477,6 +493,7 @@ class Simulation:
         agreed = self._read_consent(process, token_id, browser) if by_click else None
         click = Click(browser, agreed or "", self._clock.now())
         self._known.clicks[token_id] += [click] if agreed else []
+        keeps = choices.randrange(4) == 0
         result = self._call(
             f"{visit.guest.first_name} opens {self._names[token_id]}{', damaged' * bool(damage)}",
             process,
@@ -484,6 +501,7 @@ class Simulation:
                 key=f"{visit.link_key}{damage}",
                 by_click=by_click,
                 agreed=agreed,
+                keeps=keeps,
                 browser=browser,
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
@@ -499,6 +517,8 @@ class Simulation:
             require(whose == token_id, "I5", f"a guest was sent to the page of session {whose}")
             clicks = {(each.browser, each.digest) for each in self._known.clicks[token_id]}
             has_agreed = (browser, request.consent.digest) in clicks or not self._known.asks
+            if self._stored.sessions[token_id].has_agreement:
+                has_agreed = any(each == browser for each, _ in clicks)
             require(has_agreed, "I11", f"a browser came to session {whose} without an agreement")
             self._pages.append((TokenId(token_id), page))
 
@@ -513,7 +533,10 @@ class Simulation:
         )
         if isinstance(way_back, Exception) or way_back is None or way_back.consent is None:
             return None
-        return way_back.consent.digest
+        if way_back.agreement is None:
+            return way_back.consent.digest
+        self._known.texts[token_id].add(way_back.agreement.text.text)
+        return way_back.agreement.digest
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
         """Type a card on a page, answer the challenge or not, and return or not."""
@@ -677,6 +700,8 @@ class Simulation:
                 require_done(before, stored, done, now=now, away=away)
             process.forget_idempotency_keys()
             process.container.finish_erasures()()
+            process.container.end_agreements()()
+            process.container.remove_ended_cards()()
             return done
 
         result = self._call(
@@ -1155,6 +1180,9 @@ def _restore_everything(unit: WriteUnit) -> None:
     for center_id, configuration in CONFIGURATIONS.items():
         unit.configurations.put(center_id, configuration)
         unit.consent_texts.remove(center_id, "de")
+    settings = unit.center_settings.get(GARDEN.id)
+    unit.center_settings.put(GARDEN.id, replace(settings, time_zone="Europe/Berlin"))
+    unit.reservation_texts.put(GARDEN.id, shipped_reservation_texts()["en"])
 
 
 def _delete(unit: Any, table: str, identifier: str) -> None:

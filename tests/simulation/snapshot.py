@@ -48,6 +48,9 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     refuse_funding: str | None
     not_accepted: str | None
     attempt: int
+    has_agreement: bool
+    agreement_ends_at: datetime | None
+    clicks: int
 
     @property
     def is_settled(self) -> bool:
@@ -73,6 +76,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     due_at: datetime | None
     removed_at: datetime | None
     is_default: bool
+    keep_until: datetime | None
 
     @property
     def is_active(self) -> bool:
@@ -91,6 +95,26 @@ class ConsentRow(Struct, frozen=True, kw_only=True):
     language: str
     text: str
     agreed_at: datetime
+
+
+class AgreementRow(Struct, frozen=True, kw_only=True):
+    """What a guest agreed to for a booking."""
+
+    agreement_id: str
+    account_id: str
+    guest_id: str
+    token_id: str
+    text: str
+    ends_at: datetime
+    kept_until: datetime
+    ended_at: datetime | None
+
+    @property
+    def keeps_card_until(self) -> datetime:
+        """Return the time until which it keeps the card."""
+        if self.ended_at is None:
+            return self.kept_until
+        return min(self.kept_until, self.ended_at + (self.kept_until - self.ends_at))
 
 
 class DiscardRow(Struct, frozen=True, kw_only=True):
@@ -155,6 +179,7 @@ class Snapshot:
     sessions: Mapping[str, SessionRow]
     accounts: Mapping[str, AccountRow]
     consents: Mapping[str, ConsentRow]
+    agreements: Sequence[AgreementRow]
     discards: Sequence[DiscardRow]
     erasures: Mapping[str, ErasureRow]
     evidence: frozenset[tuple[str, str]]
@@ -245,6 +270,8 @@ _SESSIONS: Final = """
         json_extract(configuration, '$.avs') AS avs,
         json_extract(configuration, '$.cards_per_guest') AS cards_per_guest,
         nullif(json_extract(configuration, '$.refuse_funding'), '[]') AS refuse_funding,
+        agreement IS NOT NULL AS has_agreement,
+        json_extract(agreement, '$.ends_at') AS agreement_ends_at, json_array_length(clicks) AS clicks,
         coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt
     FROM card_sessions ORDER BY rowid
 """
@@ -252,6 +279,12 @@ _SESSIONS: Final = """
 
 _CONSENTS: Final = """
     SELECT account_id, token_id, language, text, agreed_at FROM consents JOIN consent_texts USING (text_id)
+"""
+
+_AGREEMENTS: Final = """
+    SELECT agreement_id, account_id, guest_id, token_id, json_extract(shown, '$.text') AS text,
+        json_extract(terms, '$.ends_at') AS ends_at, kept_until, ended_at
+    FROM agreements
 """
 
 _ENDPOINTS: Final = """
@@ -293,6 +326,7 @@ class Observer:
                 sessions={each.token_id: each for each in sessions},
                 accounts={each.account_id: each for each in accounts},
                 consents={each.token_id: each for each in self._rows(_CONSENTS, ConsentRow)},
+                agreements=self._rows(_AGREEMENTS, AgreementRow),
                 discards=self._rows("SELECT * FROM discards", DiscardRow),
                 erasures={
                     each.guest_id: each for each in self._rows("SELECT * FROM erasures", ErasureRow)
