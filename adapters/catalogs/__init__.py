@@ -120,7 +120,7 @@ def shipped_consents() -> Mapping[str, ConsentText]:
 def shipped_reservation_texts() -> Mapping[str, ReservationText]:
     """Return the newest text about bookings in each language."""
     return {
-        language: ReservationText.shipped(language, version, text)
+        language: ReservationText.shipped(language, f"booking-{version}", text)
         for language, (version, text) in _newest("reservation").items()
     }
 

@@ -189,7 +189,7 @@ RELEASE_0_3: Final = """
     ALTER TABLE card_sessions ADD COLUMN link_key text;
     ALTER TABLE payment_configurations ADD COLUMN keep_after_end_days integer NOT NULL DEFAULT 7;
     ALTER TABLE card_sessions ADD COLUMN agreement {json};
-    ALTER TABLE card_sessions ADD COLUMN clicks {json} NOT NULL DEFAULT '[]';
+    ALTER TABLE card_sessions ADD COLUMN clicks {json};
     CREATE TABLE agreement_references (
         guest_id {uuid} NOT NULL,
         center_id {uuid} NOT NULL,

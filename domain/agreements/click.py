@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
+from typing import Final
 
 from domain.agreements.reservation_text import ShownText
 from domain.psps.hosted_page import Consent
+
+MAX_CLICKS: Final = 20
+"""The most clicks that are kept of one attempt. Anybody with the link can cause them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +44,12 @@ class ShownAgreement:
 class AgreementClick:
     """A guest's click on the page before the page of an `attempt`, with the words as shown.
 
-    `general` is the text to which the guest agreed by the box; None if the box was not ticked.
+    `browser` is the hash of the secret of the guest's browser. `general` is the text to which the
+    guest agreed by the box; None if the box was not ticked.
     """
 
     attempt: int
+    browser: str
     agreed_at: datetime
     shown: ShownText
     kept_until: datetime
@@ -53,10 +59,15 @@ class AgreementClick:
 def with_click(
     clicks: Sequence[AgreementClick], click: AgreementClick
 ) -> tuple[AgreementClick, ...]:
-    """Return the clicks with another one. Of each attempt, the first and the latest are kept."""
+    """Return the clicks with another one. A click that repeats the last one is left out.
+
+    Of each attempt, the first click and the latest clicks are kept, MAX_CLICKS in all.
+    """
     same = [each for each in clicks if each.attempt == click.attempt]
     others = [each for each in clicks if each.attempt != click.attempt]
-    return (*others, *same[:1], click)
+    if same and replace(same[-1], agreed_at=click.agreed_at) == click:
+        return tuple(clicks)
+    return (*others, *same[:1], *same[1:][-MAX_CLICKS + 2 :], click)
 
 
 def click_for(
@@ -64,10 +75,14 @@ def click_for(
 ) -> AgreementClick | None:
     """Return the click that belongs to a card: the latest before it, or otherwise the first.
 
-    Return None if the page of the attempt was opened without a click, by an earlier release.
+    It is not known in which browser the card was typed. So the guest agreed to `general` only if
+    every browser did in its latest click before the card. Return None if the page of the attempt
+    was opened without a click, by an earlier release.
     """
     same = [each for each in clicks if each.attempt == attempt]
-    before = [each for each in same if each.agreed_at <= collected_at]
-    if before:
-        return before[-1]
-    return same[0] if same else None
+    if not same:
+        return None
+    before = [each for each in same if each.agreed_at <= collected_at] or same[:1]
+    latest = {each.browser: each for each in before}
+    has_all = all(each.general is not None for each in latest.values())
+    return before[-1] if has_all else replace(before[-1], general=None)

@@ -23,6 +23,7 @@ MAX_FILE_LENGTH: Final = 10_000
 """The maximum length of the file with a text, in characters."""
 
 _MAX_BUTTON_LENGTH: Final = 80
+_MAX_LINE_LENGTH: Final = 300
 _AMOUNTS: Final = frozenset({"no_show", "late_cancellation"})
 _OPTIONAL: Final = _AMOUNTS | {"cancel_by", "contact", "policy_uri"}
 """The placeholders that may have no value."""
@@ -105,12 +106,10 @@ def values_of(
 ) -> dict[str, str | None]:
     """Return the values for the placeholders of a text, written for a guest; None means no value.
 
-    The card is removed after `kept_until`. A `cancel_by` that has passed has no value. Raises
-    RuntimeError if the center has no time zone.
+    The card is removed after `kept_until`. A `cancel_by` that has passed has no value. A center that
+    has removed its texts may have no time zone any more; then times are written in UTC.
     """
-    zone = settings.time_zone
-    if zone is None:
-        raise RuntimeError("a center without a time zone takes no agreements")
+    zone = settings.time_zone or "UTC"
 
     def money(value: Money | None) -> str | None:
         return None if value is None else formats.money(value, language)
@@ -177,6 +176,9 @@ def _parts_of(content: str) -> dict[str, str]:
     _require(checked, "on_psp_page", without=_OPTIONAL)
     for name in ("button", "keep"):
         _require(checked, name, without=_PLACEHOLDERS - {"center"})
+    if len(checked["on_psp_page"]) > _MAX_LINE_LENGTH:
+        # With the name and the time it must fit on every PSP's page.
+        raise _refused(f"a TOML file with an on_psp_page of at most {_MAX_LINE_LENGTH} characters")
     if len(checked["button"]) > _MAX_BUTTON_LENGTH:
         raise _refused(f"a TOML file with a button of at most {_MAX_BUTTON_LENGTH} characters")
     return checked

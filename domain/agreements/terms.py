@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -105,10 +105,10 @@ def _line(name: str, given: dict[str, object], max_length: int) -> str:
 
 
 def parse_time(field: str, value: object) -> datetime:
-    """Parse a time with an offset (RFC 3339). Raises InvalidField."""
+    """Parse a time with an offset (RFC 3339), and return it in UTC. Raises InvalidField."""
     if isinstance(value, str) and _TIME.fullmatch(value):
-        with suppress(ValueError):
-            return datetime.fromisoformat(value)
+        with suppress(ValueError, OverflowError):
+            return datetime.fromisoformat(value).astimezone(UTC)
     raise InvalidField(field, EXPECTED_TIME)
 
 

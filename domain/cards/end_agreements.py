@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -101,8 +102,10 @@ class EndAgreements:
         return len(due) == MAX_PER_CALL
 
     def _end(self, unit: WriteUnit, agreement: Agreement) -> None:
-        if end_agreement(unit, self.note_event, agreement, None, self.clock.now()):
-            unit.commit()
+        # The guest may have been merged or erased meanwhile.
+        with suppress(AgreementNotFound):
+            if end_agreement(unit, self.note_event, agreement, None, self.clock.now()):
+                unit.commit()
 
 
 def end_agreement(
@@ -125,6 +128,8 @@ def end_agreement(
         raise AgreementNotFound
     if agreement.ended_at is not None:
         return False
+    # Locks the card before the agreement, as `Accounts.forget` does.
+    account_of = unit.accounts.get(agreement.account_id)
     ended = agreement.ended(reason, now, stated_at=stated_at)
     unit.agreements.update(ended)
     for account in accounts:
@@ -132,7 +137,6 @@ def end_agreement(
             others = unit.agreements.of_account(account.account_id)
             keep_until = max(each.keeps_card_until for each in others)
             unit.accounts.update(replace(account, keep_until=keep_until))
-    account_of = unit.accounts.get(ended.account_id)
     note_agreement_event(
         unit,
         note_event,

@@ -22,6 +22,8 @@ def agreement_of_guest(
         agreement is None
         or agreement.guest_id != plain_uuid(guest_id)
         or not caller.sees(agreement.center_id)
+        # An erased guest is not found.
+        or unit.guests.get(agreement.guest_id) is None
     ):
         raise AgreementNotFound
     return agreement

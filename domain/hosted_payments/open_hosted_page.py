@@ -184,15 +184,20 @@ class OpenHostedPage:
         """
         is_on_our_page = self.choose_consent.is_on_our_page(session.configuration.provider)
         is_asked_for = is_on_our_page or session.agreement is not None
-        if not is_asked_for or session.has_agreed(click.browser):
+        is_repeated = click.agreed is None or session.agreement is None
+        if not is_asked_for or (session.has_agreed(click.browser) and is_repeated):
             return session
         request = session.current_attempt.request
         shown = self._agreement(unit, session, request.language, (), now)
         digest = request.consent.digest if shown is None else shown.digest
         if click.browser is None or click.agreed != digest:
+            if session.has_agreed(click.browser):
+                # The form is of an earlier text, to which the guest has agreed.
+                return session
             raise ClickNeeded
         if shown is not None:
-            session = session.agreed_to(shown, keeps=click.keeps, now=now)
+            # Also again in the same browser: the guest may have changed the box.
+            session = session.agreed_to(shown, keeps=click.keeps, browser=click.browser, now=now)
         return session.agreed(click.browser, now)
 
     def _agreement(

@@ -46,7 +46,8 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
     for agreement in unit.agreements.of_guest(guest_id):
         # What the guest agreed to stays, like consents. The client's name for the booking goes.
         terms = replace(agreement.terms, reference="")
-        unit.agreements.update(replace(agreement, terms=terms))
+        ended = agreement if agreement.ended_at else agreement.ended(None, now)
+        unit.agreements.update(replace(ended, terms=terms))
     for token in unkept:
         note_discard(unit, token, now=now)
     return are_over

@@ -181,7 +181,7 @@ class PageAttempt:
     def agreed(self, browser: str, now: datetime) -> PageAttempt:
         """Record that the guest agreed to the request's consent in the browser with this secret."""
         first = self.first_agreed_at or self.agreed_at or now
-        hashed = self._hash_of(browser)
+        hashed = self.hash_of(browser)
         return replace(self, agreed_at=now, agreed_in=hashed, first_agreed_at=first)
 
     def agreed_for(self, collected_at: datetime) -> datetime | None:
@@ -198,9 +198,10 @@ class PageAttempt:
         Others may open the link too, such as a mail scanner that presses buttons. They must not
         agree in place of the person who types the card.
         """
-        return browser is not None and self.agreed_in == self._hash_of(browser)
+        return browser is not None and self.agreed_in == self.hash_of(browser)
 
-    def _hash_of(self, browser: str) -> str:
+    def hash_of(self, browser: str) -> str:
+        """Return the hash by which a browser with this secret is known in the session."""
         # Hashed together with the session, so that the hash does not connect the sessions of one
         # browser.
         return sha256(f"{self.request.token_id}\n{browser}".encode()).hexdigest()

@@ -37,6 +37,7 @@ from domain.outside import Clock, Ids
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.address_verification import PostalCodes, require_billing_address
 from domain.sessions.card_testing import require_below_limits
+from domain.sessions.find_session import may_have_link
 from domain.sessions.request import AddCardRequest, RequestedSession
 from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession
 from domain.sessions.session_log import SessionLog, SessionStep, Step
@@ -103,12 +104,12 @@ class AddCard:
                 return StartedSession(
                     _replayed(unit.sessions.get(used_for), wanted), is_replayed=True
                 )
-            if earlier := _session_of_booking(unit, wanted):
-                return StartedSession(_same_booking(earlier, wanted), is_replayed=True)
+            if earlier := _session_of_booking(unit, wanted, now):
+                return StartedSession(_same_booking(caller, earlier, wanted), is_replayed=True)
             session = self._session(unit, caller, wanted, configuration, now)
             limits = session.configuration.card_limits(self.limits)
             require_below_limits(unit, limits, session, now)
-        return self._stored(session, key, keys_since)
+        return self._stored(caller, session, key, keys_since)
 
     def _session(
         self,
@@ -180,7 +181,7 @@ class AddCard:
             raise TooManyAgreements
 
     def _stored(
-        self, session: CardSession, key: str | None, keys_since: datetime
+        self, caller: Caller, session: CardSession, key: str | None, keys_since: datetime
     ) -> StartedSession:
         def store(unit: WriteUnit) -> CardSession:
             if key:
@@ -190,8 +191,8 @@ class AddCard:
                 )
                 if holder != session.token_id:
                     return _replayed(unit.sessions.get(holder), session)
-            if earlier := _session_of_booking(unit, session):
-                return _same_booking(earlier, session)
+            if earlier := _session_of_booking(unit, session, session.created_at):
+                return _same_booking(caller, earlier, session)
             if unit.erasures.get(session.guest_id) is not None:
                 raise GuestNotFound
             # Other requests may have arrived since the limits were checked. A guest has few
@@ -223,23 +224,28 @@ def _replayed(earlier: CardSession | None, wanted: RequestedSession) -> CardSess
     return earlier
 
 
-def _session_of_booking(unit: UnitOfWork, wanted: RequestedSession) -> CardSession | None:
+def _session_of_booking(
+    unit: UnitOfWork, wanted: RequestedSession, now: datetime
+) -> CardSession | None:
     """Return the session in which the guest agrees, or agreed, to the same booking.
 
-    A session that ended without a card does not count: the guest needs another link.
+    A session whose link is over, and that has no card, does not count: the guest needs another
+    link.
     """
-    if wanted.agreement is None:
+    if wanted.agreement is None or not wanted.guest_id:
         return None
     token_id = unit.agreements.session_of(
         wanted.guest_id, wanted.center_id, wanted.agreement.reference
     )
     session = unit.sessions.get(token_id) if token_id else None
-    has_failed = session is not None and session.is_over and session.account_id is None
-    return None if has_failed else session
+    if session is None or (session.account_id is None and not session.has_link(now)):
+        return None
+    return session
 
 
-def _same_booking(earlier: CardSession, wanted: RequestedSession) -> CardSession:
-    if earlier.requested != wanted.requested:
+def _same_booking(caller: Caller, earlier: CardSession, wanted: RequestedSession) -> CardSession:
+    # Another caller's link may show the guest's name.
+    if earlier.requested != wanted.requested or not may_have_link(caller, earlier):
         raise AgreementReferenceUsed
     return earlier
 

@@ -49,6 +49,7 @@ TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
     "billing_info": None,
     "reference": None,
     "agreement": None,
+    "clicks": None,
 }
 """The fields that an erasure clears at once, with their cleared values. Any: each field has its own
 type.
@@ -92,18 +93,22 @@ class CardSession(PolledSession, RequestedSession):
     created_at: datetime
     shows_guest: bool = False
     link_key: LinkKey | None = field(default=None, repr=False)
-    clicks: tuple[AgreementClick, ...] = ()
+    clicks: tuple[AgreementClick, ...] | None = None
 
-    def agreed_to(self, shown: ShownAgreement, *, keeps: bool, now: datetime) -> CardSession:
+    def agreed_to(
+        self, shown: ShownAgreement, *, keeps: bool, browser: str, now: datetime
+    ) -> CardSession:
         """Note a click on the page that shows an agreement. `keeps` says whether the box is ticked."""
+        attempt = self.current_attempt
         click = AgreementClick(
-            attempt=self.current_attempt.request.attempt,
+            attempt=attempt.request.attempt,
+            browser=attempt.hash_of(browser),
             agreed_at=now,
             shown=shown.text,
             kept_until=shown.kept_until,
             general=shown.general if keeps else None,
         )
-        return replace(self, clicks=with_click(self.clicks, click))
+        return replace(self, clicks=with_click(self.clicks or (), click))
 
     @property
     def prefix(self) -> str:

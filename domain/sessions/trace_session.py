@@ -64,7 +64,7 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
                 "agreed",
                 {"version": click.shown.version, "page": click.attempt},
             )
-            for click in session.clicks
+            for click in session.clicks or ()
         ),
         (session.returned_at, "returned", {}),
         (session.cancelled_at, "cancelled", {"by": session.cancelled_by}),

@@ -73,7 +73,8 @@ class Verdict:
 
     `session` replaces the current session. `added` is a new account, and `renewed` replaces the
     account with its id; `consent` is what the guest agreed to for that account, and `agreement` the
-    agreement about a booking. `doubted` is the
+    agreement about a booking. `kept` is the account of a card whose older result came late.
+    `doubted` is the
     account of a card that was typed again: it is read at once, because the PSP may have lost it.
     `unkept` is the token to discard: the collected token, or the former token of the renewed
     account. `withdrawn` is the discard of a token that is kept after all.
@@ -83,6 +84,7 @@ class Verdict:
     added: Account | None = None
     renewed: Account | None = None
     doubted: Account | None = None
+    kept: Account | None = None
     consent: GivenConsent | None = None
     agreement: Agreement | None = None
     unkept: UnkeptToken | None = None
@@ -183,10 +185,10 @@ def judge_card(
         (one for one in on_file.accounts if one.is_same_card(card, configuration.psp_account)), None
     )
     number = session.current_attempt.request.attempt
-    click = click_for(session.clicks, number, collected.collected_at)
+    click = click_for(session.clicks or (), number, collected.collected_at)
     refusal = _refusal(session, collected, on_file, same)
     if refusal is None and click is not None and session.agreement is not None:
-        refusal = _refusal_of_agreement(session.agreement, on_file, same, now)
+        refusal = _refusal_of_agreement(session.agreement, click, collected, on_file, same, now)
     if isinstance(refusal, NotAccepted):
         return Verdict(
             session=replace(session, not_accepted=refusal).without_card(now),
@@ -215,11 +217,23 @@ def judge_card(
     agreement = _agreement(session, click, kept_id, agreement_id)
     keep_until = None if click is None or click.general is not None else click.kept_until
     if same is not None:
-        renewed = same.renewed(collected, consent_version=consent.version, now=now)
         if keep_until is not None and same.keep_until is not None:
             keep_until = max(keep_until, same.keep_until)
         else:
             keep_until = None
+        if _is_stale(collected, same):
+            # An outdated result does not undo a renewal, but the guest has agreed.
+            return Verdict(
+                session=session.completed(same.account_id, now),
+                kept=replace(same, keep_until=keep_until),
+                consent=consent,
+                agreement=agreement,
+                unkept=_token(session, collected),
+            )
+        is_general = click is None or click.general is not None or same.keep_until is not None
+        # The general consent goes on if the guest agreed to it before.
+        version = consent.version if is_general else same.consent_version
+        renewed = same.renewed(collected, consent_version=version, now=now)
         return Verdict(
             session=session.completed(same.account_id, now),
             renewed=replace(renewed, keep_until=keep_until),
@@ -291,20 +305,30 @@ def _refusal(
     if configuration.avs and collected.avs is AvsResult.MISMATCH:
         return IncorrectBillingAddress()
     if same is not None:
-        # An outdated result does not undo a renewal.
-        is_stale = collected.collected_at < same.consented_at
-        # With an agreement, a card that the guest types again has that agreement too.
-        is_known = same.expires_with(collected.card) and session.agreement is None
-        is_on_file = is_stale or is_known
+        is_known = _is_stale(collected, same) or same.expires_with(collected.card)
+        # With an agreement, a card that the guest types again has that agreement too. Without, the
+        # guest agrees that a card is kept that guaranteed bookings only.
+        is_on_file = is_known and session.agreement is None and same.keep_until is None
         return PaymentMethodAlreadyExists() if is_on_file else None
     allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
     return CenterKeepsOneCard() if on_file.accounts and allows_one else None
 
 
+def _is_stale(collected: CardCollected, same: Account) -> bool:
+    """Return whether a card was typed before the guest agreed to the stored state of its account."""
+    return collected.collected_at < same.consented_at
+
+
 def _refusal_of_agreement(
-    terms: AgreementTerms, on_file: OnFile, same: Account | None, now: datetime
+    terms: AgreementTerms,
+    click: AgreementClick,
+    collected: CardCollected,
+    on_file: OnFile,
+    same: Account | None,
+    now: datetime,
 ) -> Refusal | None:
-    if now >= terms.ends_at:
+    # A card that was typed in time may be charged for a no-show until the time that the guest read.
+    if collected.collected_at >= terms.ends_at or now >= click.kept_until:
         return AgreementEnded()
     count = 0 if same is None else on_file.open_agreements.get(same.account_id, 0)
     return TooManyAgreements() if count >= MAX_OPEN_AGREEMENTS else None

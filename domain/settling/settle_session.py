@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from domain.agreements.agreement import EndOfAgreement, count_open
+from domain.agreements.agreement import Agreement, EndOfAgreement, count_open
 from domain.cards.discard_tokens import note_discard
 from domain.cards.end_agreements import end_agreement
 from domain.cards.note_account_event import note_account_event
@@ -228,7 +228,7 @@ class SettleSession:
             verdict = judge(asked, current, outcome, now) or Verdict(session=current)
         if verdict.added is not None:
             unit.accounts.add(verdict.added)
-        for account in filter(None, (verdict.renewed, verdict.doubted)):
+        for account in filter(None, (verdict.renewed, verdict.doubted, verdict.kept)):
             unit.accounts.update(account)
         unkept = verdict.unkept
         is_discarded = unkept is not None and note_discard(unit, unkept, now=now)
@@ -262,9 +262,7 @@ class SettleSession:
                 psp_account=current.configuration.psp_account,
                 now=now,
             )
-            replaces = verdict.agreement.terms.replaces
-            former = unit.agreements.get(replaces) if replaces else None
-            if former is not None and former.guest_id == current.guest_id:
+            for former in _replaced_by(unit, verdict.agreement):
                 end_agreement(unit, self.note_event, former, EndOfAgreement.REPLACED, now)
         note_end_of_session(unit, self.note_event, current, changed, now=now)
         declined = note_refused_cards(unit, asked, outcome, changed, now=now)
@@ -309,6 +307,20 @@ class SettleSession:
             agreement_id=agreement_id,
             now=now,
         )
+
+
+def _replaced_by(unit: WriteUnit, agreement: Agreement) -> list[Agreement]:
+    """Return the agreements that end because of a new one: one booking has one agreement."""
+    terms = agreement.terms
+    named = unit.agreements.get(terms.replaces) if terms.replaces else None
+    same = [
+        each
+        for each in unit.agreements.of_account(agreement.account_id)
+        if each.terms.reference == terms.reference and each.agreement_id != agreement.agreement_id
+    ]
+    if named is not None and named.guest_id == agreement.guest_id:
+        same.append(named)
+    return [each for each in same if each.ended_at is None]
 
 
 def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected) -> bool:

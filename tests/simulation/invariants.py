@@ -449,6 +449,7 @@ class Invariants:
                 before = msgspec.structs.replace(  # noqa: PLW2901 - the terms may go too
                     before,
                     has_agreement=now.has_agreement,
+                    clicks=now.clicks,
                     agreement_ends_at=now.agreement_ends_at,
                 )
             if before.is_settled:

@@ -271,7 +271,7 @@ _SESSIONS: Final = """
         json_extract(configuration, '$.cards_per_guest') AS cards_per_guest,
         nullif(json_extract(configuration, '$.refuse_funding'), '[]') AS refuse_funding,
         agreement IS NOT NULL AS has_agreement,
-        json_extract(agreement, '$.ends_at') AS agreement_ends_at, json_array_length(clicks) AS clicks,
+        json_extract(agreement, '$.ends_at') AS agreement_ends_at, coalesce(json_array_length(clicks), 0) AS clicks,
         coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt
     FROM card_sessions ORDER BY rowid
 """

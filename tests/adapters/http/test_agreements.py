@@ -59,7 +59,8 @@ def test_an_agreement_is_listed_read_ended_as_it_was_sent(api: Api) -> None:
     (shown,) = listed["agreements"]
     path = f"/api/v1/guests/{GUEST_ID}/agreements/{shown['agreement_id']}"
 
-    assert {name: shown[name] for name in TERMS} == TERMS
+    in_utc = {"starts_at": "2026-12-05T14:00:00Z", "ends_at": "2026-12-05T15:00:00Z"}
+    assert {name: shown[name] for name in TERMS} == TERMS | in_utc
     assert "Harbor Spa may charge the card up to €80.00." in shown["text"]
     assert shown["kept_until"] == "2026-12-12T15:00:00Z"
     assert (shown["account_id"], shown["ended_at"]) == (account_id, None)

@@ -11,23 +11,28 @@ import pytest
 
 from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
 from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement, EndOfAgreement
+from domain.agreements.click import MAX_CLICKS, click_for
 from domain.cards.account import Account
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     AgreementEnded,
+    AgreementNotFound,
     AgreementReferenceUsed,
     CenterKeepsOneCard,
     ConsentNotSet,
+    GuestIdNotUsable,
     InvalidField,
     TooManyAgreements,
 )
 from domain.events.event import EventType
 from domain.hosted_payments.find_way_back import WayBack
 from domain.hosted_payments.link import ClickNeeded, LinkExpired
+from domain.identifiers import CallerName
+from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
-from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 DAY: Final = timedelta(days=1)
 BROWSER: Final = "a-secret-of-this-browser"
@@ -68,12 +73,23 @@ def way_back(installation: Installation, session: CardSession) -> WayBack:
     return found
 
 
-def agree(installation: Installation, session: CardSession, *, keeps: bool = False) -> None:
-    """Open the link, and click the button on the page."""
-    shown = way_back(installation, session).agreement
-    assert shown is not None
+def agree(
+    installation: Installation,
+    session: CardSession,
+    *,
+    keeps: bool = False,
+    browser: str = BROWSER,
+) -> None:
+    """Open the link in a new browser, and click the button on the page in this browser."""
+    found = installation.container.find_way_back()(key=session.link_key)
+    assert found is not None
+    assert found.agreement is not None
     installation.use_cases.open_hosted_page(
-        key=session.link_key, by_click=True, agreed=shown.digest, keeps=keeps, browser=BROWSER
+        key=session.link_key,
+        by_click=True,
+        agreed=found.agreement.digest,
+        keeps=keeps,
+        browser=browser,
     )
 
 
@@ -213,12 +229,49 @@ def test_a_card_that_the_guest_allowed_to_keep_stays_kept(
     assert account.keep_until is None
 
 
-def test_a_card_that_is_added_without_a_booking_is_kept(installation: Installation) -> None:
+@pytest.mark.parametrize("expiry", [(9, 2031), (10, 2033)])
+def test_a_card_that_is_added_without_a_booking_is_kept(
+    installation: Installation, expiry: tuple[int, int]
+) -> None:
     guaranteed(installation)
     installation.clock.advance(timedelta(hours=1))
-    installation.stored_card(expiry=(10, 2033))
+    installation.stored_card(expiry=expiry)
     (account,) = installation.accounts()
     assert account.keep_until is None
+    with installation.storage.read() as unit:
+        (applying, _) = unit.consents.of(account)
+    assert applying.version == account.consent_version == "2026-11"
+
+
+@pytest.mark.parametrize("keeps_first", [True, False])
+def test_two_bookings_with_one_card_may_settle_in_either_order(
+    installation: Installation, keeps_first: bool
+) -> None:
+    first = started(installation, agreement=a_booking(installation, 40, reference="first"))
+    second = started(installation, agreement=a_booking(installation, 10, reference="second"))
+    agree(installation, first, keeps=keeps_first)
+    agree(installation, second)
+    for session in (first, second):
+        installation.type_card(session)
+        installation.clock.advance(timedelta(seconds=5))
+    for session in (second, first):
+        installation.return_to_shop(session)
+
+    (account,) = installation.accounts()
+    found = agreements(installation, account)
+    assert {each.terms.reference for each in found} == {"first", "second"}
+    kept_until = max(each.kept_until for each in found)
+    assert account.keep_until == (None if keeps_first else kept_until)
+    installation.reconcile()
+    assert installation.tokens_at_psp() == {account.token}
+
+
+def test_a_booking_does_not_change_which_consent_keeps_a_card(installation: Installation) -> None:
+    kept = installation.stored_card()
+    installation.clock.advance(timedelta(hours=1))
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    assert (account.keep_until, account.consent_version) == (None, kept.consent_version)
 
 
 def test_the_same_booking_has_the_same_session(installation: Installation) -> None:
@@ -261,11 +314,19 @@ def test_a_center_without_a_text_takes_no_agreements(installation: Installation)
         started(installation)
 
 
-def test_a_card_that_arrives_after_the_booking_is_discarded(installation: Installation) -> None:
-    session = started(installation, agreement=a_booking(installation, 0, cancel_by=None))
+@pytest.mark.parametrize("late", ["typed late", "reported after the card had to go"])
+def test_a_card_that_arrives_after_the_booking_is_discarded(
+    installation: Installation, late: str
+) -> None:
+    booking = a_booking(installation, 0, cancel_by=None)
+    ends_at = installation.clock.now() + timedelta(minutes=5)
+    session = started(installation, agreement=booking | {"ends_at": ends_at.isoformat()})
     agree(installation, session)
+    if late == "typed late":
+        # The PSP's page lives longer than the booking.
+        installation.clock.advance(timedelta(minutes=6))
     installation.type_card(session)
-    installation.clock.advance(timedelta(hours=2))
+    installation.clock.advance(timedelta(hours=1) if late == "typed late" else 8 * DAY)
     installation.reconcile()
 
     ended = installation.session(session.token_id)
@@ -376,3 +437,158 @@ def test_only_an_open_agreement_of_the_guest_at_the_center_can_be_replaced(
             | a_booking(installation, reference="late")
             | {"replaces": agreement.agreement_id},
         )
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_guest_who_goes_back_may_change_the_box(installation: Installation, keeps: bool) -> None:
+    session = started(installation)
+    for each in (not keeps, keeps):
+        agree(installation, session, keeps=each)
+        installation.clock.advance(timedelta(seconds=20))
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    (account,) = installation.accounts()
+    assert (account.keep_until is None) is keeps
+
+
+def test_a_form_of_an_earlier_text_changes_nothing_after_the_guest_agreed(
+    installation: Installation,
+) -> None:
+    session = started(installation)
+    agree(installation, session)
+    clicks = installation.session(session.token_id).clicks
+    installation.use_cases.open_hosted_page(
+        key=session.link_key, by_click=True, agreed="earlier", keeps=True, browser=BROWSER
+    )
+    assert installation.session(session.token_id).clicks == clicks
+
+
+@pytest.mark.parametrize("boxes", [(True, False, True), (False, True), (True, False)], ids=str)
+def test_a_card_is_kept_only_if_the_box_was_ticked_in_every_browser(
+    installation: Installation, boxes: tuple[bool, ...]
+) -> None:
+    # A mail scanner presses buttons, and it is not known in which browser the card is typed.
+    session = started(installation)
+    for number, keeps in enumerate(boxes):
+        agree(installation, session, keeps=keeps, browser=f"browser-{number}")
+        installation.clock.advance(timedelta(seconds=20))
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    (account,) = installation.accounts()
+    assert account.keep_until is not None
+
+
+def test_the_click_before_the_card_counts(installation: Installation) -> None:
+    session = started(installation)
+    agree(installation, session, keeps=True)
+    installation.clock.advance(timedelta(seconds=20))
+    agree(installation, session, keeps=False)
+    agreed_at = installation.clock.now()
+    installation.type_card(session)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, "outcome")
+    for _ in range(MAX_CLICKS + 5):
+        installation.clock.advance(timedelta(seconds=20))
+        agree(installation, session, keeps=True)
+        installation.clock.advance(timedelta(seconds=20))
+        agree(installation, session, keeps=False)
+    clicks = installation.session(session.token_id).clicks
+    assert clicks is not None
+    assert len(clicks) == MAX_CLICKS
+    # The clicks since are more than are kept, so the first click counts, without its box.
+    click = click_for(clicks, 1, agreed_at)
+    assert click is not None
+    assert click.agreed_at == clicks[0].agreed_at
+
+
+def test_another_caller_does_not_get_the_link_of_a_booking(installation: Installation) -> None:
+    booking = a_booking(installation)
+    session = installation.add_card(agreement=booking)
+    other = Caller(
+        name=CallerName("partner"), permissions=frozenset({Permission.GUESTS_ADD}), centers=None
+    )
+    with pytest.raises(AgreementReferenceUsed):
+        installation.add_card(other, agreement=booking)
+    assert installation.add_card(agreement=booking) == session
+
+
+def test_a_cancelled_booking_has_another_session_while_the_psp_is_away(
+    installation: Installation,
+) -> None:
+    booking = a_booking(installation)
+    first = installation.add_card(agreement=booking)
+    agree(installation, first)
+    installation.clock.advance(timedelta(seconds=20))
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, "outcome", "close")
+    installation.cancel_session(first)
+    second = installation.add_card(agreement=booking)
+    assert second.token_id != first.token_id
+
+
+def test_a_booking_has_one_agreement_if_the_card_of_an_earlier_session_comes_late(
+    installation: Installation,
+) -> None:
+    booking = a_booking(installation)
+    first = installation.add_card(agreement=booking)
+    agree(installation, first)
+    installation.type_card(first)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, "outcome")
+    installation.clock.advance(timedelta(hours=1))
+    second = installation.add_card(agreement=booking)
+    installation.provider.recover()
+    agree(installation, second)
+    installation.type_card(second)
+    for session in (second, first):
+        installation.return_to_shop(session)
+    (account,) = installation.accounts()
+    open_ones = [each for each in agreements(installation, account) if each.ended_at is None]
+    assert len(open_ones) == 1
+
+
+def test_a_guest_may_agree_after_the_center_removed_its_text(installation: Installation) -> None:
+    session = started(installation)
+    installation.container.set_reservation_text()(CENTER_ID, "en", off=True)
+    installation.container.set_center()(CENTER_ID, {"time_zone": None})
+    agree(installation, session)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    assert len(installation.accounts()) == 1
+
+
+def test_a_card_that_was_typed_in_time_is_stored_after_an_outage(
+    installation: Installation,
+) -> None:
+    session = started(installation, agreement=a_booking(installation, 0, cancel_by=None))
+    agree(installation, session)
+    installation.type_card(session)
+    installation.clock.advance(timedelta(hours=2))
+    installation.reconcile()
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_an_erased_guest_leaves_nothing_about_a_booking_in_sessions(
+    installation: Installation,
+) -> None:
+    session = started(installation, agreement=a_booking(installation, description="For Ada"))
+    agree(installation, session)
+    installation.erase_guest()
+    assert "Ada" not in repr(installation.session(session.token_id))
+
+
+def test_the_agreement_of_an_erased_guest_is_not_found(installation: Installation) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
+    session = guaranteed(installation)
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    installation.erase_guest()
+    with pytest.raises(AgreementNotFound):
+        installation.container.read_agreement()(
+            installation.caller, guest_id=session.guest_id, agreement_id=agreement.agreement_id
+        )
+    installation.clock.advance(11 * DAY)
+    installation.container.end_agreements()()
+    assert installation.deliveries() == ()
+
+
+def test_a_guest_id_that_is_no_uuid_is_refused(installation: Installation) -> None:
+    with pytest.raises(GuestIdNotUsable):
+        started(installation, guest_id="x")

@@ -115,17 +115,17 @@ def test_what_a_client_wrote_is_no_placeholder() -> None:
     assert "{center} {x}, booking-17" in read(description="{center} {x}")
 
 
-def test_a_center_without_a_time_zone_has_no_text() -> None:
-    with pytest.raises(RuntimeError, match="takes no agreements"):
-        values_of(
-            terms_of_a_booking(),
-            a_center(),
-            center_settings(),
-            PlainFormats(),
-            language="en",
-            kept_until=NOW,
-            now=NOW,
-        )
+def test_a_center_without_a_time_zone_writes_times_in_utc() -> None:
+    found = values_of(
+        terms_of_a_booking(),
+        a_center(),
+        center_settings(),
+        PlainFormats(),
+        language="en",
+        kept_until=NOW,
+        now=NOW,
+    )
+    assert found["kept_until"] == "04.03. (UTC)"
 
 
 def test_the_version_of_an_own_text_depends_on_its_content() -> None:
@@ -151,6 +151,7 @@ def test_the_version_of_an_own_text_depends_on_its_content() -> None:
         ("{contact}", "{name}", "text has no braces except"),
         ("{contact}", "{contact} and {policy_uri}", r"has \{contact\} and \{policy_uri\} in para"),
         ("{contact}", "{contact} and {kept_until}", r"has \{contact\} and \{kept_until\} in para"),
+        ("For {center}", "x" * 301, "on_psp_page of at most 300"),
         ("Agree", "4242424242424242", "text without a card number"),
         ("Agree", "x" * MAX_FILE_LENGTH, "file of at most"),
     ],

@@ -67,7 +67,7 @@ def test_each_change_of_a_text_about_bookings_is_in_the_audit_trail(
         entries = unit.audit_trail.latest(about=CENTER_ID)
     assert [each.details for each in entries if each.action is Action.CONSENT_SET] == [
         {"for": "reservation", "language": "de", "version": "none"},
-        {"for": "reservation", "language": "de", "version": "2026-11"},
+        {"for": "reservation", "language": "de", "version": "booking-2026-11"},
     ]
 
 

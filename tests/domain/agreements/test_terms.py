@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -67,10 +67,11 @@ def test_an_amount_has_the_decimals_of_its_currency(amount: str, currency: str) 
 
 
 @pytest.mark.parametrize("time", ["2026-03-14T05:06:07Z", "2026-03-14T06:06:07.5+01:00"])
-def test_times_have_an_offset(time: str) -> None:
+def test_times_are_kept_in_utc(time: str) -> None:
     terms = parse(starts_at=time, cancel_by=None)
     assert terms is not None
-    assert terms.starts_at.utcoffset() is not None
+    assert terms.starts_at.utcoffset() == timedelta(0)
+    assert terms.starts_at == datetime.fromisoformat(time)
 
 
 WRONG: Final[dict[str, list[object]]] = {
@@ -105,7 +106,9 @@ WRONG: Final[dict[str, list[object]]] = {
         ),
         ({"late_cancellation": {"amount": "1.00", "currency": "JPY"}}, "0 of them after the point"),
         ({"no_show": None, "late_cancellation": None}, "agreement.no_show must be given, or late"),
-        ({"starts_at": "0001-01-01T00:00:00+14:00"}, "agreement.starts_at must be at most 400"),
+        ({"starts_at": "0001-01-02T00:00:00Z"}, "agreement.starts_at must be at most 400"),
+        ({"starts_at": "0001-01-01T00:00:00+14:00"}, "agreement.starts_at must be a time"),
+        ({"ends_at": "9999-12-31T23:59:59-14:00"}, "agreement.ends_at must be a time"),
         # Misspelt, or about another purpose.
         ({"noshow": EUR}, "agreement must be an object with no other fields than"),
         ({"deposit": EUR}, "agreement must be an object with no other fields than"),

@@ -22,7 +22,7 @@ TELLS_WHAT_HAPPENED: Final = {
     *("locale", "status", "progress", "account_id", "existing_account_id", "failure"),
     *("shows_guest", "cancelled_by"),
     *("created_at", "expires_at", "due_at", "unanswered_since", "ended_at", "cancelled_at"),
-    *("ask_again_at", "opened_at", "returned_at", "authentication", "not_accepted", "clicks"),
+    *("ask_again_at", "opened_at", "returned_at", "authentication", "not_accepted"),
 }
 NEEDED_OF_A_REQUEST: Final = {
     *("token_id", "attempt", "merchant_account", "guest_id", "guest_reference", "center_id"),
@@ -37,6 +37,7 @@ def test_every_field_of_a_session_is_kept_or_erased_by_decision() -> None:
         status=SessionStatus.EXPIRED,
         reference="order 7",
         agreement=terms_of_a_booking(),
+        clicks=(),
         attempt=an_attempt(over=True),
     )
     blank = session.without_personal_data()

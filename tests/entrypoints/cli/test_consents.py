@@ -125,7 +125,10 @@ def test_setting_a_text_about_bookings_shows_an_example(with_center: CommandLine
 
     lines = with_center.succeeds(*BOOKINGS, "en").splitlines()
 
-    assert lines[0] == "the text of Harbor Spa about bookings, version 2026-11, with an example:"
+    assert (
+        lines[0]
+        == "the text of Harbor Spa about bookings, version booking-2026-11, with an example:"
+    )
     assert lines[1].startswith(
         "  Harbor Spa keeps this card to guarantee your booking: 2 × massage"
     )
@@ -133,7 +136,9 @@ def test_setting_a_text_about_bookings_shows_an_example(with_center: CommandLine
         "  [ ] Also keep this card for later visits",
         "  [Agree and guarantee the booking]",
     ]
-    assert "reservation_texts  en 2026-11" in with_center.succeeds("center", "show", CENTER_ID)
+    assert "reservation_texts  en booking-2026-11" in with_center.succeeds(
+        "center", "show", CENTER_ID
+    )
     removed = "Harbor Spa has no text about bookings in en\n"
     assert with_center.succeeds(*BOOKINGS, "en", "--none") == removed
     assert "reservation_texts  none" in with_center.succeeds("center", "show", CENTER_ID)

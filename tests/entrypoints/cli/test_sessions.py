@@ -249,6 +249,7 @@ def test_session_show_lists_the_click_with_which_the_guest_agreed_to_a_booking(
     session = installation.opened_session()
     click = AgreementClick(
         attempt=1,
+        browser="a hash",
         agreed_at=installation.clock.now(),
         shown=an_agreement().shown,
         kept_until=installation.clock.now(),
