@@ -8,7 +8,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from babel import Locale, UnknownLocaleError
-from babel.dates import format_date, format_time, get_datetime_format
+from babel.dates import format_date, format_time, get_datetime_format, get_timezone_gmt
 from babel.numbers import format_currency
 from iso4217 import Currency
 from typing_extensions import override
@@ -47,6 +47,9 @@ class BabelFormats(LocaleFormats):
         locale, there = _locale(language), at.astimezone(ZoneInfo(time_zone))
         day = format_date(there, "full", locale)
         time = format_time(there, "short", locale=locale)
+        if there.replace(fold=0).utcoffset() != there.replace(fold=1).utcoffset():
+            # This hour comes twice, at the end of daylight saving.
+            time = f"{time} ({get_timezone_gmt(there, locale=locale)})"
         # Babel declares another type for this text, such as "{1}, {0}".
         return str(get_datetime_format("full", locale)).format(time, day)
 

@@ -504,7 +504,9 @@ class Container(DeclarativeContainer):
     read_consent = Part(ReadConsent, storage=storage)
     list_agreements = Part(ListAgreements, storage=storage)
     read_agreement = Part(ReadAgreement, storage=storage)
-    end_agreement = Part(EndAgreement, storage=storage, clock=clock, note_event=note_event)
+    end_agreement = Part(
+        EndAgreement, storage=storage, clock=clock, note_event=note_event, note_act=note_act
+    )
     remove_account = Part(
         RemoveAccount, storage=storage, clock=clock, note_event=note_event, note_act=note_act
     )

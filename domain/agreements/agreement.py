@@ -73,7 +73,9 @@ class Agreement:
         self, reason: EndOfAgreement | None, now: datetime, *, stated_at: datetime | None = None
     ) -> Agreement:
         """Return the agreement with its end. Without a reason, the booking is over."""
-        return replace(self, due_at=None, ended_at=now, reason=reason, stated_at=stated_at)
+        # A clock that is behind must not let the card go before its grace.
+        ended_at = max(now, self.agreed_at)
+        return replace(self, due_at=None, ended_at=ended_at, reason=reason, stated_at=stated_at)
 
 
 def count_open(

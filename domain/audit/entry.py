@@ -33,6 +33,7 @@ class Action(StrEnum):
     EVENT_REPLAYED = "event.replayed"
     EVENTS_REPLAYED = "events.replayed"
     CARD_REMOVED = "card.removed"
+    AGREEMENT_ENDED = "agreement.ended"
     SESSIONS_CANCELLED = "sessions.cancelled"
     ACCOUNT_CLOSED = "account.closed"
     KEYS_CONFIRMED = "keys.confirmed"

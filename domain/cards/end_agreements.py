@@ -11,6 +11,8 @@ from typing import Final
 
 from domain.agreements.agreement import Agreement, EndOfAgreement
 from domain.agreements.terms import parse_time
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.cards.find_agreement import agreement_of_guest
 from domain.cards.note_agreement_event import note_agreement_event
 from domain.errors import AgreementNotFound, InvalidField
@@ -32,7 +34,7 @@ class EndAgreement:
     """Use case: end an agreement before the booking is over, for a reason that the shop states.
 
     The card is then kept for the grace that the guest read. An agreement that has ended stays as it
-    is, so a call may be repeated. Raises UserNotAuthorized, InvalidField (reason, at), or
+    is, so a call may be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField (reason, at), or
     AgreementNotFound if the guest has no such agreement at a center that the caller may see.
     """
 
@@ -41,6 +43,7 @@ class EndAgreement:
     storage: Storage
     clock: Clock
     note_event: NoteEvent
+    note_act: NoteAct
 
     def __call__(
         self,
@@ -64,6 +67,10 @@ class EndAgreement:
 
         def end(unit: WriteUnit) -> None:
             if end_agreement(unit, self.note_event, found, reason, now, stated_at=stated_at):
+                # The end may remove the card.
+                details = {"guest": found.guest_id, "reason": reason}
+                about = found.agreement_id
+                self.note_act(unit, Action.AGREEMENT_ENDED, about, details, caller=caller)
                 unit.commit()
 
         self.storage.transact(end)

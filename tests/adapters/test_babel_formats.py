@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -11,6 +11,9 @@ from adapters.babel_formats import BabelFormats
 from domain.agreements.terms import Money
 
 SUMMER = datetime(2026, 7, 1, 22, 30, tzinfo=UTC)
+TWICE = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+"""The hour after 2 o'clock comes twice on this day."""
+HOUR = timedelta(hours=1)
 WINTER = datetime(2026, 12, 5, 22, 30, tzinfo=UTC)
 
 
@@ -59,6 +62,9 @@ def test_an_amount_is_written_as_in_the_language(
     [
         (SUMMER, "de", "Europe/Berlin", "Donnerstag, 2. Juli 2026, 00:30"),
         (WINTER, "de", "Europe/Berlin", "Samstag, 5. Dezember 2026, 23:30"),
+        (TWICE, "de", "Europe/Berlin", "Sonntag, 25. Oktober 2026, 02:30 (GMT+02:00)"),
+        (TWICE + HOUR, "de", "Europe/Berlin", "Sonntag, 25. Oktober 2026, 02:30 (GMT+01:00)"),
+        (TWICE + 2 * HOUR, "de", "Europe/Berlin", "Sonntag, 25. Oktober 2026, 03:30"),
         (WINTER, "en", "America/New_York", "Saturday, December 5, 2026, 5:30 PM"),
         (WINTER, "pt-BR", "America/Sao_Paulo", "sábado, 5 de dezembro de 2026 19:30"),
         (WINTER, "ar", "Asia/Riyadh", "الأحد، 6 ديسمبر 2026، 1:30 ص"),

@@ -40,3 +40,8 @@ def test_a_card_is_kept_for_the_grace_after_the_end(
 ) -> None:
     ended = AGREEMENT if ended_at is None else AGREEMENT.ended(EndOfAgreement.FULFILLED, ended_at)
     assert ended.keeps_card_until == kept_until
+
+
+def test_a_clock_that_is_behind_does_not_shorten_the_grace() -> None:
+    ended = AGREEMENT.ended(EndOfAgreement.CANCELLED, AGREEMENT.agreed_at - timedelta(days=30))
+    assert ended.keeps_card_until == AGREEMENT.agreed_at + AGREEMENT.grace

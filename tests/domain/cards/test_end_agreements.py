@@ -9,6 +9,7 @@ import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.agreements.agreement import Agreement, EndOfAgreement
+from domain.audit.entry import Action
 from domain.cards import end_agreements
 from domain.cards.account import Account
 from domain.errors import AgreementNotFound, InvalidField, UserNotAuthorized
@@ -87,6 +88,9 @@ def test_a_card_goes_after_the_grace_if_the_shop_ends_its_agreement(
     assert installation.account(account.account_id).keep_until == now + 7 * DAY
     (told,) = installation.deliveries()
     assert (told.event.status, told.event.reason) == ("ended", "cancelled")
+    with installation.storage.read() as unit:
+        (entry,) = unit.audit_trail.latest(about=agreement.agreement_id)
+    assert (entry.action, entry.actor) == (Action.AGREEMENT_ENDED, "caller:web-shop")
 
 
 def test_a_card_stays_for_its_other_agreement(installation: Installation, account: Account) -> None:
