@@ -222,7 +222,8 @@ class Account(Card, WorkAtPsp):
 class AccountFilter:
     """The cards on file to look for, of all guests and centers. None means no condition.
 
-    A card expires on the last day of its month.
+    A card expires on the last day of its month. `agreement_ends_before` finds the cards with an open
+    agreement about a booking that ends before that time.
     """
 
     guest_id: GuestId | None = None
@@ -231,6 +232,7 @@ class AccountFilter:
     expires_from: date | None = None
     expires_before: date | None = None
     added_since: datetime | None = None
+    agreement_ends_before: datetime | None = None
     only_active: bool = False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import click
@@ -71,6 +71,11 @@ def card() -> None:
     metavar="AGO",
     help="Only cards added within this time, such as 7d.",
 )
+@click.option(
+    "--agreement-ends-before",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="Only cards that guarantee a booking that ends before this day (UTC).",
+)
 @limit_option
 @json_option
 def list_(
@@ -81,6 +86,7 @@ def list_(
     expires_from: date | None,
     expires_before: date | None,
     added_within: timedelta | None,
+    agreement_ends_before: datetime | None,
     limit: int,
     as_json: bool,
 ) -> None:
@@ -93,6 +99,7 @@ def list_(
     Examples:
       cardonfile card list --expires-from 2027-01 --expires-before 2027-02
       cardonfile card list --added-since 7d
+      cardonfile card list --agreement-ends-before 2026-12-06
     """
     with reading() as (unit, now):
         guest, center = existing(unit, guest_id, center_id)
@@ -103,6 +110,8 @@ def list_(
             expires_from=expires_from,
             expires_before=expires_before,
             added_since=None if added_within is None else time_before(now, added_within),
+            agreement_ends_before=agreement_ends_before
+            and agreement_ends_before.replace(tzinfo=UTC),
             only_active=True,
         )
         found = unit.accounts.search(wanted, limit=limit)

@@ -352,29 +352,36 @@ def remove_ended_cards(it: It, _: object) -> None:
     it.container.remove_ended_cards()()
 
 
+def agreed(it: It, account: Account, number: int, ends_at: datetime, keep_for: timedelta) -> None:
+    """Store an agreement of a card, which keeps the card for a time after the booking."""
+    agreement = an_agreement(
+        number,
+        account_id=account.account_id,
+        terms=terms_of_a_booking(ends_at=ends_at, reference=f"{number}"),
+        due_at=ends_at,
+        kept_until=ends_at + keep_for,
+    )
+    it.known.texts[agreement.token_id].add(agreement.shown.text)
+    with it.storage.write() as unit:
+        unit.agreements.add(agreement)
+        found = unit.agreements.of_account(account.account_id)
+        keep_until = max(each.keeps_card_until for each in found)
+        unit.accounts.update(replace(account, keep_until=keep_until))
+        unit.commit()
+
+
 def cards_whose_agreements_have_ended(it: It) -> None:
-    it.stored_card()
-    for each in (it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT), *it.accounts()[:1]):
-        it.put_account(replace(each, keep_until=it.clock.now()))
+    cards = it.stored_card(), it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    for number, account in enumerate(cards):
+        agreed(it, account, number, it.clock.now(), timedelta(0))
     it.clock.advance(timedelta(seconds=1))
 
 
 def two_agreements_whose_bookings_are_over(it: It) -> None:
     account = it.stored_card()
-    ends_at = it.clock.now() + timedelta(minutes=1)
-    with it.storage.write() as unit:
-        for number in (1, 2):
-            terms = terms_of_a_booking(ends_at=ends_at, reference=f"{number}")
-            agreement = an_agreement(
-                number,
-                account_id=account.account_id,
-                terms=terms,
-                due_at=ends_at,
-                kept_until=ends_at + timedelta(days=number),
-            )
-            unit.agreements.add(agreement)
-        unit.accounts.update(replace(account, keep_until=ends_at + timedelta(days=2)))
-        unit.commit()
+    for number in (1, 2):
+        ends_at = it.clock.now() + timedelta(minutes=1)
+        agreed(it, account, number, ends_at, timedelta(days=number))
     it.clock.advance(timedelta(minutes=1))
 
 

@@ -296,6 +296,8 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
             "(expiry_year, expiry_month) >= (:from_year, :from_month)": start,
             "(expiry_year, expiry_month) < (:year, :month)": end,
             "created_at >= :added_since": wanted.added_since,
+            "EXISTS (SELECT 1 FROM agreements WHERE account_id = payment_accounts.account_id "
+            "AND agreements.due_at < :agreement_ends_before)": wanted.agreement_ends_before,
             "removed_at IS NULL": wanted.only_active or None,
         }
         order = "expiry_year, expiry_month, sequence" if start or end else "sequence DESC"

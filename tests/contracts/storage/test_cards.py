@@ -19,7 +19,7 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage, WriteUnit
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, an_account
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, an_account, an_agreement
 from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed, store
 
 
@@ -178,6 +178,7 @@ def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
         (AccountFilter(expires_from=date(2027, 1, 31)), [5, 4, 6]),
         (AccountFilter(expires_from=date(2027, 1, 1), expires_before=date(2031, 3, 1)), [5]),
         (AccountFilter(guest_id=GUEST_ID, center_id=CENTER_ID, only_active=True), [6, 9]),
+        (AccountFilter(agreement_ends_before=NOW), [9]),
     ],
 )
 def test_found_accounts_are_sorted_by_creation_or_expiry(
@@ -193,6 +194,9 @@ def test_found_accounts_are_sorted_by_creation_or_expiry(
             an_account(6, merchant_account=MerchantAccount("other")),
         ):
             unit.accounts.add(account)
+        for number, due_at in ((9, NOW - DAY), (2, NOW), (4, None)):
+            account_id = AccountId(a_uuid(100 + number))
+            unit.agreements.add(an_agreement(number, account_id=account_id, due_at=due_at))
     with storage.read() as unit:
         found, first = (unit.accounts.search(wanted, limit=limit) for limit in (9, 1))
     assert [each.account_id for each in found] == [a_uuid(100 + number) for number in numbers]

@@ -13,13 +13,14 @@ from adapters.system import operating_system_user
 from domain.audit.entry import Action
 from domain.cards.account import Account
 from domain.events.event import EventType
-from domain.identifiers import MerchantAccount
+from domain.identifiers import AccountId, MerchantAccount
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
     PROVIDER,
     a_center,
     an_account,
+    an_agreement,
     an_event_endpoint,
 )
 from tests.entrypoints.conftest import CommandLine
@@ -49,6 +50,8 @@ def listed(cardonfile: CommandLine, *options: str) -> list[str]:
         (("--expires-before", "2027-01"), [1, 2]),
         (("--expires-from", "2026-12", "--expires-before", "2027-01"), [2]),
         (("--added-since", "7d"), [5]),
+        (("--agreement-ends-before", "2026-03-15"), [3]),
+        (("--agreement-ends-before", "2026-03-14"), []),
         (("--added-since", "999999999d"), [5, 3, 2, 1]),
     ],
 )
@@ -65,6 +68,10 @@ def test_cards_are_listed_by_the_given_filters(
         an_account(4, removed_at=NOW),
         an_account(5, **other),
     )
+    with cardonfile.storage.write() as unit:
+        # The booking ends on 14 March 2026.
+        unit.agreements.add(an_agreement(account_id=AccountId(a_uuid(103))))
+        unit.commit()
     assert listed(cardonfile, *options) == [a_uuid(100 + number) for number in numbers]
 
 
