@@ -54,7 +54,7 @@ class ChooseReservationText:
         texts = {
             text.language: text
             for text in unit.reservation_texts.of(center.id)
-            # Of the PSP's page and of the page on which the guest agrees.
+            # Both the PSP's page and the page on which the guest agrees must have the language.
             if (psp is None or psp.capabilities.has_page_in(text.language))
             and look_up(text.language, self.shipped)
         }

@@ -61,7 +61,7 @@ def with_click(
 ) -> tuple[AgreementClick, ...]:
     """Return the clicks with another one. A click that repeats the last one is left out.
 
-    Of each attempt, the first click and the latest clicks are kept, MAX_CLICKS in all.
+    For each attempt, this keeps the first click and the latest clicks, at most MAX_CLICKS.
     """
     same = [each for each in clicks if each.attempt == click.attempt]
     others = [each for each in clicks if each.attempt != click.attempt]

@@ -107,7 +107,7 @@ def values_of(
     """Return the values for the placeholders of a text, written for a guest; None means no value.
 
     The card is removed after `kept_until`. A `cancel_by` that has passed has no value. A center that
-    has removed its texts may have no time zone any more; then times are written in UTC.
+    has removed its texts may have no time zone; then times are written in UTC.
     """
     zone = settings.time_zone or "UTC"
 

@@ -26,10 +26,10 @@ class EraseGuest:
     the worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents
     stay. The guest is added to `file` just before the commit. If the process dies between the two,
     the file names a guest who is not erased, and `again` erases the guest. In the other order, a
-    restored backup could bring back a guest whom the file does not name. Guests who were merged
-    into the guest are added too, because `MergeGuests` may not have done so yet. Raises UserNotAuthorized,
-    also for a caller that is limited to centers, GuestIdNotUsable, or GuestNotFound if nothing is
-    stored about the guest.
+    restored backup could bring back a guest whom the file does not name. The use case also adds the
+    guests who were merged into the guest, because `MergeGuests` may not have added them yet. Raises
+    UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable, or
+    GuestNotFound if nothing is stored about the guest.
     """
 
     needs = MAY_ERASE_GUESTS

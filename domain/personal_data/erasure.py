@@ -150,8 +150,8 @@ class ErasureFile(Protocol):
     def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in the file, each with the references, in the order of their lines.
 
-        A merged guest into whom another guest was merged later, by the times of both merges, is
-        left out: the database had lost the first merge.
+        A merged guest is left out if another guest was merged into that guest at a later time. This
+        can only happen if the database had lost the first merge.
         """
         ...
 

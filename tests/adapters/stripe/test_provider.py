@@ -189,7 +189,7 @@ class TestPage:
         assert ("restrictions" in card) is not bool(refused_options)
         assert sorted(each["event"] for each in lines) == sorted(2 * events)
 
-    def test_no_page_is_made_if_stripe_refuses_to_require_3d_secure(self, shop: Shop) -> None:
+    def test_stripe_makes_no_page_if_it_refuses_to_require_3d_secure(self, shop: Shop) -> None:
         shop.stripe.refused_options = {"request_three_d_secure"}
         with capture_logs() as lines, pytest.raises(ProviderRefused) as refused:
             shop.start(

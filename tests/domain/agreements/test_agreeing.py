@@ -135,7 +135,7 @@ def test_a_card_that_guarantees_a_booking_is_kept_until_a_week_after_it(
     )
 
 
-def test_what_the_guest_agreed_to_is_kept_as_it_was_shown(installation: Installation) -> None:
+def test_an_agreement_has_the_text_that_the_guest_was_shown(installation: Installation) -> None:
     session = started(installation)
     shown = way_back(installation, session).agreement
     assert shown is not None

@@ -111,7 +111,7 @@ def test_a_booking_that_is_no_longer_free_to_cancel_has_the_other_form(
     assert read(**changes).splitlines()[0] == "No longer free."
 
 
-def test_what_a_client_wrote_is_no_placeholder() -> None:
+def test_braces_in_a_description_are_no_placeholder() -> None:
     assert "{center} {x}, booking-17" in read(description="{center} {x}")
 
 

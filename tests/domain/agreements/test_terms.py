@@ -49,7 +49,7 @@ def test_the_terms_of_a_booking_are_parsed() -> None:
     assert parse_agreement(None, BabelFormats().decimals_of, NOW) is None
 
 
-def test_what_need_not_be_given_may_be_null_or_missing() -> None:
+def test_optional_fields_may_be_null_or_missing() -> None:
     named = ("reference", "description", "starts_at", "ends_at", "no_show")
     few = {name: GIVEN[name] for name in named}
     terms = parse_agreement(few, BabelFormats().decimals_of, NOW)

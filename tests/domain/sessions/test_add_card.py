@@ -288,7 +288,9 @@ def test_a_different_request_with_a_used_idempotency_key_is_refused(
         installation.add_card(idempotency_key="key", **changes)
 
 
-def test_automatic_authentication_is_the_same_request_as_none(installation: Installation) -> None:
+def test_a_request_with_automatic_authentication_equals_one_without(
+    installation: Installation,
+) -> None:
     first = installation.add_card(idempotency_key="key")
 
     assert installation.add_card(idempotency_key="key", authentication="automatic") == first
