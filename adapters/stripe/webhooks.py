@@ -110,7 +110,7 @@ def completed_at(evidence: Sequence[Evidence], page: str) -> datetime | None:
 
     Evidence that an earlier release stored names no page, and is ignored.
     """
-    return min((time for time in _times(COMPLETED, evidence, about=page)), default=None)
+    return min(_times(COMPLETED, evidence, about=page), default=None)
 
 
 def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:

@@ -13,16 +13,11 @@ from domain.agreements.terms import AgreementTerms
 from domain.centers.center import Center
 from domain.centers.configure_payments import LoadedPsp
 from domain.centers.payment_configuration import PaymentConfiguration
-from domain.consents.choose_consent import ChooseConsent
+from domain.consents.choose_consent import ChooseConsent, language_for
 from domain.guests.guest import Guest
 from domain.identifiers import ProviderName
-from domain.languages import AUTO, DEFAULT_LANGUAGE, first_of, look_up
+from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.storage import UnitOfWork
-
-
-def takes_agreements(unit: UnitOfWork, center: Center) -> bool:
-    """Return whether a center takes agreements: it has a text in English."""
-    return any(text.language == DEFAULT_LANGUAGE for text in unit.reservation_texts.of(center.id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +54,7 @@ class ChooseReservationText:
             and look_up(text.language, self.shipped)
         }
         texts = {DEFAULT_LANGUAGE: self.shipped[DEFAULT_LANGUAGE], **texts}
-        asked = accepted if locale == AUTO else (locale,)
-        wishes = (*asked, guest.language if guest else None, settings.language)
-        text = texts[first_of(wishes, texts)]
+        text = texts[language_for(guest, settings, locale, accepted, available=texts)]
         kept_until = terms.ends_at + timedelta(days=configuration.keep_after_end_days)
         values = values_of(
             terms,

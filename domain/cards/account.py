@@ -236,14 +236,12 @@ class AccountFilter:
     only_active: bool = False
 
 
-def longest_kept(first: Account, second: Account) -> datetime | None:
-    """Return the `keep_until` of two accounts that turn out to be the same card.
+def longest_kept(first: datetime | None, second: datetime | None) -> datetime | None:
+    """Return the later of two `keep_until` of the same card, or None if either is None.
 
     If the guest agreed for either that the card is kept, it is kept.
     """
-    if first.keep_until is None or second.keep_until is None:
-        return None
-    return max(first.keep_until, second.keep_until)
+    return None if first is None or second is None else max(first, second)
 
 
 def has_default(accounts: Iterable[Account]) -> bool:

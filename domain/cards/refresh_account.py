@@ -54,7 +54,9 @@ def judge_reading(
     stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
     is_default = read.is_default or twin.is_default
     return ReadingVerdict(
-        kept=replace(stays, is_default=is_default, keep_until=longest_kept(read, twin)),
+        kept=replace(
+            stays, is_default=is_default, keep_until=longest_kept(read.keep_until, twin.keep_until)
+        ),
         is_updated=stays is read,
         removed=goes.removed(now),
         reason=REPLACED,

@@ -73,15 +73,19 @@ class ReadCenter:
             return _configured(unit, self.psps, center)
 
 
+def takes_agreements(unit: UnitOfWork, center: Center) -> bool:
+    """Return whether a center takes agreements: it has a text about bookings in English."""
+    return any(text.language == DEFAULT_LANGUAGE for text in unit.reservation_texts.of(center.id))
+
+
 def _configured(
     unit: UnitOfWork, psps: Mapping[ProviderName, LoadedPsp], center: Center
 ) -> ConfiguredCenter:
     configuration = unit.configurations.get(center.id)
     live = None if configuration is None else is_live(psps, configuration.psp_account)
-    texts = unit.reservation_texts.of(center.id) if configuration else ()
     return ConfiguredCenter(
         center=center,
         configuration=configuration,
         live=live,
-        takes_agreements=any(each.language == DEFAULT_LANGUAGE for each in texts),
+        takes_agreements=configuration is not None and takes_agreements(unit, center),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from domain.centers.center import Center
+from domain.centers.center_settings import CenterSettings
 from domain.centers.configure_payments import LoadedPsp
 from domain.consents.consent_text import ConsentText, consents_at
 from domain.guests.guest import Guest
@@ -17,6 +18,23 @@ from domain.psps.hosted_page import Consent
 from domain.storage import UnitOfWork
 
 _ENGLISH_ONLY: Final = Capabilities()
+
+
+def language_for(
+    guest: Guest | None,
+    settings: CenterSettings,
+    locale: str | None,
+    accepted: Sequence[str],
+    *,
+    available: Collection[str],
+) -> str:
+    """Return the available language that suits a guest best.
+
+    The order of preference is: the language that add-card asks for, or with `auto` the browser's
+    languages; the guest's language; the center's; English.
+    """
+    asked = accepted if locale == AUTO else (locale,)
+    return first_of((*asked, guest.language if guest else None, settings.language), available)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +52,8 @@ class ConsentsOf:
 class ChooseConsent:
     """Step: choose the consent for a guest. The page has the same language.
 
-    The order of preference is: the language that add-card asks for, or with `auto` the browser's
-    languages; the guest's language; the center's; English. The first language counts that the
-    operator switched on for the center and that the PSP's page supports.
+    `language_for` chooses among the languages that the operator switched on for the center and that
+    the PSP's page supports.
     """
 
     psps: Mapping[ProviderName, LoadedPsp]
@@ -59,10 +76,10 @@ class ChooseConsent:
         psp = self.psps.get(provider)
         capabilities = psp.capabilities if psp else _ENGLISH_ONLY
         consents = consents_at(center, unit.consent_texts.of(center.id), self.shipped, capabilities)
-        asked = accepted if locale == AUTO else (locale,)
-        of_center = unit.center_settings.get(center.id).language
-        wishes = (*asked, guest.language if guest else None, of_center)
-        return consents[first_of(wishes, consents)]
+        language = language_for(
+            guest, unit.center_settings.get(center.id), locale, accepted, available=consents
+        )
+        return consents[language]
 
     def is_on_our_page(self, provider: ProviderName) -> bool:
         """Return whether guests agree on cardonfile's own page.

@@ -26,7 +26,7 @@ class EraseGuest:
     the worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents
     stay. The guest is added to `file` just before the commit. If the process dies between the two,
     the file names a guest who is not erased, and `again` erases the guest. In the other order, a
-    restored backup could bring back a guest whom the file does not name. The use case also adds the
+    restored backup could bring back a guest who is not in the file. The use case also adds the
     guests who were merged into the guest, because `MergeGuests` may not have added them yet. Raises
     UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable, or
     GuestNotFound if nothing is stored about the guest.

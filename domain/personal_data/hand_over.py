@@ -77,7 +77,9 @@ def _give(
     remains = twin if is_older else replace(given, is_default=twin.is_default)
     # The order matters: the storage refuses the same card twice even within a unit.
     unit.accounts.update(removed)
-    unit.accounts.update(replace(remains, keep_until=longest_kept(given, twin)))
+    unit.accounts.update(
+        replace(remains, keep_until=longest_kept(given.keep_until, twin.keep_until))
+    )
     unit.agreements.move(removed.account_id, remains.account_id)
     note_discard(unit, UnkeptToken.of(removed), now=now)
     note_account_event(

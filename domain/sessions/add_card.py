@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, count_open
-from domain.agreements.choose_reservation_text import takes_agreements
 from domain.agreements.locale_formats import LocaleFormats
 from domain.cards.account import Account
 from domain.centers.card_limit import CardLimit
@@ -19,6 +18,7 @@ from domain.centers.payment_configuration import (
     CardsPerGuest,
     PaymentConfiguration,
 )
+from domain.centers.queries import takes_agreements
 from domain.errors import (
     AgreementReferenceUsed,
     CenterKeepsOneCard,

@@ -14,7 +14,7 @@ from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
 from domain.agreements.click import AgreementClick, click_for
 from domain.agreements.terms import AgreementTerms
 from domain.billing import AvsResult
-from domain.cards.account import READ_FIRST_AFTER, Account, has_default
+from domain.cards.account import READ_FIRST_AFTER, Account, has_default, longest_kept
 from domain.cards.discard import Discard, UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.consents.given_consent import GivenConsent
@@ -217,10 +217,7 @@ def judge_card(
     agreement = _agreement(session, click, kept_id, agreement_id)
     keep_until = None if click is None or click.general is not None else click.kept_until
     if same is not None:
-        if keep_until is not None and same.keep_until is not None:
-            keep_until = max(keep_until, same.keep_until)
-        else:
-            keep_until = None
+        keep_until = longest_kept(keep_until, same.keep_until)
         if _is_stale(collected, same):
             # An outdated result does not undo a renewal, but the guest has agreed.
             return Verdict(
