@@ -88,6 +88,8 @@ from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.link import HostedLinks
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
+from domain.hosted_payments.show_agreement import ShowAgreement
+from domain.hosted_payments.use_card_on_file import UseCardOnFile
 from domain.identifiers import ProviderName
 from domain.installation.change_origin import MoveInstallation, SeparateCopy
 from domain.installation.recognize_origin import RecognizeOrigin
@@ -354,6 +356,7 @@ class Container(DeclarativeContainer):
         formats=locale_formats,
         choose_consent=choose_consent,
     )
+    show_agreement = Part(ShowAgreement, choose_reservation_text=choose_reservation_text)
     psp_adapters = Part(make_psps, settings.provided.psps, clock, ids)
     breakers = Part(CircuitBreakers)
     outages = Part(OutageLog)
@@ -537,6 +540,15 @@ class Container(DeclarativeContainer):
     read_center = Part(ReadCenter, storage=storage, psps=settings.provided.psps)
     list_products = Part(ListProducts, storage=storage)
     put_product = Part(PutProduct, storage=storage)
+    use_card_on_file = Part(
+        UseCardOnFile,
+        storage=storage,
+        show_agreement=show_agreement,
+        note_event=note_event,
+        clock=clock,
+        ids=ids,
+        log=session_log,
+    )
     open_hosted_page = Part(
         OpenHostedPage,
         storage=storage,
@@ -544,7 +556,8 @@ class Container(DeclarativeContainer):
         settle=settle_session,
         obtain_page=obtain_page,
         choose_consent=choose_consent,
-        choose_reservation_text=choose_reservation_text,
+        show_agreement=show_agreement,
+        use_card_on_file=use_card_on_file,
         postal_codes=postal_codes,
         links=links,
         clock=clock,
@@ -565,7 +578,7 @@ class Container(DeclarativeContainer):
         links=links,
         psps=settings.provided.psps,
         choose_consent=choose_consent,
-        choose_reservation_text=choose_reservation_text,
+        show_agreement=show_agreement,
         clock=clock,
     )
     receive_webhook = Part(ReceiveWebhook, storage=storage, providers=psps, clock=clock)

@@ -97,6 +97,13 @@ _LINK: Final = Operation(
             type="string",
             format="uri",
         ),
+        parameter(
+            "another_card",
+            "query",
+            "`yes` shows the page without the guest's card on file.",
+            type="string",
+            enum=["yes"],
+        ),
     ),
     pages={
         200: "A page with a button that continues. The page is shown if the link is older than 24 "
@@ -193,7 +200,8 @@ class HostedPayments:
         summary="The button with which a guest agrees to a text, or opens an old link",
         description="As above, whatever the age of the link. The form field `agreed` identifies the "
         "text to which the guest agrees; the page fills it in. The field `keep` is `yes` if the guest also "
-        "allows the center to keep the card after a booking. A cookie then identifies the browser "
+        "allows the center to keep the card after a booking. The field `card` is the `account_id` "
+        "of the card on file that the guest uses for the booking. A cookie then identifies the browser "
         "in which the guest agreed. In any other browser, the guest must agree again.",
         pages={
             **_LINK.pages,
@@ -222,6 +230,7 @@ class HostedPayments:
             by_click=True,
             agreed=agreed,
             keeps=form.get("keep") == "yes",
+            card=form.get("card"),
             browser=browser,
         )
 
@@ -233,6 +242,7 @@ class HostedPayments:
         by_click: bool = False,
         agreed: str | None = None,
         keeps: bool = False,
+        card: str | None = None,
         browser: str | None,
     ) -> None:
         # Done first, because a page of cardonfile may come before the PSP's page.
@@ -244,6 +254,7 @@ class HostedPayments:
             by_click=by_click,
             agreed=agreed,
             keeps=keeps,
+            card=card,
             browser=browser,
             accepted=accepted_by(req),
         )
@@ -415,7 +426,10 @@ class HostedPayments:
     def _way_back(self, req: falcon.Request) -> WayBack | None:
         with suppress(ServiceUnavailable):
             return self.find_way_back(
-                **_link_in(req), browser=self._browser_of(req), accepted=accepted_by(req)
+                **_link_in(req),
+                browser=self._browser_of(req),
+                another_card=Query(req).only("another_card") == "yes",
+                accepted=accepted_by(req),
             )
         return None
 

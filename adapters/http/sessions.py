@@ -19,7 +19,7 @@ from adapters.http.requests import RequestBody, field
 from adapters.http.responses import Done, PageInfo, Uri, Uuid, example, time_example, uuid_example
 from adapters.thread_safe_types import prepare
 from domain import errors
-from domain.agreements.terms import MAX_AGREEMENT_REFERENCE_LENGTH, MAX_DESCRIPTION_LENGTH
+from domain.agreements.terms import MAX_AGREEMENT_REFERENCE_LENGTH, MAX_DESCRIPTION_LENGTH, Reuse
 from domain.billing import MAX_LENGTHS
 from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINUTES
 from domain.hosted_payments.link import HostedLinks
@@ -82,6 +82,7 @@ _AGREEMENT_FIELDS: Final[dict[str, dict[str, object]]] = {
     "cancel_by": {"type": ["string", "null"], "format": "date-time"},
     "policy_uri": {"type": ["string", "null"], "format": "uri", "pattern": "^https://"},
     "replaces": {"type": ["string", "null"], "format": "uuid"},
+    "reuse": {"type": ["string", "null"], "enum": [*Reuse, None]},
 }
 
 

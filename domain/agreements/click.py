@@ -11,6 +11,9 @@ from typing import Final
 from domain.agreements.reservation_text import ShownText
 from domain.psps.hosted_page import Consent
 
+WITH_CARD_ON_FILE: Final = 0
+"""The `attempt` of a click with which the guest used a card on file: no page followed."""
+
 MAX_CLICKS: Final = 20
 """The most clicks that are kept of one attempt. Anybody with the link can cause them."""
 
@@ -39,12 +42,24 @@ class ShownAgreement:
         words = (self.text.version, self.text.language, self.text.text, self.text.button)
         return sha256("\n".join((*words, self.general.digest)).encode()).hexdigest()
 
+    def clicked(self, *, attempt: int, browser: str, keeps: bool, now: datetime) -> AgreementClick:
+        """Return the click on the button. `keeps` says whether the box is ticked."""
+        return AgreementClick(
+            attempt=attempt,
+            browser=browser,
+            agreed_at=now,
+            shown=self.text,
+            kept_until=self.kept_until,
+            general=self.general if keeps else None,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementClick:
     """A guest's click on the page before the page of an `attempt`, with the words as shown.
 
-    `browser` is the hash of the secret of the guest's browser. `general` is the text to which the
+    `browser` is the hash of the secret of the guest's browser; "" if the guest used a card on file,
+    because the click then counts for no other browser. `general` is the text to which the
     guest agreed by the box; None if the box was not ticked.
     """
 
@@ -54,6 +69,12 @@ class AgreementClick:
     shown: ShownText
     kept_until: datetime
     general: Consent | None = None
+
+    @property
+    def consent(self) -> Consent:
+        """The text to which the guest agreed: the box adds the center's general consent."""
+        text = self.shown
+        return self.general or Consent(version=text.version, text=text.text, language=text.language)
 
 
 def with_click(

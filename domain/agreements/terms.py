@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from typing import Final
 
 from domain.errors import InvalidField
@@ -37,6 +38,14 @@ class Money:
     currency: str
 
 
+class Reuse(StrEnum):
+    """Whether the page for the guest offers the guest's card on file."""
+
+    NEVER = "never"
+    OFFER = "offer"
+    """For links that only the guest can open."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementTerms:
     """What a card may be charged for, how much at most, and until when.
@@ -46,7 +55,8 @@ class AgreementTerms:
     the most that may be charged if the guest does not come, or cancels late; at least one is given.
     The guest may cancel free of charge until `cancel_by`; None means that there is no such time.
     `policy_uri` leads to the full terms. `replaces` is the agreement about the same booking from
-    before it was changed, which ends once the guest agrees.
+    before it was changed, which ends once the guest agrees. `reuse` is no term: it says how the
+    guest may agree.
     """
 
     reference: str
@@ -58,6 +68,7 @@ class AgreementTerms:
     cancel_by: datetime | None = None
     policy_uri: str | None = None
     replaces: AgreementId | None = None
+    reuse: Reuse = Reuse.NEVER
 
 
 def parse_agreement(
@@ -84,6 +95,7 @@ def parse_agreement(
         cancel_by=None if given["cancel_by"] is None else _time("cancel_by", given),
         policy_uri=_policy_uri(given["policy_uri"]),
         replaces=_replaces(given["replaces"]),
+        reuse=_reuse(given["reuse"]),
     )
     if terms.no_show is None and terms.late_cancellation is None:
         raise _refused("no_show", "given, or late_cancellation")
@@ -157,6 +169,15 @@ def _policy_uri(value: object) -> str | None:
 
 def _replaces(value: object) -> AgreementId | None:
     return None if value is None else AgreementId(parse_uuid("agreement.replaces", value))
+
+
+def _reuse(value: object) -> Reuse:
+    if value is None:
+        return Reuse.NEVER
+    for reuse in Reuse:
+        if value == reuse:
+            return reuse
+    raise _refused("reuse", "null, never or offer")
 
 
 def _refused(name: str, expected: str) -> InvalidField:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from domain.agreements.choose_reservation_text import ChooseReservationText
 from domain.agreements.click import ShownAgreement
+from domain.cards.account import Account
 from domain.centers.center_settings import CenterSettings
 from domain.centers.configure_payments import LoadedPsp
 from domain.consents.choose_consent import ChooseConsent
 from domain.hosted_payments.link import HostedLinks, LinkUnknown, session_of_link
+from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer
 from domain.identifiers import ProviderName
 from domain.languages import AUTO, DEFAULT_LANGUAGE
 from domain.outside import Clock
@@ -30,8 +31,9 @@ class WayBack:
     and host of the PSP's page; None if the PSP does not state them. `language` is the language of
     the page; if `negotiated`, the browser decides it. `consent` is the text to agree to before the
     PSP's page; None if no consent is needed. `agreement` takes its place if a card guarantees a
-    booking. `guest_name` and `guest_email` are for that page; ""
-    and None if the page must not show them. `refuse_funding` are the cards that the center does not
+    booking. `card` is the card on file that the guest may use for it; `another_card_uri` leads to
+    the same page without that card. `guest_name` and `guest_email` are for that page; "" and None
+    if the page must not show them. `refuse_funding` are the cards that the center does not
     accept, in alphabetical order; `not_accepted` is why it did not accept the guest's last card.
     """
 
@@ -46,6 +48,8 @@ class WayBack:
     negotiated: bool
     consent: Consent | None
     agreement: ShownAgreement | None
+    card: Account | None
+    another_card_uri: str
     guest_name: str = ""
     guest_email: str | None = None
     refuse_funding: Sequence[Funding] = ()
@@ -63,7 +67,7 @@ class FindWayBack:
     links: HostedLinks
     psps: Mapping[ProviderName, LoadedPsp]
     choose_consent: ChooseConsent
-    choose_reservation_text: ChooseReservationText
+    show_agreement: ShowAgreement
     clock: Clock
 
     def __call__(
@@ -72,11 +76,13 @@ class FindWayBack:
         key: str | None,
         token_id: str = "",
         browser: str | None = None,
+        another_card: bool = False,
         accepted: Sequence[str] = (),
     ) -> WayBack | None:
         """Return the way back of a session, or None if no session has this link.
 
-        The arguments are those of OpenHostedPage.
+        The arguments are those of OpenHostedPage. `another_card` says that the guest does not want
+        to use the card on file.
         """
         try:
             session = session_of_link(self.storage, key=key, token_id=token_id)
@@ -87,26 +93,16 @@ class FindWayBack:
             center = unit.centers.get(session.center_id)
             settings = unit.center_settings.get(session.center_id)
             guest = unit.guests.get(session.guest_id)
-            consent, agreement, now = None, None, self.clock.now()
+            consent, now = None, self.clock.now()
             if session.attempt is not None and not session.attempt.over:
                 consent = session.attempt.request.consent
             elif center is not None:
                 consent = self.choose_consent(
                     unit, center, guest, provider, session.locale, accepted
                 )
-            if session.agreement is not None and center is not None and consent is not None:
-                is_open = session.attempt is not None and not session.attempt.over
-                agreement = self.choose_reservation_text(
-                    unit,
-                    center,
-                    guest,
-                    session.agreement,
-                    session.configuration,
-                    consent.language if is_open else session.locale,
-                    () if is_open else accepted,
-                    now,
-                )
+            if agreement := self.show_agreement(unit, session, accepted, now):
                 consent = agreement.on_psp_page
+            cards = [] if another_card else cards_to_offer(unit, session, now)
         is_on_our_page = self.choose_consent.is_on_our_page(provider) or agreement is not None
         is_asked_for = is_on_our_page and not session.has_agreed(browser)
         is_shown = session.shows_guest and session.may_have_details(now)
@@ -124,6 +120,8 @@ class FindWayBack:
             negotiated=session.locale == AUTO and (not session.attempt or session.attempt.over),
             consent=consent if is_asked_for else None,
             agreement=agreement if is_asked_for else None,
+            card=cards[0] if is_asked_for and agreement and cards else None,
+            another_card_uri=self.links.another_card_uri(session),
             guest_name=shown.full_name if shown else "",
             guest_email=shown.email if shown else None,
             refuse_funding=sorted(session.configuration.refuse_funding),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import quote
 
@@ -31,6 +31,10 @@ class HostedLinks:
         sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
         redirect_uri = quote(session.redirect_uri, safe="")
         return f"{self.base_url}/hosted-payments?{sent}&redirect_uri={redirect_uri}"
+
+    def another_card_uri(self, session: CardSession) -> str:
+        """Return the link to the page on which the guest agrees, without the card on file."""
+        return f"{self.uri_of_key(session.link_key or '')}&another_card=yes"
 
     def short_uri(self, session: CardSession) -> str | None:
         """Return the short form of the link, or None for a session of an earlier release."""
@@ -139,6 +143,12 @@ def session_of_return(storage: Storage, token_id: str) -> CardSession:
     known_id = find_uuid(token_id)
     with storage.read() as unit:
         return _known(unit.sessions.get(TokenId(known_id)) if known_id else None)
+
+
+def require_open(session: CardSession, now: datetime) -> None:
+    """Raise LinkCancelled or LinkExpired if the link is over."""
+    if session.is_past_end(now):
+        raise LinkCancelled if session.cancelled_at else LinkExpired
 
 
 def _known(session: CardSession | None) -> CardSession:

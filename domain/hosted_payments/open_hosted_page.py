@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from domain.agreements.choose_reservation_text import ChooseReservationText
-from domain.agreements.click import ShownAgreement
 from domain.centers.card_limit import CardLimit
 from domain.consents.choose_consent import ChooseConsent
 from domain.errors import CardLimitReached
@@ -15,13 +13,15 @@ from domain.hosted_payments.link import (
     ClickNeeded,
     FormNeeded,
     HostedLinks,
-    LinkCancelled,
     LinkExpired,
     LinkPaused,
     LinkUnknown,
+    require_open,
     session_of_link,
 )
+from domain.hosted_payments.show_agreement import ShowAgreement
 from domain.hosted_payments.store_change import store_change
+from domain.hosted_payments.use_card_on_file import UseCardOnFile
 from domain.outside import Clock
 from domain.psps.hosted_page import MAX_PAGE_LIFETIME, HostedPageRequest
 from domain.psps.payment_provider import ProviderUnavailable
@@ -59,7 +59,8 @@ class OpenHostedPage:
     settle: SettleSession
     obtain_page: ObtainPage
     choose_consent: ChooseConsent
-    choose_reservation_text: ChooseReservationText
+    show_agreement: ShowAgreement
+    use_card_on_file: UseCardOnFile
     postal_codes: PostalCodes
     links: HostedLinks
     clock: Clock
@@ -73,6 +74,7 @@ class OpenHostedPage:
         by_click: bool = False,
         agreed: str | None = None,
         keeps: bool = False,
+        card: str | None = None,
         browser: str | None = None,
         accepted: Sequence[str] = (),
     ) -> str:
@@ -81,8 +83,10 @@ class OpenHostedPage:
         `key` is the link's key; without it, `token_id` opens a link of an earlier release.
         `by_click` says that the guest confirmed the opening. `agreed` is the digest of the consent
         or agreement to which the guest agreed on cardonfile's page in this `browser`; a `browser`
-        of None has no secret. `keeps` says whether the guest ticked the box of an agreement. `accepted` are the languages that the browser accepts, the best first. If
-        ClickNeeded is raised, no page was made and no attempt was stored.
+        of None has no secret. `keeps` says whether the guest ticked the box of an agreement. `card`
+        is the account that the guest uses in place of a card that is typed. `accepted` are the
+        languages that the browser accepts, the best first. If ClickNeeded is raised, no page was
+        made and no attempt was stored.
         """
         session = session_of_link(self.storage, key=key, token_id=token_id)
         now = self.clock.now()
@@ -92,6 +96,9 @@ class OpenHostedPage:
             self.settle(session.token_id)
         # An erasure may remove the address at the same time.
         redirect_uri = session.redirect_uri
+        if card and agreed:
+            self.use_card_on_file(session, card, agreed=agreed, keeps=keeps, accepted=accepted)
+            return redirect_uri
         click = _Click(agreed=agreed, keeps=keeps, browser=browser)
         session = self._with_page(self._with_attempt(session, by_click, click, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
@@ -118,7 +125,7 @@ class OpenHostedPage:
     def _page_of(self, session: CardSession) -> str:
         """Return the address of the page if the page is still usable."""
         now, attempt = self.clock.now(), session.current_attempt
-        _require_open(session, now)
+        require_open(session, now)
         if attempt.page is None or attempt.over:
             raise ProviderUnavailable("the PSP refused to make a page")
         if session.is_page_past_end(now):
@@ -148,7 +155,7 @@ class OpenHostedPage:
             session, now = unit.sessions.get(seen.token_id) or seen, self.clock.now()
             if session.is_settled:
                 return session, (), False
-            _require_open(session, now)
+            require_open(session, now)
             opened, is_under_way = session.with_progress(Progress.OPENED, now), False
             if session.attempt is None or session.attempt.over:
                 request = self._next_request(unit, session, now, by_click, accepted)
@@ -188,7 +195,7 @@ class OpenHostedPage:
         if not is_asked_for or (session.has_agreed(click.browser) and is_repeated):
             return session
         request = session.current_attempt.request
-        shown = self._agreement(unit, session, request.language, (), now)
+        shown = self.show_agreement(unit, session, (), now)
         digest = request.consent.digest if shown is None else shown.digest
         if click.browser is None or click.agreed != digest:
             if session.has_agreed(click.browser):
@@ -199,29 +206,6 @@ class OpenHostedPage:
             # Also again in the same browser: the guest may have changed the box.
             session = session.agreed_to(shown, keeps=click.keeps, browser=click.browser, now=now)
         return session.agreed(click.browser, now)
-
-    def _agreement(
-        self,
-        unit: WriteUnit,
-        session: CardSession,
-        locale: str | None,
-        accepted: Sequence[str],
-        now: datetime,
-    ) -> ShownAgreement | None:
-        """Return what the page shows about the session's agreement; None without an agreement."""
-        center = unit.centers.get(session.center_id)
-        if session.agreement is None or center is None:
-            return None
-        return self.choose_reservation_text(
-            unit,
-            center,
-            unit.guests.get(session.guest_id),
-            session.agreement,
-            session.configuration,
-            locale,
-            accepted,
-            now,
-        )
 
     def _require_below_limits(
         self, unit: WriteUnit, session: CardSession, now: datetime, by_click: bool
@@ -264,7 +248,7 @@ class OpenHostedPage:
         if has_details:
             latest = min(latest, session.old_at)
         shows_guest = session.shows_guest and has_details
-        shown = self._agreement(unit, session, session.locale, accepted, now)
+        shown = self.show_agreement(unit, session, accepted, now)
         request = HostedPageRequest(
             token_id=session.token_id,
             attempt=number,
@@ -305,8 +289,3 @@ class _Click:
     agreed: str | None
     keeps: bool
     browser: str | None
-
-
-def _require_open(session: CardSession, now: datetime) -> None:
-    if session.is_past_end(now):
-        raise LinkCancelled if session.cancelled_at else LinkExpired

@@ -105,6 +105,10 @@ class Erasures(Protocol):
         """Return the guests who were merged into a guest, by id. Locks nothing."""
         ...
 
+    def last_merge_into(self, guest_id: GuestId) -> datetime | None:
+        """Return when another guest was last merged into a guest, or None. Locks nothing."""
+        ...
+
     def merge_on(self, goes: GuestId, stays: GuestId) -> None:
         """Note that all who were merged into `goes` are merged into `stays`."""
         ...

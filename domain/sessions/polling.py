@@ -67,7 +67,7 @@ class PolledSession(EndingSession):
         """Return whether `earlier`, a former state of the session, has the same page."""
         # Not the whole requests, because an earlier release drops the fields that it does not know.
         key = earlier.current_attempt.request.idempotency_key
-        return self.current_attempt.request.idempotency_key == key
+        return self.attempt is not None and self.attempt.request.idempotency_key == key
 
     def waits_for_page_of(self, earlier: Self) -> bool:
         """Return whether the page is not there that the PSP was asked for in `earlier`.

@@ -12,6 +12,7 @@ from domain.agreements.click import AgreementClick, ShownAgreement, with_click
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.identifiers import (
     SHOWN_OF_TOKENS,
+    AccountId,
     CallerName,
     CenterId,
     GuestId,
@@ -32,7 +33,7 @@ from domain.psps.hosted_page import (
 )
 from domain.retries import WorkAtPsps
 from domain.sessions.end import SessionStatus
-from domain.sessions.polling import PolledSession
+from domain.sessions.polling import PolledSession, Progress
 from domain.sessions.request import RequestedSession
 from domain.sessions.result import CountedBy, CountedResult
 
@@ -100,15 +101,30 @@ class CardSession(PolledSession, RequestedSession):
     ) -> CardSession:
         """Note a click on the page that shows an agreement. `keeps` says whether the box is ticked."""
         attempt = self.current_attempt
-        click = AgreementClick(
+        click = shown.clicked(
             attempt=attempt.request.attempt,
             browser=attempt.hash_of(browser),
-            agreed_at=now,
-            shown=shown.text,
-            kept_until=shown.kept_until,
-            general=shown.general if keeps else None,
+            keeps=keeps,
+            now=now,
         )
         return replace(self, clicks=with_click(self.clicks or (), click))
+
+    def completed_with(
+        self, account_id: AccountId, click: AgreementClick, now: datetime
+    ) -> CardSession:
+        """End the session, because the guest agreed to use a card on file.
+
+        The session has no page then. If it had a page, ask the PSP about it as about an earlier
+        page.
+        """
+        used = replace(
+            self,
+            attempt=None,
+            progress=Progress.OPENED,
+            opened_at=self.opened_at or now,
+            clicks=with_click(self.clicks or (), click),
+        )
+        return used.completed(account_id, now)
 
     @property
     def prefix(self) -> str:

@@ -20,6 +20,7 @@ class Step(StrEnum):
     DECLINED = "card_declined"
     STORED = "card_stored"
     RENEWED = "card_renewed"
+    CARD_USED = "card_on_file_used"
     NOT_ACCEPTED = "card_not_accepted"
     REFUSED = "card_refused"
     DISCARD_SCHEDULED = "discard_scheduled"

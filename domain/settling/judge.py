@@ -35,7 +35,6 @@ from domain.identifiers import AccountId, AgreementId
 from domain.psps.hosted_page import (
     Authentication,
     CardCollected,
-    Consent,
     NoCardCollected,
     PageClosed,
     PageUnknown,
@@ -205,7 +204,7 @@ def judge_card(
         )
     attempt = session.current_attempt
     kept_id = account_id if same is None else same.account_id
-    shown = _agreed_to(attempt.request.consent, click)
+    shown = attempt.request.consent if click is None else click.consent
     consent = GivenConsent(
         account_id=kept_id,
         token_id=session.token_id,
@@ -214,7 +213,7 @@ def judge_card(
         text=shown.text,
         agreed_at=attempt.agreed_for(collected.collected_at) or collected.collected_at,
     )
-    agreement = _agreement(session, click, kept_id, agreement_id)
+    agreement = agreement_of(session, click, kept_id, agreement_id)
     keep_until = None if click is None or click.general is not None else click.kept_until
     if same is not None:
         keep_until = longest_kept(keep_until, same.keep_until)
@@ -222,7 +221,9 @@ def judge_card(
             # An outdated result does not undo a renewal, but the guest has agreed.
             return Verdict(
                 session=session.completed(same.account_id, now),
-                kept=replace(same, keep_until=keep_until),
+                kept=replace(same, keep_until=keep_until)
+                if click is None
+                else kept_after(same, click),
                 consent=consent,
                 agreement=agreement,
                 unkept=_token(session, collected),
@@ -265,6 +266,18 @@ def judge_card(
         agreement=agreement,
         withdrawn=discard,
     )
+
+
+def kept_after(account: Account, click: AgreementClick) -> Account:
+    """Return the account of a card on file after a click with which the guest lets it be kept.
+
+    With the box, the card of a booking gets the general consent. A card that has one keeps it.
+    """
+    until = None if click.general else click.kept_until
+    kept = replace(account, keep_until=longest_kept(until, account.keep_until))
+    if click.general is None or account.keep_until is None:
+        return kept
+    return replace(kept, consent_version=click.general.version)
 
 
 def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> UnkeptToken:
@@ -331,21 +344,13 @@ def _refusal_of_agreement(
     return TooManyAgreements() if count >= MAX_OPEN_AGREEMENTS else None
 
 
-def _agreed_to(consent: Consent, click: AgreementClick | None) -> Consent:
-    """Return the text to which the guest agreed: the box adds the center's general consent."""
-    if click is None:
-        return consent
-    text = click.shown
-    own = Consent(version=text.version, text=text.text, language=text.language)
-    return click.general or own
-
-
-def _agreement(
+def agreement_of(
     session: CardSession,
     click: AgreementClick | None,
     account_id: AccountId,
     agreement_id: AgreementId,
 ) -> Agreement | None:
+    """Return the agreement that a click gives to an account; None without terms or a click."""
     if session.agreement is None or click is None:
         return None
     return Agreement(

@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from domain.agreements.agreement import Agreement, EndOfAgreement, count_open
+from domain.agreements.agreement import count_open
 from domain.cards.discard_tokens import note_discard
-from domain.cards.end_agreements import end_agreement
 from domain.cards.note_account_event import note_account_event
-from domain.cards.note_agreement_event import note_agreement_event
 from domain.centers.card_limit import CardLimit
-from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
 from domain.identifiers import AccountId, AgreementId, PspAccount, TokenId
 from domain.outside import Clock, Ids
@@ -46,6 +43,7 @@ from domain.settling.judge import OnFile, Verdict, judge, judge_card, judge_toke
 from domain.settling.note_end_of_session import note_end_of_session
 from domain.settling.note_refused_cards import ask_about_open_pages, note_refused_cards
 from domain.settling.obtain_page import ObtainPage
+from domain.settling.store_agreement import store_agreement
 from domain.storage import Storage, WriteUnit, take_due
 
 _COLLECTED: Final = (CardCollected, NoCardCollected)
@@ -253,17 +251,13 @@ class SettleSession:
                 now=now,
             )
         if verdict.agreement is not None:
-            unit.agreements.add(verdict.agreement)
-            note_agreement_event(
+            store_agreement(
                 unit,
                 self.note_event,
-                EventType.AGREEMENT_ADDED,
                 verdict.agreement,
                 psp_account=current.configuration.psp_account,
                 now=now,
             )
-            for former in _replaced_by(unit, verdict.agreement):
-                end_agreement(unit, self.note_event, former, EndOfAgreement.REPLACED, now)
         note_end_of_session(unit, self.note_event, current, changed, now=now)
         declined = note_refused_cards(unit, asked, outcome, changed, now=now)
         if verdict.consent is not None:
@@ -307,20 +301,6 @@ class SettleSession:
             agreement_id=agreement_id,
             now=now,
         )
-
-
-def _replaced_by(unit: WriteUnit, agreement: Agreement) -> list[Agreement]:
-    """Return the agreements that end because of a new one: one booking has one agreement."""
-    terms = agreement.terms
-    named = unit.agreements.get(terms.replaces) if terms.replaces else None
-    same = [
-        each
-        for each in unit.agreements.of_account(agreement.account_id)
-        if each.terms.reference == terms.reference and each.agreement_id != agreement.agreement_id
-    ]
-    if named is not None and named.guest_id == agreement.guest_id:
-        same.append(named)
-    return [each for each in same if each.ended_at is None]
 
 
 def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected) -> bool:

@@ -145,6 +145,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "due discards": lambda unit: unit.discards.count_due(NOW),
     "due deliveries": lambda unit: unit.event_deliveries.count_due(NOW),
     "merged guests": lambda unit: unit.erasures.merged_into(GUEST_ID),
+    "the last merge": lambda unit: unit.erasures.last_merge_into(GUEST_ID),
     "active cards of a guest": lambda unit: unit.accounts.active_of(GUEST_ID),
     "cards that a merge gives": lambda unit: unit.accounts.give(GUEST_ID, OTHER_GUEST_ID),
     "sessions that a merge gives": lambda unit: unit.sessions.give(GUEST_ID, OTHER_GUEST_ID),

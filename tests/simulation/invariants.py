@@ -264,7 +264,7 @@ class Known:
     `endpoints`: those of clients. `secrets`: the last two secrets that the owner of an endpoint was
     told, unless the response to a change was lost. `asks`: whether a page of ours asks for consent;
     `clicks`: those on it, of the guest of a session. `texts`: the texts about a booking that the
-    guest of a session has read.
+    guest of a session has read. `offered`: the cards on file that the page has offered for it.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -290,6 +290,7 @@ class Known:
     secrets: dict[str, list[str]] = field(default_factory=dict)
     asks: bool = False
     texts: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    offered: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
     clicks: defaultdict[str, list[Click]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -618,7 +619,7 @@ class Invariants:
                 msgspec.structs.replace(each.told, guest_id=snapshot.heir_of(each.told.guest_id))
                 for each in snapshot.deliveries.get(EVERYTHING, {}).values()
             ],
-            snapshot.sessions.values(),
+            [each for each in snapshot.sessions.values() if not each.used_card_on_file],
             snapshot.accounts.values(),
             once_expired=self._once_expired,
         )
@@ -724,6 +725,13 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> N
     account = snapshot.accounts.get(session.account_id or "")
     if account is None:
         raise Broken("I8", f"{name} is completed, and stored no card")
+    if session.used_card_on_file:
+        is_offered = account.account_id in known.offered[session.token_id]
+        is_at_home = (account.guest_id, account.center_id) == (session.guest_id, session.center_id)
+        is_proved = session.token_id in snapshot.consents and session.clicks
+        require(is_offered and is_at_home, "I5", f"{name} used a card that its guest was not shown")
+        require(is_proved, "I11", f"{name} is completed without the consent of its guest")
+        return
     collected = snapshot.pages_with_card(session.token_id)
     require(collected, "I8", f"{name} is completed, and no card was typed")
     page = collected[-1]
@@ -784,7 +792,8 @@ def _is_dead(page: PspPage, snapshot: Snapshot) -> bool:
 def _will_be_asked_about(page: PspPage, snapshot: Snapshot) -> bool:
     session = snapshot.sessions[page.request.token_id]
     is_current = session.attempt == page.request.attempt
-    return is_current and session.due_at is not None and not session.is_settled
+    is_left = session.used_card_on_file
+    return session.due_at is not None and ((is_current and not session.is_settled) or is_left)
 
 
 def _each_session_has_one_page(snapshot: Snapshot, now: datetime) -> None:

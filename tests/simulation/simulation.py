@@ -335,6 +335,7 @@ class Simulation:
             "starts_at": starts_at.isoformat(),
             "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
             "no_show": {"amount": "80.00", "currency": "EUR"},
+            "reuse": choices.choice(("never", "offer", "offer")),
         }
 
     def a_client_sends_again(self, process: Process, choices: Random) -> None:
@@ -490,7 +491,9 @@ class Simulation:
         damage = choices.choice(("", "", "", "", ".", "&amp;redirect_uri=https://evil.example/"))
         by_click = choices.randrange(4) > 0
         browser = choices.choice(BROWSERS)
-        agreed = self._read_consent(process, token_id, browser) if by_click else None
+        agreed, card = self._read_consent(process, token_id, browser) if by_click else (None, None)
+        if choices.randrange(4) == 0:
+            card = None
         click = Click(browser, agreed or "", self._clock.now())
         self._known.clicks[token_id] += [click] if agreed else []
         keeps = choices.randrange(4) == 0
@@ -502,6 +505,7 @@ class Simulation:
                 by_click=by_click,
                 agreed=agreed,
                 keeps=keeps,
+                card=card,
                 browser=browser,
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
@@ -522,8 +526,10 @@ class Simulation:
             require(has_agreed, "I11", f"a browser came to session {whose} without an agreement")
             self._pages.append((TokenId(token_id), page))
 
-    def _read_consent(self, process: Process, token_id: TokenId, browser: str) -> str | None:
-        """Read the consent on cardonfile's page, and return its digest."""
+    def _read_consent(
+        self, process: Process, token_id: TokenId, browser: str
+    ) -> tuple[str | None, str | None]:
+        """Read the consent on cardonfile's page; return its digest, and the card that is offered."""
         way_back = self._call(
             f"{self._visit_of[token_id].guest.first_name} reads our page",
             process,
@@ -532,11 +538,13 @@ class Simulation:
             ),
         )
         if isinstance(way_back, Exception) or way_back is None or way_back.consent is None:
-            return None
+            return None, None
         if way_back.agreement is None:
-            return way_back.consent.digest
+            return way_back.consent.digest, None
         self._known.texts[token_id].add(way_back.agreement.text.text)
-        return way_back.agreement.digest
+        card = None if way_back.card is None else str(way_back.card.account_id)
+        self._known.offered[token_id].add(card)
+        return way_back.agreement.digest, card
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
         """Type a card on a page, answer the challenge or not, and return or not."""

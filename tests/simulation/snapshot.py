@@ -57,6 +57,11 @@ class SessionRow(Struct, frozen=True, kw_only=True):
         """Return whether the session is final."""
         return self.status in ("completed", "failed")
 
+    @property
+    def used_card_on_file(self) -> bool:
+        """Return whether the guest used a card on file, so that the session ended without a page."""
+        return self.status == "completed" and self.attempt == 0
+
 
 class AccountRow(Struct, frozen=True, kw_only=True):
     """A stored payment account."""

@@ -28,7 +28,7 @@ from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.session import CardSession
 from entrypoints.container import build
 from entrypoints.settings import Settings
-from tests.builders import a_brought_card, a_guest, an_agreement, terms_of_a_booking
+from tests.builders import CENTER_ID, a_brought_card, a_guest, an_agreement, terms_of_a_booking
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -385,6 +385,40 @@ def two_agreements_whose_bookings_are_over(it: It) -> None:
     it.clock.advance(timedelta(minutes=1))
 
 
+def booking_with_a_card_on_file(it: It) -> Mapping[str, str | None]:
+    """Return the click with which a guest uses a card on file for a booking."""
+    it.container.set_center()(CENTER_ID, {"time_zone": "Europe/Berlin"})
+    it.container.set_reservation_text()(CENTER_ID, "en")
+    account, starts_at = it.stored_card(), it.clock.now() + timedelta(days=2)
+    session = it.add_card(
+        redirect_uri=OTHER_VISIT,
+        agreement={
+            "reference": "booking-1",
+            "description": "2 × massage",
+            "starts_at": starts_at.isoformat(),
+            "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
+            "no_show": {"amount": "80.00", "currency": "EUR"},
+            "reuse": "offer",
+        },
+    )
+    way_back = it.container.find_way_back()(key=session.link_key)
+    assert way_back is not None
+    assert way_back.agreement is not None
+    it.known.texts[session.token_id].add(way_back.agreement.text.text)
+    it.known.offered[session.token_id].add(account.account_id)
+    return {
+        "key": session.link_key,
+        "agreed": way_back.agreement.digest,
+        "card": account.account_id,
+    }
+
+
+def use_card_on_file(it: It, click: Mapping[str, str | None]) -> str:
+    return it.use_cases.open_hosted_page(
+        key=click["key"], by_click=True, agreed=click["agreed"], card=click["card"]
+    )
+
+
 def end_agreements(it: It, _: object) -> None:
     it.container.end_agreements()()
 
@@ -485,7 +519,8 @@ USE_CASES: Final[Mapping[str, Expected]] = {
             a_link_whose_page_was_closed_early=page_closed_early,
             a_link_opened_while_the_psp_was_down=It.session_without_page,
             a_link_whose_page_has_a_card=It.session_with_card,
-        ),
+        )
+        + after(use_card_on_file, a_booking_with_a_card_on_file=booking_with_a_card_on_file),
         without_psp=(ProviderUnavailable, "a live page", "a page that is over"),
         next_try_after=ANSWERED_WITHIN,
     ),
@@ -658,6 +693,8 @@ STEPS: Final = frozenset(
         "ChooseReservationText",
         "ConsentsOf",
         "NoteAct",
+        "ShowAgreement",
+        "UseCardOnFile",
         "NoteEvent",
         "ObtainPage",
         "RecognizeMerchant",

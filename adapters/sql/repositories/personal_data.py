@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.repository import ById, waiting
@@ -45,6 +46,14 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
             {"guest_id": guest_id},
         )
         return [GuestId(merged_id) for (merged_id,) in found.fetchall()]
+
+    @override
+    def last_merge_into(self, guest_id: GuestId) -> datetime | None:
+        (merged_at,) = self._transaction.one(
+            "SELECT max(erased_at) FROM erasures WHERE merged_into = :guest_id",
+            {"guest_id": guest_id},
+        )
+        return merged_at and msgspec.convert(merged_at, datetime)
 
     @override
     def merge_on(self, goes: GuestId, stays: GuestId) -> None:

@@ -319,11 +319,13 @@ class TestMergedGuests:
         store(storage, *merged)
         with storage.read() as unit:
             assert unit.erasures.merged_into(GUEST_ID) == [merged[1].guest_id, merged[0].guest_id]
+            assert unit.erasures.last_merge_into(GUEST_ID) == NOW
         with storage.write() as unit:
             unit.erasures.merge_on(GUEST_ID, OTHER_GUEST_ID)
             unit.commit()
         with storage.read() as unit:
             assert unit.erasures.merged_into(GUEST_ID) == []
+            assert unit.erasures.last_merge_into(GUEST_ID) is None
             assert len(unit.erasures.merged_into(OTHER_GUEST_ID)) == 3
             assert unit.erasures.get(merged[0].guest_id) == replace(
                 merged[0], merged_into=OTHER_GUEST_ID

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
 
 from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
-from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement, EndOfAgreement
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, EndOfAgreement
 from domain.agreements.click import MAX_CLICKS, click_for
-from domain.cards.account import Account
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     AgreementEnded,
@@ -25,17 +23,24 @@ from domain.errors import (
     TooManyAgreements,
 )
 from domain.events.event import EventType
-from domain.hosted_payments.find_way_back import WayBack
 from domain.hosted_payments.link import ClickNeeded, LinkExpired
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
-from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
-
-DAY: Final = timedelta(days=1)
-BROWSER: Final = "a-secret-of-this-browser"
+from tests.domain.agreements.bookings import (
+    BROWSER,
+    DAY,
+    a_booking,
+    agree,
+    agreements,
+    guaranteed,
+    started,
+    takes_agreements,
+    way_back,
+)
+from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 
 @pytest.fixture
@@ -45,73 +50,6 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     takes_agreements(installation)
     yield installation
     installation.close()
-
-
-def takes_agreements(installation: Installation, language: str = "en") -> None:
-    installation.container.set_center()(CENTER_ID, {"time_zone": "Europe/Berlin"})
-    installation.container.set_reservation_text()(CENTER_ID, language)
-
-
-def a_booking(installation: Installation, in_days: int = 10, **changes: Any) -> dict[str, Any]:
-    """Return the agreement of add-card for a booking some days ahead."""
-    starts_at = installation.clock.now() + in_days * DAY
-    return {
-        "reference": "booking-17",
-        "description": "2 × massage",
-        "starts_at": starts_at.isoformat(),
-        "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
-        "no_show": {"amount": "80.00", "currency": "EUR"},
-        "late_cancellation": {"amount": "40.00", "currency": "EUR"},
-        "cancel_by": (starts_at - DAY).isoformat(),
-        **changes,
-    }
-
-
-def way_back(installation: Installation, session: CardSession) -> WayBack:
-    found = installation.container.find_way_back()(key=session.link_key, browser=BROWSER)
-    assert found is not None
-    return found
-
-
-def agree(
-    installation: Installation,
-    session: CardSession,
-    *,
-    keeps: bool = False,
-    browser: str = BROWSER,
-) -> None:
-    """Open the link in a new browser, and click the button on the page in this browser."""
-    found = installation.container.find_way_back()(key=session.link_key)
-    assert found is not None
-    assert found.agreement is not None
-    installation.use_cases.open_hosted_page(
-        key=session.link_key,
-        by_click=True,
-        agreed=found.agreement.digest,
-        keeps=keeps,
-        browser=browser,
-    )
-
-
-def started(installation: Installation, **changes: Any) -> CardSession:
-    agreement = changes.pop("agreement", None) or a_booking(installation)
-    return installation.add_card(agreement=agreement, **changes)
-
-
-def guaranteed(
-    installation: Installation, number: str = GOOD_CARD, *, keeps: bool = False, **changes: Any
-) -> CardSession:
-    """Return a session in which the guest agreed and typed a card."""
-    session = started(installation, **changes)
-    agree(installation, session, keeps=keeps)
-    installation.type_card(session, number)
-    installation.return_to_shop(session)
-    return installation.session(session.token_id)
-
-
-def agreements(installation: Installation, account: Account) -> list[Agreement]:
-    with installation.storage.read() as unit:
-        return [*unit.agreements.of_account(account.account_id)]
 
 
 def test_a_card_that_guarantees_a_booking_is_kept_until_a_week_after_it(

@@ -1,0 +1,92 @@
+"""Show what a guest agrees to for a booking: the text, and the card on file that may be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, count_open
+from domain.agreements.choose_reservation_text import ChooseReservationText
+from domain.agreements.click import ShownAgreement
+from domain.agreements.terms import Reuse
+from domain.cards.account import Account
+from domain.psps.hosted_page import Authentication
+from domain.retries import CLOCKS_DIFFER_BY
+from domain.sessions.session import CardSession
+from domain.storage import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowAgreement:
+    """Step: choose the text about a session's booking, as the page shows it now."""
+
+    choose_reservation_text: ChooseReservationText
+
+    def __call__(
+        self, unit: UnitOfWork, session: CardSession, accepted: Sequence[str], now: datetime
+    ) -> ShownAgreement | None:
+        """Return the text, or None if the session has no agreement or its center is gone.
+
+        `accepted` are the languages that the browser accepts, the best first.
+        """
+        center = unit.centers.get(session.center_id)
+        if session.agreement is None or center is None:
+            return None
+        locale = session.locale
+        if session.attempt is not None and not session.attempt.over:
+            # The PSP's page has this language already.
+            locale, accepted = session.attempt.request.language, ()
+        return self.choose_reservation_text(
+            unit,
+            center,
+            unit.guests.get(session.guest_id),
+            session.agreement,
+            session.configuration,
+            locale,
+            accepted,
+            now,
+        )
+
+
+def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Sequence[Account]:
+    """Return the guest's cards on file that may be used for a session's booking.
+
+    The page offers the first: the default card, or else the newest. A card that ends before the booking, or that the
+    center would not accept if it were typed, is not offered. Whoever holds the link could use the
+    card for the booking. So no card is offered on an old link, or on a link that was made before
+    other guests were merged into the guest. A write unit locks the guest's cards.
+    """
+    terms, configuration = session.agreement, session.configuration
+    if terms is None or terms.reuse is not Reuse.OFFER or session.is_old(now):
+        return []
+    if session.attempt is not None and session.attempt.is_unanswered:
+        # The PSP may be making a page on which the guest types another card.
+        return []
+    # Read first, because a merge waits for the locks on the cards.
+    accounts = unit.accounts.active_at(session.guest_id, session.center_id)
+    merged_at = unit.erasures.last_merge_into(session.guest_id)
+    if merged_at is not None and session.created_at <= merged_at + CLOCKS_DIFFER_BY:
+        return []
+    is_gone = (
+        unit.guests.get(session.guest_id) is None
+        or unit.centers.get(session.center_id) is None
+        or unit.configurations.get(session.center_id) is None
+        or unit.merchant_standings.of(configuration.psp_account).is_closed
+    )
+    if is_gone or now >= terms.ends_at:
+        return []
+    must_be_authenticated = session.required_authentication is Authentication.REQUIRED
+    offered = [
+        account
+        for account in accounts
+        if account.psp_account == configuration.psp_account
+        and configuration.accepts(account)
+        and not account.has_expired(terms.ends_at.astimezone(UTC))
+        and (account.authenticated or not must_be_authenticated)
+        # The PSP knew the card at the last reading.
+        and not account.refusals
+        and count_open(unit.agreements.of_account(account.account_id), now, beside=terms.replaces)
+        < MAX_OPEN_AGREEMENTS
+    ]
+    return sorted(offered, key=lambda each: (not each.is_default, -each.created_at.timestamp()))

@@ -1,0 +1,88 @@
+"""A guest agrees that a card on file guarantees a booking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from domain.agreements.click import WITH_CARD_ON_FILE
+from domain.consents.given_consent import GivenConsent
+from domain.events.note_event import NoteEvent
+from domain.hosted_payments.link import ClickNeeded, require_open
+from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer
+from domain.identifiers import AgreementId
+from domain.outside import Clock, Ids
+from domain.sessions.earlier_page import EarlierPage
+from domain.sessions.session import CardSession
+from domain.sessions.session_log import SessionLog, SessionStep, Step
+from domain.settling.judge import agreement_of, kept_after
+from domain.settling.store_agreement import store_agreement
+from domain.storage import Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseCardOnFile:
+    """Step: complete a session with a card that the guest already has, without a call to the PSP.
+
+    The consent, the agreement and its event are stored in one commit. A page that the guest left
+    for this is closed by the worker, and a card that was typed there is discarded. May be called
+    again: a settled session stays as it is.
+    """
+
+    storage: Storage
+    show_agreement: ShowAgreement
+    note_event: NoteEvent
+    clock: Clock
+    ids: Ids
+    log: SessionLog
+
+    def __call__(
+        self, seen: CardSession, card: str, *, agreed: str, keeps: bool, accepted: Sequence[str]
+    ) -> None:
+        """Use the account `card`, as the page of OpenHostedPage offered it.
+
+        `agreed`, `keeps` and `accepted` are as there. Raises ClickNeeded, and stores nothing, if
+        the text has changed or the card may no longer be used; LinkCancelled or LinkExpired.
+        """
+
+        def use(unit: WriteUnit) -> Sequence[SessionStep]:
+            session, now = unit.sessions.get(seen.token_id) or seen, self.clock.now()
+            if session.is_settled:
+                return ()
+            require_open(session, now)
+            shown = self.show_agreement(unit, session, accepted, now)
+            cards = {str(each.account_id): each for each in cards_to_offer(unit, session, now)}
+            if shown is None or shown.digest != agreed or card not in cards:
+                raise ClickNeeded
+            account = cards[card]
+            click = shown.clicked(attempt=WITH_CARD_ON_FILE, browser="", keeps=keeps, now=now)
+            completed = session.completed_with(account.account_id, click, now)
+            if session.has_page:
+                page = EarlierPage.of(session)
+                if session.current_attempt.has_live_page:
+                    # Settling closes the page, because the session has ended.
+                    page, completed = page.told(now), completed.due_now(now)
+                unit.earlier_pages.keep(page)
+            unit.sessions.update(completed)
+            unit.accounts.update(kept_after(account, click))
+            agreement = agreement_of(
+                completed, click, account.account_id, AgreementId(self.ids.uuid())
+            )
+            if agreement is not None:
+                store_agreement(
+                    unit, self.note_event, agreement, psp_account=account.psp_account, now=now
+                )
+            unit.consents.add(
+                GivenConsent(
+                    account_id=account.account_id,
+                    token_id=session.token_id,
+                    version=click.consent.version,
+                    language=click.consent.language,
+                    text=click.consent.text,
+                    agreed_at=now,
+                )
+            )
+            unit.commit()
+            return [SessionStep(Step.CARD_USED, completed)]
+
+        self.log(*self.storage.transact(use))

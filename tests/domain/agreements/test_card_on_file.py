@@ -1,0 +1,316 @@
+"""A guest agrees to charges for a booking to a card on file, without typing it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.psp_suite.samples import OTHER_GUEST_ID
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS
+from domain.cards.account import Account
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.errors import InvalidField
+from domain.events.event import EventType
+from domain.hosted_payments.link import ClickNeeded, LinkCancelled
+from domain.identifiers import AgreementId
+from domain.psps.card import Funding
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
+from tests.builders import a_guest
+from tests.domain.agreements.bookings import (
+    BROWSER,
+    DAY,
+    a_booking,
+    agree,
+    agreements,
+    guaranteed,
+    started,
+    takes_agreements,
+    way_back,
+)
+from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An installation whose center takes agreements."""
+    installation = Installation(tmp_path)
+    takes_agreements(installation)
+    yield installation
+    installation.close()
+
+
+def second_booking(installation: Installation, **changes: Any) -> CardSession:
+    """Return the session of a booking whose page may offer the card on file."""
+    reuse = changes.pop("reuse", "offer")
+    booking = a_booking(installation, 20, reference="booking-18", reuse=reuse)
+    return started(installation, agreement=booking, **changes)
+
+
+def use(installation: Installation, session: CardSession, card: str, *, keeps: bool = False) -> str:
+    """Click the button on the page that offers a card; return where the browser is sent."""
+    shown = way_back(installation, session).agreement
+    assert shown is not None
+    return installation.use_cases.open_hosted_page(
+        key=session.link_key,
+        by_click=True,
+        agreed=shown.digest,
+        keeps=keeps,
+        card=card,
+        browser=BROWSER,
+    )
+
+
+def test_one_click_gives_the_card_on_file_another_booking(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
+    session = second_booking(installation)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    assert way_back(installation, session).card == account
+
+    assert use(installation, session, account.account_id) == REDIRECT_URI
+
+    completed = installation.session(session.token_id)
+    (kept,) = installation.accounts()
+    first, second = agreements(installation, kept)
+    assert (completed.status, completed.account_id) == (
+        SessionStatus.COMPLETED,
+        account.account_id,
+    )
+    assert second.terms == session.agreement
+    assert kept.keep_until == second.kept_until > first.kept_until
+    assert (kept.token, kept.consent_version) == (account.token, account.consent_version)
+    (told,) = installation.deliveries()
+    assert told.event.agreement_id == second.agreement_id
+    with installation.storage.read() as unit:
+        consents = {each.token_id: each for each in unit.consents.of(kept)}
+    assert consents[session.token_id].text == second.shown.text
+
+
+def test_a_click_with_the_box_keeps_the_card_on_file(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    session = second_booking(installation)
+    general = way_back(installation, session).agreement
+
+    use(installation, session, account.account_id, keeps=True)
+
+    (kept,) = installation.accounts()
+    assert general is not None
+    assert (kept.keep_until, kept.consent_version) == (None, general.general.version)
+
+
+def test_a_second_click_changes_nothing(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    session = second_booking(installation)
+    use(installation, session, account.account_id)
+    before = installation.session(session.token_id)
+
+    assert (
+        installation.use_cases.open_hosted_page(
+            key=session.link_key, by_click=True, agreed="x", card=account.account_id
+        )
+        == REDIRECT_URI
+    )
+    assert installation.session(session.token_id) == before
+    assert len(agreements(installation, account)) == 2
+
+
+def test_a_booking_offers_no_card_unless_the_shop_asks_for_it(installation: Installation) -> None:
+    guaranteed(installation)
+    session = started(installation, agreement=a_booking(installation, reference="booking-18"))
+    assert way_back(installation, session).card is None
+
+
+def test_reuse_of_another_value_is_refused(installation: Installation) -> None:
+    with pytest.raises(InvalidField, match=r"agreement\.reuse"):
+        second_booking(installation, reuse="always")
+
+
+def _the_card_is_removed(installation: Installation, account: Account) -> None:
+    installation.remove_card(account)
+
+
+def _the_card_expires_before_the_booking(installation: Installation, account: Account) -> None:
+    now = installation.clock.now()
+    installation.put_account(replace(account, expiry_year=now.year, expiry_month=now.month))
+
+
+def _the_psp_does_not_know_the_card(installation: Installation, account: Account) -> None:
+    since = installation.clock.now()
+    installation.put_account(replace(account, refusals=1, refused_since=since))
+
+
+def _the_card_has_20_open_agreements(installation: Installation, account: Account) -> None:
+    (first,) = agreements(installation, account)
+    with installation.storage.write() as unit:
+        for _ in range(1, MAX_OPEN_AGREEMENTS):
+            unit.agreements.add(replace(first, agreement_id=AgreementId(installation.ids.uuid())))
+        unit.commit()
+
+
+def _another_guest_is_merged_into_the_guest(installation: Installation, account: Account) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    installation.use_cases.merge_guests(
+        installation.caller,
+        guest_id=account.guest_id,
+        merged_id=OTHER_GUEST_ID,
+        last_fours=[account.last_four],
+    )
+
+
+def _the_link_is_a_day_old(installation: Installation, _: Account) -> None:
+    installation.clock.advance(DAY + timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        _the_card_is_removed,
+        _the_card_expires_before_the_booking,
+        _the_psp_does_not_know_the_card,
+        _the_card_has_20_open_agreements,
+        _another_guest_is_merged_into_the_guest,
+        _the_link_is_a_day_old,
+    ],
+)
+def test_a_card_that_cannot_be_used_any_more_must_be_typed(
+    installation: Installation, happens: Callable[[Installation, Account], None]
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    installation.configure(link_minutes=3 * 24 * 60)
+    session = second_booking(installation, link_minutes=3 * 24 * 60)
+    shown = way_back(installation, session)
+    assert shown.card is not None
+    assert shown.agreement is not None
+
+    happens(installation, account)
+
+    with pytest.raises(ClickNeeded):
+        installation.use_cases.open_hosted_page(
+            key=session.link_key,
+            by_click=True,
+            agreed=shown.agreement.digest,
+            card=account.account_id,
+            browser=BROWSER,
+        )
+    after = way_back(installation, session)
+    assert after.card is None
+    assert after.agreement is not None
+    assert installation.session(session.token_id).status is SessionStatus.OPEN
+
+
+def test_the_card_of_another_guest_cannot_be_used(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    session = second_booking(installation, guest_id=OTHER_GUEST_ID)
+
+    with pytest.raises(ClickNeeded):
+        use(installation, session, account.account_id)
+
+
+def test_a_card_without_the_authentication_that_the_center_requires_is_not_offered(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    installation.put_account(replace(account, authenticated=False))
+    session = second_booking(installation, authentication="required")
+    assert way_back(installation, session).card is None
+
+    installation.put_account(replace(account, authenticated=True))
+    assert way_back(installation, session).card is not None
+
+
+def test_a_card_of_a_kind_that_the_center_refuses_is_not_offered(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    installation.put_account(replace(account, funding=Funding.PREPAID))
+    installation.configure(refuse_funding=frozenset({Funding.PREPAID}))
+    assert way_back(installation, second_booking(installation)).card is None
+
+
+def test_the_default_card_is_offered_first(installation: Installation) -> None:
+    installation.stored_card(OTHER_GOOD_CARD)
+    guaranteed(installation)
+    first, second = installation.accounts()
+    session = second_booking(installation)
+    assert way_back(installation, session).card == first
+
+    # The other card may have been offered before the default changed.
+    use(installation, session, second.account_id)
+    assert installation.session(session.token_id).account_id == second.account_id
+
+
+def test_a_center_that_keeps_one_card_lets_the_guest_use_it_again(
+    installation: Installation,
+) -> None:
+    installation.configure(cards_per_guest=CardsPerGuest.ONE)
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    session = second_booking(installation)
+    use(installation, session, account.account_id)
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_the_guest_may_use_another_card(installation: Installation) -> None:
+    guaranteed(installation)
+    session = second_booking(installation)
+    found = installation.container.find_way_back()(key=session.link_key, another_card=True)
+    assert found is not None
+    assert found.card is None
+    agree(installation, session)
+    installation.type_card(session, OTHER_GOOD_CARD)
+    installation.return_to_shop(session)
+    _, typed = installation.accounts()
+    assert installation.session(session.token_id).account_id == typed.account_id
+
+
+@pytest.mark.parametrize("types_first", [False, True])
+def test_a_session_ends_with_the_typed_card_or_else_the_card_on_file(
+    installation: Installation, *, types_first: bool
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    session = second_booking(installation)
+    shown = way_back(installation, session)
+    agree(installation, session)
+    page = installation.page_reference(session)
+    if types_first:
+        # The PSP is asked before the click counts.
+        installation.type_card(session, OTHER_GOOD_CARD)
+        installation.clock.advance(timedelta(seconds=3))
+    assert shown.agreement is not None
+    installation.use_cases.open_hosted_page(
+        key=session.link_key,
+        by_click=True,
+        agreed=shown.agreement.digest,
+        card=account.account_id,
+        browser="another-browser-of-the-guest",
+    )
+    used = installation.session(session.token_id).account_id
+    assert (used == account.account_id) is not types_first
+    installation.reconcile()
+
+    assert installation.psp.page(page).is_over
+    assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
+
+
+def test_a_link_that_has_ended_uses_no_card(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    session = second_booking(installation)
+    installation.cancel_session(session)
+    with pytest.raises(LinkCancelled):
+        use(installation, session, account.account_id)
