@@ -442,3 +442,20 @@ def test_a_guest_agrees_to_the_terms_of_a_booking(
         (agreement,) = unit.agreements.of_account(account.account_id)
     assert agreement.terms == served.session(session.token_id).agreement
     assert agreement.shown.button == text.button
+
+    again = started(
+        served, language, agreement={**booking, "reference": "booking-18", "reuse": "offer"}
+    )
+    page.goto(link(served, again))
+    expect(page.get_by_role("main")).to_contain_text(f"•••• {account.last_four}")
+    expect(page.get_by_role("checkbox")).to_have_count(0)
+    assert_fits(page)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert_accessible(page)
+    page.get_by_role("link", name=catalog(language).text("card_on_file.another")).click()
+    expect(page.get_by_role("checkbox", name=text.keep)).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name=text.button).press("Enter")
+    page.wait_for_url(f"**{SHOP}")
+    assert served.session(again.token_id).account_id == account.account_id
