@@ -12,10 +12,11 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID, uuid5
 
-from adapters.catalogs import shipped_consents
+from adapters.catalogs import shipped_consents, shipped_reservation_texts
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.cards.account import Account
 from domain.centers.center import Center
+from domain.centers.center_settings import CenterSettings
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.consents.given_consent import GivenConsent
 from domain.guests.guest import Guest
@@ -78,7 +79,11 @@ _LINK_MINUTES: Final = 7 * 24 * 60
 SPA: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000001"), name="Still Water Spa"),
     configuration=PaymentConfiguration(
-        provider=FAKE, merchant_account=_ACCOUNT, link_minutes=_LINK_MINUTES
+        provider=FAKE,
+        merchant_account=_ACCOUNT,
+        link_minutes=_LINK_MINUTES,
+        # So that a visitor sees the card of a booking go.
+        keep_after_end_days=0,
     ),
     treatments=(
         ("Swedish massage", "Long, firm strokes for back and legs", "84.00"),
@@ -91,6 +96,20 @@ SPA: Final = SampleCenter(
 
 EVES_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "locale": "auto"}
 """What the shop sends to the API to add a card of Eve's."""
+
+
+def a_booking(reference: str, now: datetime) -> dict[str, object]:
+    """Return the agreement of add-card for a massage that is over in two minutes."""
+    return {
+        "reference": reference,
+        "description": "Swedish massage",
+        "starts_at": (now + timedelta(minutes=1)).isoformat(timespec="seconds"),
+        "ends_at": (now + timedelta(minutes=2)).isoformat(timespec="seconds"),
+        "no_show": {"amount": "40.00", "currency": "EUR"},
+        # The shop knows who opens the link: its own guest, in the next window.
+        "reuse": "offer",
+    }
+
 
 SALON: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000002"), name="Corner Hair Salon"),
@@ -204,6 +223,9 @@ def store_sample(storage: Storage) -> None:
             unit.configurations.put(sample.center.id, sample.configuration)
             for text in shipped_consents().values():
                 unit.consent_texts.put(sample.center.id, text)
+        unit.center_settings.put(SPA.center.id, CenterSettings(time_zone="Europe/Berlin"))
+        for reservation_text in shipped_reservation_texts().values():
+            unit.reservation_texts.put(SPA.center.id, reservation_text)
         if unit.sessions.get(SESSION.token_id) is None:
             unit.sessions.add(SESSION)
             unit.accounts.add(CARD)

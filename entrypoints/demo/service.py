@@ -200,7 +200,10 @@ def main() -> None:
     fake = FakeProvider(psp, webhook_secret=psp.webhook_secret, clock=psp.clock)
     installed = InstalledPsp(replace(PLUGIN, make=lambda *_: fake), own)
     settings = replace(settings, psps={**settings.psps, NAME: installed})
-    service = Service(build(settings), listening)
+    container = build(settings)
+    # A visitor does not wait ten minutes until cards are removed whose bookings are over.
+    container.clock.add_kwargs(steady_after=timedelta(0))
+    service = Service(container, listening)
 
     def obey() -> None:
         # Unbuffered, because Python cannot end while a thread reads from a buffer.

@@ -14,6 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -25,7 +26,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from domain.identifiers import SHOWN_OF_TOKENS
 from domain.sessions.session_log import Step
-from entrypoints.demo.sample import EVE, EVES_CARD, SPA
+from entrypoints.demo.sample import EVE, EVES_CARD, SPA, a_booking
 
 EVENTS: Final = "/events"
 BACK: Final = "/back"
@@ -178,12 +179,20 @@ class Shop:
         resp.text = page.render(shown, shop=self, lines=lines, visit=uuid4())
 
     def on_post(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Start adding a card, and redirect the guest's browser to the hosted page."""
+        """Start adding a card, and redirect the guest's browser to the hosted page.
+
+        The button of a booking has the field `book`: the guest who books again, or `new`.
+        """
         form = self.on = req.get_media()
         # The form has a fixed id: sent twice, it adds one guest and starts one session.
         guest_id = key = str(form.get("visit"))
+        booking, book = None, form.get("book")
+        if book:
+            booking = a_booking(reference=key, now=datetime.now(UTC))
+            guest_id = key if book == "new" else str(book)
         self.api("PUT", guest_id, body=EVE)
-        request = {**EVES_CARD, "redirect_uri": f"{self.origin}{BACK}?visit={guest_id}"}
+        back = f"{self.origin}{BACK}?visit={guest_id}"
+        request = {**EVES_CARD, "redirect_uri": back, "agreement": booking}
         session = self.api("POST", guest_id, "accounts", body=request, key=key)
         self.switch(session["token_id"][:SHOWN_OF_TOKENS], form)
         raise falcon.HTTPSeeOther(session["hosted_payment_uri"])

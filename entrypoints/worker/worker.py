@@ -28,6 +28,7 @@ FORGET_EVERY: Final = timedelta(minutes=15)
 Both chores wait for a steady clock, which a new process does not have at once.
 """
 END_AGREEMENTS_EVERY: Final = timedelta(minutes=1)
+"""Also the interval of removing the cards whose agreements have ended."""
 FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
 
@@ -41,7 +42,7 @@ def chores(container: Container) -> Sequence[Chore]:
         Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
         Chore("notice_expiry", FORGET_EVERY, container.notice_expiry()),
         Chore("end_agreements", END_AGREEMENTS_EVERY, container.end_agreements()),
-        Chore("remove_ended_cards", FORGET_EVERY, container.remove_ended_cards()),
+        Chore("remove_ended_cards", END_AGREEMENTS_EVERY, container.remove_ended_cards()),
     ]
 
 

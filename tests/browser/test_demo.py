@@ -84,6 +84,33 @@ def test_a_card_is_stored_once_despite_all_faults(
         guest.wait_for_event("close")
 
 
+def test_a_card_guarantees_a_booking_and_another_one_by_a_click(demo: Demo, page: Page) -> None:
+    page.goto(demo.shop)
+    for switch in page.get_by_role("switch").all():
+        switch.uncheck()
+    with page.expect_popup() as opened:
+        page.get_by_role("button", name="Book a massage").click()
+    guest = opened.value
+    expect(guest.get_by_role("main")).to_contain_text("Swedish massage")
+    guest.get_by_role("button", name="Agree and guarantee the booking").click()
+    guest.get_by_role("button", name="4242 4242 4242 4242").click()
+    guest.get_by_role("button", name="Add card").click()
+    summary = page.get_by_text("Your card guarantees the booking.")
+    expect(summary).to_be_visible()
+    if not guest.is_closed():
+        guest.wait_for_event("close")
+
+    with page.expect_popup() as opened:
+        page.get_by_role("button", name="Book another massage for this guest").click()
+    guest = opened.value
+    expect(guest.get_by_role("main")).to_contain_text("Visa •••• 4242")
+    guest.get_by_role("button", name="Agree and guarantee the booking").click()
+
+    expect(page.get_by_role("log")).to_contain_text("Card on file used")
+    expect(summary).to_be_visible()
+    expect(page.get_by_role("heading", name="Cards of this guest")).to_contain_text("on file: 1")
+
+
 def test_a_reloaded_shop_page_still_closes_the_window_of_the_guest(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     guest = open_guests_window(page, CLOSE)
