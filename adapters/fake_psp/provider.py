@@ -96,6 +96,7 @@ class FakeProvider(PaymentProvider):
                     card=found.card,
                     avs=found.avs,
                     collected_at=found.collected_at,
+                    network_transaction_id=f"network_{found.card.token}",
                     authenticated=found.authenticated,
                 )
             case PageState.COMPLETED | PageState.CLOSED:

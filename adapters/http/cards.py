@@ -130,6 +130,14 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
     authenticated: Annotated[
         bool | None, Meta(description="The same as `authenticated` of the card.")
     ]
+    network_transaction_id: Annotated[
+        str | None,
+        example(
+            "396017482650318",
+            "The card scheme's id of the authorization with which the card was added. Null if the "
+            "provider does not tell.",
+        ),
+    ]
 
 
 class StoredCardDetails(StoredCard, frozen=True, kw_only=True):

@@ -180,6 +180,7 @@ RELEASE_0_3: Final = """
     ALTER TABLE payment_accounts ADD COLUMN funding text;
     ALTER TABLE payment_accounts ADD COLUMN issuer_country text;
     ALTER TABLE payment_accounts ADD COLUMN wallet text;
+    ALTER TABLE payment_accounts ADD COLUMN network_transaction_id text;
     ALTER TABLE payment_configurations ADD COLUMN card_testing_limits text;
     ALTER TABLE payment_configurations ADD COLUMN refuse_funding {json} NOT NULL DEFAULT '[]';
     ALTER TABLE payment_configurations ADD COLUMN acquirer_agreed {boolean} NOT NULL DEFAULT false;

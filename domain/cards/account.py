@@ -54,6 +54,7 @@ NAMED_AT_PSP: Final[dict[str, Any]] = {
     "token": "",
     "fingerprint": "",
     "charge_reference": None,
+    "network_transaction_id": None,
 }
 """The fields that name the guest or the card at the PSP, with their values after an erasure."""
 READINGS_PER_MINUTE: Final = 60
@@ -70,8 +71,8 @@ class Account(Card, WorkAtPsp):
     most one per session. `token_id` is the session; for an imported card no session has this id.
     The account is active until `removed_at` is set. `consent_version` names the text to which the
     guest agreed before the card was typed, at `consented_at` by the PSP's clock. `expiry_notice_at`
-    is the time of the next event about the card's expiry. `charge_reference` and `authenticated`
-    are as in `CardCollected`. `keep_until` is the time after which the card is removed, because the
+    is the time of the next event about the card's expiry. `charge_reference`,
+    `network_transaction_id` and `authenticated` are as in `CardCollected`. `keep_until` is the time after which the card is removed, because the
     guest agreed to charges for bookings only; None if the guest agreed that the card is kept.
 
     `due_at` is the time of the next reading at the PSP. `asked_at` is when the account was last
@@ -99,6 +100,7 @@ class Account(Card, WorkAtPsp):
     asked_at: datetime | None = None
     read_at: datetime | None = None
     charge_reference: str | None = None
+    network_transaction_id: str | None = None
     authenticated: bool | None = None
     refused_since: datetime | None = None
     refusals: int = 0
@@ -121,6 +123,7 @@ class Account(Card, WorkAtPsp):
             self,
             **asdict(card),
             charge_reference=collected.charge_reference,
+            network_transaction_id=collected.network_transaction_id,
             authenticated=collected.authenticated,
             consent_version=consent_version,
             consented_at=collected.collected_at,
@@ -163,7 +166,9 @@ class Account(Card, WorkAtPsp):
             refusals=0,
         )
         if card.card_logo != self.card_logo:
-            read = replace(read, authenticated=None, charge_reference=None)
+            read = replace(
+                read, authenticated=None, charge_reference=None, network_transaction_id=None
+            )
         if not is_same:
             read = replace(read, expiry_notice_at=card.next_expiry_notice(now))
         return read.waiting(now)

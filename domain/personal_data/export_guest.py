@@ -22,7 +22,7 @@ from domain.storage import Storage, UnitOfWork
 
 # A reference opens some PSPs' pages, and some PSPs send a card's token as evidence.
 _HIDDEN: Final = {
-    Account: ["token", "charge_reference"],
+    Account: ["token", "charge_reference", "network_transaction_id"],
     EarlierPage: ["page_reference"],
     HostedPage: ["address", "fields", "reference"],
     Evidence: ["content"],

@@ -51,9 +51,9 @@ def is_credible(outcome: Outcome, page: HostedPage) -> bool:
         return False
     if isinstance(outcome, NoCardCollected):
         return True
-    charge_reference = outcome.charge_reference
-    return _is_credible_card(outcome.card) and (
-        charge_reference is None or _are_words(charge_reference)
+    references = (outcome.charge_reference, outcome.network_transaction_id)
+    return _is_credible_card(outcome.card) and all(
+        each is None or _are_words(each) for each in references
     )
 
 

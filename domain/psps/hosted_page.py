@@ -255,14 +255,16 @@ class CardCollected(RefusalsOnPage):
     """The PSP holds a card that can be charged; `avs` is the bank's check of the address.
 
     `charge_reference` must be sent with a later charge beside the token, such as the id of the
-    first payment; None if the PSP needs no such reference. `authenticated` is whether the bank
-    authenticated the guest (3-D Secure); None if the PSP does not tell.
+    first payment; None if the PSP needs no such reference. `network_transaction_id` is the id that
+    the card scheme gave to the authorization of the card; later charges may name it. `authenticated`
+    is whether the bank authenticated the guest (3-D Secure). Either is None if the PSP does not tell.
     """
 
     card: Card
     avs: AvsResult
     collected_at: datetime
     charge_reference: str | None = None
+    network_transaction_id: str | None = None
     authenticated: bool | None = None
 
     @property

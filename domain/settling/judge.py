@@ -254,6 +254,7 @@ def judge_card(
         created_at=now,
         expiry_notice_at=card.next_expiry_notice(now),
         charge_reference=collected.charge_reference,
+        network_transaction_id=collected.network_transaction_id,
         authenticated=collected.authenticated,
         is_default=not has_default(on_file.accounts),
         due_at=now + READ_FIRST_AFTER,

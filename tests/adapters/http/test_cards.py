@@ -67,6 +67,7 @@ def test_only_callers_that_may_charge_see_the_payment_reference(installation: In
         "token": account.token,
         "charge_reference": "tr_1",
         "authenticated": False,
+        "network_transaction_id": f"network_{account.token}",
     }
     assert without.json == {
         key: value for key, value in with_permission.json.items() if key != "payment_reference"

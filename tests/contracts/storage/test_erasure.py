@@ -200,7 +200,7 @@ def test_unreadable_active_accounts_are_removed(storage: Storage) -> None:
 
 def test_blanking_the_removed_accounts_of_a_guest_leaves_other_accounts(storage: Storage) -> None:
     blanked, *kept = (
-        an_account(1, removed_at=NOW, charge_reference="charge-1"),
+        an_account(1, removed_at=NOW, charge_reference="charge-1", network_transaction_id="0123"),
         an_account(2),
         an_account(3, removed_at=NOW, guest_id=OTHER_GUEST_ID),
     )

@@ -110,7 +110,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
             reason=EndOfAgreement.NO_SHOW_CHARGED,
             stated_at=NOW - DAY,
         ),
-        an_account(keep_until=NOW),
+        an_account(keep_until=NOW, network_transaction_id=AWKWARD),
         an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
         an_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
         an_account(removed_at=NOW, charge_reference=AWKWARD, authenticated=False),

@@ -469,16 +469,18 @@ def test_a_fact_that_was_unknown_is_stored_without_an_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("card_logo", "expected"), [("visa", (True, "tr_1")), ("mastercard", (None, None))]
+    ("card_logo", "expected"),
+    [("visa", (True, "tr_1", "0123")), ("mastercard", (None, None, None))],
 )
 def test_a_card_of_another_brand_loses_what_the_former_bank_said(
-    card_logo: str, expected: tuple[bool | None, str | None]
+    card_logo: str, expected: tuple[bool | None, str | None, str | None]
 ) -> None:
     account = an_account(
         consented_at=NOW - MONTH,
         card_logo="visa",
         authenticated=True,
         charge_reference="tr_1",
+        network_transaction_id="0123",
         funding=Funding.DEBIT,
     )
     card = card_of(account, card_logo=card_logo, last_four="1234", funding=None)
@@ -486,7 +488,8 @@ def test_a_card_of_another_brand_loses_what_the_former_bank_said(
     kept = judge_reading(account, [], CardReading(card=card, read_at=NOW), NOW).kept
 
     assert kept is not None
-    assert (kept.authenticated, kept.charge_reference) == expected
+    told = (kept.authenticated, kept.charge_reference, kept.network_transaction_id)
+    assert told == expected
     # It is another number, so the former facts may not hold.
     assert kept.funding is None
 

@@ -80,7 +80,11 @@ def test_a_card_list_whose_next_page_is_itself_is_not_credible(after: str | None
 
 def test_valid_outcomes_are_credible() -> None:
     assert is_credible_page(PAGE)
-    for outcome in (COLLECTED, replace(COLLECTED, charge_reference="tr_1"), PageClosed()):
+    for outcome in (
+        COLLECTED,
+        replace(COLLECTED, charge_reference="tr_1", network_transaction_id="0123"),
+        PageClosed(),
+    ):
         assert is_credible(outcome, PAGE)
     for card in (CARD, None):
         assert is_credible_reading(CardReading(card=card, read_at=NOW), GUEST, CARD.token)
@@ -122,8 +126,9 @@ def test_a_reading_of_another_card_is_not_credible() -> None:
 
 
 @pytest.mark.parametrize("reference", NO_TEXT)
-def test_a_malformed_charge_reference_is_not_credible(reference: str) -> None:
-    assert not is_credible(replace(COLLECTED, charge_reference=reference), PAGE)
+@pytest.mark.parametrize("name", ["charge_reference", "network_transaction_id"])
+def test_a_malformed_reference_for_later_charges_is_not_credible(name: str, reference: str) -> None:
+    assert not is_credible(replace(COLLECTED, **{name: reference}), PAGE)  # type: ignore[arg-type] # both are texts
 
 
 @pytest.mark.parametrize("time", NO_YEAR)

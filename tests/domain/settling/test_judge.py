@@ -57,6 +57,7 @@ COLLECTED: Final = CardCollected(
     avs=AvsResult.MATCH,
     collected_at=LATER,
     charge_reference="first-payment",
+    network_transaction_id="0123",
     authenticated=True,
 )
 TOKEN: Final = UnkeptToken(
@@ -137,6 +138,7 @@ class TestStoring:
         assert account.psp_account == OPENED.configuration.psp_account
         assert (account.source, account.consent_version) == (OPENED.source, CONSENT.version)
         assert (account.charge_reference, account.authenticated) == ("first-payment", True)
+        assert account.network_transaction_id == "0123"
         assert verdict.session == OPENED.completed(NEW_ID, LATER)
         assert (verdict.renewed, verdict.unkept, verdict.withdrawn) == (None, None, None)
         assert list(verdict.account_events) == [(EventType.ACCOUNT_STORED, account)]
@@ -177,6 +179,7 @@ class TestRenewing:
             consent_version="2026-11",
             consented_at=LATER,
             charge_reference="first-payment",
+            network_transaction_id="0123",
             authenticated=True,
             expiry_notice_at=CARD.next_expiry_notice(LATER),
             due_at=LATER + READ_FIRST_AFTER,
