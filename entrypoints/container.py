@@ -503,7 +503,7 @@ class Container(DeclarativeContainer):
     read_session = Part(ReadSession, storage=storage, clock=clock)
     cancel_session = Part(CancelSession, storage=storage, settle=settle_session, clock=clock)
     list_accounts = Part(ListAccounts, storage=storage)
-    read_account = Part(ReadAccount, storage=storage)
+    read_account = Part(ReadAccount, storage=storage, clock=clock)
     read_consent = Part(ReadConsent, storage=storage)
     list_agreements = Part(ListAgreements, storage=storage)
     read_agreement = Part(ReadAgreement, storage=storage)

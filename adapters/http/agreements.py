@@ -15,6 +15,7 @@ from adapters.http.guests import GUEST, GUEST_WITH_CARD
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.responses import (
     Done,
+    LimitedAmount,
     PageInfo,
     TrueValue,
     Uri,
@@ -38,13 +39,6 @@ _AGREEMENT: Final = GUEST + "/agreements/{agreement_id}"
 _AGREEMENT_ID: Final = parameter(
     "agreement_id", "path", "The id of the agreement, from the card's list or an event."
 )
-
-
-class LimitedAmount(Struct, frozen=True):
-    """The most that may be charged."""
-
-    amount: Annotated[str, example("40.00", "A decimal number with the currency's decimals.")]
-    currency: Annotated[str, example("EUR", "The currency (ISO 4217).")]
 
 
 class AgreementDetails(Struct, frozen=True, kw_only=True):
@@ -130,8 +124,7 @@ def _fields(agreement: Agreement) -> dict[str, object]:
         if hasattr(group, name)
     }
     for name in ("no_show", "late_cancellation"):
-        money = getattr(agreement.terms, name)
-        found[name] = money and LimitedAmount(f"{money.amount}", money.currency)
+        found[name] = LimitedAmount.of(getattr(agreement.terms, name))
     return found
 
 

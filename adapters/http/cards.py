@@ -20,6 +20,7 @@ from adapters.http.guests import GUEST, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GU
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.responses import (
     Done,
+    LimitedAmount,
     PageInfo,
     TrueValue,
     Uuid,
@@ -34,6 +35,7 @@ from domain.cards.account import Account
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.queries import (
     EXPECTED_DATE,
+    AccountForCaller,
     ListAccounts,
     ListExpiringCards,
     ReadAccount,
@@ -108,6 +110,29 @@ class StoredCard(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(card, expired=account.has_expired(now))
 
 
+class ChargeableAgreement(Struct, frozen=True, kw_only=True):
+    """An agreement under which the card may be charged now."""
+
+    agreement_id: Annotated[Uuid, uuid_example("The agreement.")]
+    reference: Annotated[str, example("booking-1001", "Your own name for the booking.")]
+    no_show: Annotated[
+        LimitedAmount | None,
+        Meta(description="The most for a guest who does not come. Null allows no such charge."),
+    ]
+    late_cancellation: Annotated[
+        LimitedAmount | None,
+        Meta(description="The most for a guest who cancels late. Null allows no such charge."),
+    ]
+    ends_at: Annotated[datetime, time_example("When the booking ends.")]
+    kept_until: Annotated[
+        datetime, time_example("The time that the guest read, after which no charge is allowed.")
+    ]
+    charge_as: Annotated[
+        Literal["unscheduled", "no_show"],
+        example("unscheduled", "What a charge under the agreement says to the bank."),
+    ]
+
+
 class PaymentReference(Struct, frozen=True, kw_only=True):
     """What a payment needs to charge a card on file."""
 
@@ -138,6 +163,45 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
             "provider does not tell.",
         ),
     ]
+    kept_for: Annotated[
+        Literal["bookings", "later_use"],
+        example(
+            "bookings",
+            "`bookings`: the card may be charged only under `agreements`. `later_use`: also for "
+            "anything else that the guest's consent allows.",
+        ),
+    ]
+    agreements: Annotated[
+        list[ChargeableAgreement],
+        Meta(description="The agreements under which the card may be charged now, oldest first."),
+    ]
+
+    @classmethod
+    def of(cls, found: AccountForCaller) -> Self:
+        """Return what a payment needs, with what each agreement allows."""
+        account = found.account
+        return cls(
+            provider=account.provider,
+            merchant_account=account.merchant_account,
+            guest_reference=account.guest_reference,
+            token=account.token,
+            charge_reference=account.charge_reference,
+            authenticated=account.authenticated,
+            network_transaction_id=account.network_transaction_id,
+            kept_for="later_use" if account.keep_until is None else "bookings",
+            agreements=[
+                ChargeableAgreement(
+                    agreement_id=each.agreement_id,
+                    reference=each.terms.reference,
+                    no_show=LimitedAmount.of(each.terms.no_show),
+                    late_cancellation=LimitedAmount.of(each.terms.late_cancellation),
+                    ends_at=each.terms.ends_at,
+                    kept_until=each.kept_until,
+                    charge_as=found.charge_as.value,
+                )
+                for each in found.agreements
+            ],
+        )
 
 
 class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
@@ -150,10 +214,9 @@ class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
         Meta(description="Present only if the caller has `payments:use`."),
     ] = UNSET
 
-    def with_reference(self, account: Account) -> Self:
+    def with_reference(self, reference: PaymentReference) -> Self:
         """Add the payment reference of the account, for a caller that may see it."""
-        shown = msgspec.convert(account, PaymentReference, from_attributes=True)
-        return msgspec.structs.replace(self, payment_reference=shown)
+        return msgspec.structs.replace(self, payment_reference=reference)
 
 
 class StoredCards(Struct, frozen=True, kw_only=True):
@@ -274,7 +337,7 @@ class CardResource:
         """Read a card on file, with its payment reference if the caller may charge it."""
         found = self.read_account(caller, guest_id=guest_id, account_id=account_id)
         card = StoredCardDetails.of(found.account, self.clock.now())
-        return card.with_reference(found.account) if found.may_charge else card
+        return card.with_reference(PaymentReference.of(found)) if found.may_charge else card
 
     @Operation(
         method="get",

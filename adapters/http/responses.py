@@ -11,6 +11,7 @@ import falcon
 import msgspec
 from msgspec import Meta, Struct
 
+from domain.agreements.terms import Money
 from domain.pagination import Page
 
 
@@ -47,6 +48,18 @@ Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
 Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+
+
+class LimitedAmount(Struct, frozen=True):
+    """The most that may be charged."""
+
+    amount: Annotated[str, example("40.00", "A decimal number with the currency's decimals.")]
+    currency: Annotated[str, example("EUR", "The currency (ISO 4217).")]
+
+    @classmethod
+    def of(cls, money: Money | None) -> LimitedAmount | None:
+        """Return the amount as a decimal number; None stays None."""
+        return None if money is None else cls(f"{money.amount}", money.currency)
 
 
 class ErrorObject(Struct, frozen=True, forbid_unknown_fields=True):

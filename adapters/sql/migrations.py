@@ -189,6 +189,8 @@ RELEASE_0_3: Final = """
     ALTER TABLE card_sessions ADD COLUMN not_accepted text;
     ALTER TABLE card_sessions ADD COLUMN link_key text;
     ALTER TABLE payment_configurations ADD COLUMN keep_after_end_days integer NOT NULL DEFAULT 7;
+    ALTER TABLE payment_configurations
+        ADD COLUMN no_show_indicator {boolean} NOT NULL DEFAULT false;
     ALTER TABLE card_sessions ADD COLUMN agreement {json};
     ALTER TABLE card_sessions ADD COLUMN clicks {json};
     CREATE TABLE agreement_references (

@@ -28,6 +28,13 @@ class EndOfAgreement(StrEnum):
     """The guest agreed to another agreement in its place. The other reasons come from the shop."""
 
 
+class ChargeIndicator(StrEnum):
+    """What a charge under an agreement says to the bank about its reason."""
+
+    UNSCHEDULED = "unscheduled"
+    NO_SHOW = "no_show"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
     """What a guest agreed to for one booking, at `agreed_at`, with the text as it was shown.
@@ -54,8 +61,16 @@ class Agreement:
     stated_at: datetime | None = None
 
     def is_open(self, now: datetime) -> bool:
-        """Return whether the agreement still allows charges."""
+        """Return whether the booking is not over, and the agreement did not end before."""
         return self.ended_at is None and now < self.terms.ends_at
+
+    def allows_charges(self, now: datetime) -> bool:
+        """Return whether the card may be charged under the agreement.
+
+        A no-show is charged after the booking, so charges are allowed until `kept_until`, unless
+        the shop ended the agreement or the guest replaced it.
+        """
+        return self.reason is None and now < self.kept_until
 
     @property
     def grace(self) -> timedelta:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from domain.agreements.agreement import Agreement
+from domain.agreements.agreement import Agreement, ChargeIndicator
 from domain.cards.account import Account
 from domain.cards.find_account import active_account
 from domain.cards.find_agreement import agreement_of_guest
@@ -18,17 +18,24 @@ from domain.consents.given_consent import GivenConsent
 from domain.errors import GuestNotFound, InvalidCenterId, InvalidField
 from domain.guests.guest import parse_guest_id
 from domain.identifiers import CenterId
+from domain.outside import Clock
 from domain.pagination import Page, PageRequest
 from domain.permissions import MAY_USE_CARDS, MAY_VIEW_CARDS, Caller
-from domain.storage import Storage, UnitOfWork
+from domain.storage import RecordUnreadable, Storage, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountForCaller:
-    """A payment account, and whether the caller may see the values that a payment needs."""
+    """A payment account, and whether the caller may see the values that a payment needs.
+
+    For such a caller, `agreements` are those that allow charges now, oldest first, and `charge_as`
+    is what a charge under any of them says to the bank.
+    """
 
     account: Account
     may_charge: bool
+    agreements: Sequence[Agreement] = ()
+    charge_as: ChargeIndicator = ChargeIndicator.UNSCHEDULED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +50,30 @@ class ReadAccount:
     needs = MAY_VIEW_CARDS
 
     storage: Storage
+    clock: Clock
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> AccountForCaller:
         caller.require(self.needs)
         with self.storage.read() as unit:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
-        return AccountForCaller(account=account, may_charge=caller.may(MAY_USE_CARDS))
+            if not caller.may(MAY_USE_CARDS):
+                return AccountForCaller(account=account, may_charge=False)
+            now = self.clock.now()
+            agreements = unit.agreements.of_account(account.account_id)
+            return AccountForCaller(
+                account=account,
+                may_charge=True,
+                agreements=[each for each in agreements if each.allows_charges(now)],
+                charge_as=_charge_indicator(unit, account),
+            )
+
+
+def _charge_indicator(unit: UnitOfWork, account: Account) -> ChargeIndicator:
+    with suppress(RecordUnreadable):
+        configuration = unit.configurations.get(account.center_id)
+        if configuration is not None and configuration.says_no_show(account.psp_account):
+            return ChargeIndicator.NO_SHOW
+    return ChargeIndicator.UNSCHEDULED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,8 @@ class PaymentConfiguration:
     `acquirer_agreed` is whether the operator confirmed that the acquirer allows this.
     `authentication` says whether the bank must authenticate guests who add a card. A card is kept
     for `keep_after_end_days` after its last booking, because a no-show is charged after it.
+    `no_show_indicator` is whether the acquirer lets the center say "no-show" when it charges a card
+    under an agreement.
     """
 
     provider: ProviderName
@@ -66,6 +68,7 @@ class PaymentConfiguration:
     acquirer_agreed: bool = False
     authentication: Authentication = Authentication.AUTOMATIC
     keep_after_end_days: int = 7
+    no_show_indicator: bool = False
 
     @classmethod
     def parse(
@@ -83,6 +86,7 @@ class PaymentConfiguration:
         acquirer_agreed: bool = False,
         authentication: str = Authentication.AUTOMATIC,
         keep_after_end_days: int = 7,
+        no_show_indicator: bool = False,
     ) -> PaymentConfiguration:
         """Parse a configuration from outside. Raises InvalidField.
 
@@ -137,11 +141,19 @@ class PaymentConfiguration:
             acquirer_agreed=bool(refused),
             authentication=Authentication(authentication),
             keep_after_end_days=keep_after_end_days,
+            no_show_indicator=no_show_indicator,
         )
 
     def accepts(self, card: Card) -> bool:
         """Return whether the center accepts a card's funding. Unknown funding is accepted."""
         return card.funding not in self.refuse_funding
+
+    def says_no_show(self, at: PspAccount) -> bool:
+        """Return whether a charge at a merchant account may say "no-show".
+
+        Only the acquirer of the center's present merchant account was asked.
+        """
+        return self.no_show_indicator and self.psp_account == at
 
     def card_limits(self, limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
         """Return the limits against card testing. `limits` are those of the installation."""
@@ -185,6 +197,9 @@ def changed(
     if has_moved or "refuse_funding" in named:
         # The acquirer of the former merchant account agreed, and to the former refusals only.
         del former["acquirer_agreed"]
+    if has_moved:
+        # Only the acquirer of the former merchant account was asked.
+        del former["no_show_indicator"]
     return PaymentConfiguration.parse(**{**former, **named})
 
 

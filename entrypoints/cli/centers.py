@@ -152,6 +152,12 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     callback=_days,
     help="How long a card that guarantees a booking is kept after it, up to 90d.  [initially: 7d]",
 )
+@click.option(
+    "--no-show-indicator/--only-unscheduled",
+    default=None,
+    help="Whether charges for bookings say no-show, if the acquirer allows it.  [initially: "
+    "--only-unscheduled]",
+)
 def configure_payments(
     *,
     center_id: str,

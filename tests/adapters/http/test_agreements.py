@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
+from typing import Any
 
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
+from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
 from tests.installation import BASE_URL
@@ -76,6 +79,51 @@ def test_an_agreement_is_listed_read_ended_as_it_was_sent(api: Api) -> None:
     assert now["stated_at"] == "2026-11-20T10:00:00Z"
     card = api.get(f"{ACCOUNTS}/{account_id}").json
     assert card["keep_until"] == "2026-11-27T12:00:00Z"
+
+
+def test_the_payment_reference_says_what_may_be_charged_under_an_agreement(api: Api) -> None:
+    account_id = agreed(api)
+    installation = api.installation
+    (agreement,) = api.get(f"{ACCOUNTS}/{account_id}/agreements").json["agreements"]
+
+    def reference() -> Any:
+        caller = installation.a_caller(Permission.GUESTS_VIEW, Permission.PAYMENTS_USE)
+        return Api(installation, caller).get(f"{ACCOUNTS}/{account_id}").json["payment_reference"]
+
+    chargeable = {
+        "agreement_id": agreement["agreement_id"],
+        "reference": "booking-17",
+        "no_show": {"amount": "80.00", "currency": "EUR"},
+        "late_cancellation": None,
+        "ends_at": "2026-12-05T15:00:00Z",
+        "kept_until": "2026-12-12T15:00:00Z",
+        "charge_as": "unscheduled",
+    }
+    assert (reference()["kept_for"], reference()["agreements"]) == ("bookings", [chargeable])
+    installation.container.configure_payments()(CENTER_ID, {"no_show_indicator": True})
+    no_show = {**chargeable, "charge_as": "no_show"}
+    assert reference()["agreements"] == [no_show]
+
+    # The booking is over, and the shop charges the card for the no-show.
+    installation.clock.advance(timedelta(days=16))
+    installation.container.end_agreements()()
+    with installation.storage.read() as unit:
+        (over,) = unit.agreements.of_guest(GUEST_ID)
+    assert over.ended_at == installation.clock.now()
+    assert reference()["agreements"] == [no_show]
+
+
+def test_the_payment_reference_has_no_agreement_that_the_shop_ended(api: Api) -> None:
+    account_id = agreed(api)
+    (agreement,) = api.get(f"{ACCOUNTS}/{account_id}/agreements").json["agreements"]
+    path = f"/api/v1/guests/{GUEST_ID}/agreements/{agreement['agreement_id']}"
+    api.send("DELETE", path, query="reason=cancelled")
+
+    caller = api.installation.a_caller(Permission.GUESTS_VIEW, Permission.PAYMENTS_USE)
+    reference = (
+        Api(api.installation, caller).get(f"{ACCOUNTS}/{account_id}").json["payment_reference"]
+    )
+    assert (reference["kept_for"], reference["agreements"]) == ("bookings", [])
 
 
 def test_the_same_booking_is_refused_with_other_terms(api: Api) -> None:

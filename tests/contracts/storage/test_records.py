@@ -81,6 +81,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_product(code=AWKWARD, amount=Decimal("12345678901234567890.123456789")),
         a_configuration(),
         a_configuration(avs=False, redirect_origins=(), cards_per_guest=CardsPerGuest.ONE),
+        a_configuration(no_show_indicator=True, keep_after_end_days=90),
         center_settings(),
         center_settings(contact=AWKWARD, color=None, logo=None, time_zone=AWKWARD),
         a_session(billing_info=None, due_at=None),

@@ -25,6 +25,18 @@ def test_an_agreement_that_ended_early_is_not_open() -> None:
     assert (ended.reason, ended.ended_at) == (EndOfAgreement.CANCELLED, ENDS_AT - HOUR)
 
 
+def test_a_booking_that_is_over_may_be_charged_until_the_time_that_the_guest_read() -> None:
+    over = AGREEMENT.ended(None, ENDS_AT)
+    for agreement in (AGREEMENT, over):
+        assert agreement.allows_charges(KEPT_UNTIL - HOUR)
+        assert not agreement.allows_charges(KEPT_UNTIL)
+
+
+@pytest.mark.parametrize("reason", EndOfAgreement)
+def test_an_agreement_that_was_ended_or_replaced_allows_no_charges(reason: EndOfAgreement) -> None:
+    assert not AGREEMENT.ended(reason, ENDS_AT).allows_charges(ENDS_AT)
+
+
 @pytest.mark.parametrize(
     ("ended_at", "kept_until"),
     [

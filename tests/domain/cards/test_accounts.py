@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
+from domain.agreements.agreement import ChargeIndicator
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import PaymentAccountNotFound
 from domain.permissions import Permission
 from tests.builders import PROVIDER, a_guest, an_account
+from tests.databases import change_by_hand
 from tests.installation import OTHER_GOOD_CARD, Installation
 
 
@@ -36,6 +38,20 @@ def test_only_callers_that_may_use_cards_see_the_payment_reference(
 
     assert not may_charge(Permission.GUESTS_VIEW)
     assert may_charge(Permission.GUESTS_VIEW, Permission.PAYMENTS_USE)
+
+
+def test_an_unreadable_payment_configuration_does_not_hide_the_payment_reference(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    change_by_hand(installation.storage, "UPDATE payment_configurations SET authentication = '?'")
+
+    found = installation.use_cases.read_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+
+    assert found.may_charge
+    assert found.charge_as is ChargeIndicator.UNSCHEDULED
 
 
 # Shows S2.

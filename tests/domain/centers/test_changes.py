@@ -30,5 +30,6 @@ def test_changes_of_a_configuration_are_described_in_words() -> None:
         "session_minutes": "none → 30",
         "acquirer_agreed": "none → no",
         "keep_after_end_days": "none → 7",
+        "no_show_indicator": "none → no",
         "authentication": "none → automatic",
     }

@@ -123,6 +123,22 @@ def test_cards_are_refused_by_funding_once_the_acquirer_has_agreed(
     assert (cleared.refuse_funding, cleared.acquirer_agreed) == (frozenset(), False)
 
 
+def test_another_merchant_account_resets_the_no_show_indicator(installation: Installation) -> None:
+    use_case = configure_payments(installation)
+    no_show = use_case(CENTER_ID, {"no_show_indicator": True}).now
+    same = use_case(CENTER_ID, {**at("fake"), "avs": True}).now
+    other = configure_payments(installation, **KEYS_OF_SPAIN)(CENTER_ID, at("stripe", "spain")).now
+
+    assert no_show is not None
+    assert same is not None
+    assert other is not None
+    assert no_show.no_show_indicator
+    assert same.no_show_indicator
+    assert not other.no_show_indicator
+    assert same.says_no_show(same.psp_account)
+    assert not same.says_no_show(other.psp_account)
+
+
 def test_a_center_accepts_some_funding(installation: Installation) -> None:
     every = {"refuse_funding": tuple(Funding), "acquirer_agreed": True}
 

@@ -72,6 +72,7 @@ class TestConfigurePayments:
             "  acquirer_agreed: none → no",
             "  authentication: none → automatic",
             "  keep_after_end_days: none → 7",
+            "  no_show_indicator: none → no",
         ]
         configure("--cards-per-guest", "one", "--card-testing-limits", "center=3000/600")
         configure("--link-minutes", "60")
@@ -92,6 +93,7 @@ class TestConfigurePayments:
             "  acquirer_agreed: no",
             "  authentication: automatic",
             "  keep_after_end_days: 7",
+            "  no_show_indicator: no",
         ]
 
     def test_the_option_none_removes_the_payment_configuration_repeatedly(
@@ -216,6 +218,7 @@ class TestCenter:
             "acquirer_agreed      no\n"
             "authentication       automatic\n"
             "keep_after_end_days  7\n"
+            "no_show_indicator    no\n"
         )
 
     def test_the_json_output_of_a_center_has_typed_values(self, with_centers: CommandLine) -> None:
@@ -250,6 +253,7 @@ class TestCenter:
             "acquirer_agreed": False,
             "authentication": "automatic",
             "keep_after_end_days": 7,
+            "no_show_indicator": False,
         }
         assert takes_none == {
             "id": a_uuid(1000),
@@ -282,7 +286,7 @@ class TestCenter:
             *("--provider", "fake", "--account", "spain", "--no-avs", "--cards-per-guest", "one"),
             *("--any-redirect", "--session-minutes", "15", "--no-link-minutes"),
             *("--accept-any-funding", "--authentication", "automatic", "--keep-after-end", "7d"),
-            "--no-card-testing-limits",
+            *("--only-unscheduled", "--no-card-testing-limits"),
         ]
         command = ("configure-payments", CENTER_ID)
         refused = with_centers.run(*command, *options[:-1])
