@@ -75,6 +75,7 @@ def show_page(
         center=way_back and way_back.center_name,
         color=way_back and way_back.settings.color,
         logo_uri=way_back and way_back.logo_uri,
+        accessibility=way_back and way_back.settings.accessibility,
         guest=way_back
         and way_back.guest_name
         and MaskedGuest(way_back.guest_name, way_back.guest_email),

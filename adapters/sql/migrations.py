@@ -223,6 +223,7 @@ RELEASE_0_3: Final = """
     CREATE INDEX agreements_due ON agreements (due_at) WHERE due_at IS NOT NULL;
     CREATE INDEX agreements_of_guest ON agreements (guest_id, agreed_at, agreement_id);
     ALTER TABLE center_settings ADD COLUMN time_zone text;
+    ALTER TABLE center_settings ADD COLUMN accessibility text;
     CREATE TABLE center_reservation_texts (
         center_id {uuid} NOT NULL,
         language text NOT NULL,

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from domain.errors import InvalidField
 from domain.identifiers import CenterId
 from domain.languages import parse_language
-from domain.redirects import redirect_origin
+from domain.redirects import MAX_REDIRECT_URI_LENGTH, redirect_origin
 
 MAX_LOGO_BYTES: Final = 100_000
 MIN_CONTRAST: Final = 4.5
@@ -52,6 +52,7 @@ class CenterSettings:
     the color of buttons, such as `#1d4f91`, with enough contrast for white text. `language` (RFC
     5646) is used for guests whose language is not known; None means English. `time_zone` is the
     name of the center's time zone (IANA), such as `Europe/Berlin`, in which guests read times.
+    `accessibility` is the https address of the center's accessibility statement.
     """
 
     contact: str | None = None
@@ -59,6 +60,7 @@ class CenterSettings:
     logo: Logo | None = None
     language: str | None = None
     time_zone: str | None = None
+    accessibility: str | None = None
 
     @property
     def contact_shown(self) -> str:
@@ -79,8 +81,7 @@ class CenterSettings:
 
 def _parse_contact(value: str) -> str:
     """Return the address. Refuse addresses that a browser would run, or that fill in a message."""
-    is_https = (redirect_origin(value) or "").startswith("https://")
-    is_contact = is_https or _PHONE.fullmatch(value) or _EMAIL.fullmatch(value)
+    is_contact = _is_https(value) or _PHONE.fullmatch(value) or _EMAIL.fullmatch(value)
     if not is_contact or len(value) > _MAX_CONTACT_LENGTH:
         raise InvalidField(
             "contact",
@@ -88,6 +89,18 @@ def _parse_contact(value: str) -> str:
             f"{_MAX_CONTACT_LENGTH} characters",
         )
     return value
+
+
+def _parse_accessibility(value: str) -> str:
+    if not _is_https(value) or len(value) > MAX_REDIRECT_URI_LENGTH:
+        raise InvalidField(
+            "accessibility", f"an https address of at most {MAX_REDIRECT_URI_LENGTH} characters"
+        )
+    return value
+
+
+def _is_https(value: str) -> bool:
+    return (redirect_origin(value) or "").startswith("https://")
 
 
 def _parse_color(value: str) -> str:
@@ -139,6 +152,7 @@ _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {  # of different types
     "logo": _parse_logo,
     "language": partial(parse_language, "language"),
     "time_zone": _parse_time_zone,
+    "accessibility": _parse_accessibility,
 }
 
 

@@ -298,6 +298,11 @@ def _versions(texts: Mapping[str, str]) -> str:
     help="The center's time zone (IANA), such as Europe/Berlin, in which guests read times.",
 )
 @click.option(
+    "--accessibility",
+    metavar="URI",
+    help="The https address of the center's accessibility statement, for the foot of pages.",
+)
+@click.option(
     "--clear",
     type=click.Choice([field.name for field in fields(CenterSettings)]),
     multiple=True,

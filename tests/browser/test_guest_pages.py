@@ -18,6 +18,7 @@ from tests.pictures import a_png
 
 NAME: Final = SPA.center.name
 LONG_AGO: Final = "2026-01-01T00:00:00.000000+00:00"
+STATEMENT: Final = "https://spa.example/accessibility"
 WIDTHS: Final = (1280, 390, 320)
 
 
@@ -28,7 +29,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     (folder / "logo.png").write_bytes(a_png())
     with running_demo(folder, settings) as demo:
         look = ("--color", "#2e7d32", "--logo", str(folder / "logo.png"))
-        demo.command("center", "set", SPA.center.id, "--contact", "tel:+49301234567", *look)
+        addresses = ("--contact", "tel:+49301234567", "--accessibility", STATEMENT)
+        demo.command("center", "set", SPA.center.id, *addresses, *look)
         yield demo
 
 
@@ -66,6 +68,12 @@ def assert_good(page: Page) -> None:
     page.emulate_media(forced_colors="none", color_scheme="light")
 
 
+def assert_links_statement(page: Page) -> None:
+    """Check that the foot of the page links the center's accessibility statement."""
+    statement = page.get_by_role("contentinfo").get_by_role("link", name="Accessibility statement")
+    expect(statement).to_have_attribute("href", STATEMENT)
+
+
 def test_the_page_of_an_expired_link_says_whom_to_ask(demo: Demo, page: Page) -> None:
     page.goto(a_link(demo, f"expires_at = {LONG_AGO!r}"))
 
@@ -79,6 +87,7 @@ def test_the_page_of_an_expired_link_says_whom_to_ask(demo: Demo, page: Page) ->
     # Brighter, white text would be less readable than the color was checked for.
     expect(ask).to_have_css("filter", re.compile(r"brightness\(0\.\d+\)"))
     assert page.locator(".logo").evaluate("each => each.naturalWidth") == 160
+    assert_links_statement(page)
     assert_good(page)
 
 
@@ -87,6 +96,7 @@ def test_the_page_of_an_old_link_says_who_asks_for_the_card(demo: Demo, page: Pa
 
     expect(page.get_by_role("main")).to_contain_text(f"{NAME} asks you to add a card")
     expect(page.get_by_role("main")).to_contain_text("belongs to Fake PSP (127.0.0.1:")
+    assert_links_statement(page)
     assert_good(page)
     page.get_by_role("button", name="Continue to the payment page").press("Enter")
     expect(page.get_by_label("Card number")).to_be_visible()
@@ -101,6 +111,7 @@ def test_the_page_at_an_unknown_address_says_what_to_do(demo: Demo, page: Page, 
     page.goto(f"{demo.api}{path}")
 
     expect(page.get_by_role("main")).to_contain_text("link")
+    expect(page.get_by_role("contentinfo")).to_have_count(0)
     assert_good(page)
 
 

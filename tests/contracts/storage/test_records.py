@@ -84,6 +84,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_configuration(no_show_indicator=True, keep_after_end_days=90),
         center_settings(),
         center_settings(contact=AWKWARD, color=None, logo=None, time_zone=AWKWARD),
+        center_settings(accessibility=AWKWARD),
         a_session(billing_info=None, due_at=None),
         a_session(
             redirect_uri=AWKWARD,

@@ -92,6 +92,27 @@ def test_a_logo_of_another_format_or_over_100_kb_is_refused(content: bytes) -> N
         read(logo=content)
 
 
+def test_an_accessibility_statement_has_an_https_address() -> None:
+    statement = "https://spa.example/accessibility?lang=de#top"
+    assert read(accessibility=statement).accessibility == statement
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "spa.example", "http://spa.example", "javascript:alert(1)", "tel:+49301234567"),
+        *(
+            "https://user@spa.example",
+            "https://spa.example/ x",
+            "https://spa.example/" + "x" * 2048,
+        ),
+    ],
+)
+def test_an_accessibility_statement_at_another_address_is_refused(address: str) -> None:
+    with pytest.raises(InvalidField, match="accessibility must be an https address of at most"):
+        read(accessibility=address)
+
+
 def test_changing_a_setting_keeps_the_other_settings() -> None:
     both = read(contact="tel:+49301234567", color="#1d4f91")
 

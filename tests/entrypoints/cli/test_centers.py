@@ -206,6 +206,7 @@ class TestCenter:
             "logo                 none\n"
             "language             none\n"
             "time_zone            none\n"
+            "accessibility        none\n"
             "consents             en\n"
             "reservation_texts    none\n"
             "avs                  no\n"
@@ -233,6 +234,7 @@ class TestCenter:
             "logo": None,
             "language": None,
             "time_zone": None,
+            "accessibility": None,
             "consents": {},
             "reservation_texts": {},
         }
@@ -334,6 +336,7 @@ class TestCenterSet:
             f"  logo: {shown_as}\n"
             "  language: none\n"
             "  time_zone: none\n"
+            "  accessibility: none\n"
         )
         shown = json.loads(with_center.succeeds("center", "show", CENTER_ID, "--json"))
         assert [shown[name] for name in ("contact", "color", "logo")] == [
