@@ -61,14 +61,15 @@ class AddCard:
     The use case does not call the PSP: the page is created when the guest's browser opens the link.
     If the same caller repeats a request with the same idempotency key within 24 hours, the same
     session is returned. So it is if a request with an agreement is repeated with the reference of
-    the same booking, until the session ends without a card. Raises, in this order:
-    UserNotAuthorized, InvalidCenterId, RedirectUriRequired or RedirectUriInvalid, InvalidSource,
-    BillingInfoInvalid, InvalidField (link_minutes, locale, reference, authentication, agreement),
-    IdempotencyKeyInvalid or IdempotencyKeyReused, AgreementReferenceUsed, GuestIdNotUsable or
-    GuestNotFound, PaymentConfigurationNotDone, ConsentNotSet or TooManyAgreements for an agreement
-    and otherwise CenterKeepsOneCard, InvalidField if the center's PSP cannot require
-    authentication, BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A refused
-    request stores nothing. `limits` protect against card testing.
+    the same booking, until the session ends without a card; an idempotency key then names that
+    session. Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
+    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, locale,
+    reference, authentication, agreement), IdempotencyKeyInvalid or IdempotencyKeyReused,
+    AgreementReferenceUsed, GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone,
+    ConsentNotSet or TooManyAgreements for an agreement and otherwise CenterKeepsOneCard,
+    InvalidField if the center's PSP cannot require authentication, BillingInfoRequired or
+    IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
+    against card testing.
     """
 
     needs = MAY_ADD_CARDS
@@ -105,11 +106,14 @@ class AddCard:
                     _replayed(unit.sessions.get(used_for), wanted), is_replayed=True
                 )
             if earlier := _session_of_booking(unit, wanted, now):
-                return StartedSession(_same_booking(caller, earlier, wanted), is_replayed=True)
-            session = self._session(unit, caller, wanted, configuration, now)
-            limits = session.configuration.card_limits(self.limits)
-            require_below_limits(unit, limits, session, now)
-        return self._stored(caller, session, key, keys_since)
+                session = _same_booking(caller, earlier, wanted)
+                if key is None:
+                    return StartedSession(session, is_replayed=True)
+            else:
+                session = self._session(unit, caller, wanted, configuration, now)
+                limits = session.configuration.card_limits(self.limits)
+                require_below_limits(unit, limits, session, now)
+        return self._stored(caller, session, earlier, key, keys_since, now)
 
     def _session(
         self,
@@ -181,18 +185,31 @@ class AddCard:
             raise TooManyAgreements
 
     def _stored(
-        self, caller: Caller, session: CardSession, key: str | None, keys_since: datetime
+        self,
+        caller: Caller,
+        session: CardSession,
+        earlier: CardSession | None,
+        key: str | None,
+        keys_since: datetime,
+        now: datetime,
     ) -> StartedSession:
+        """Store a new session and the key that names it, or only the key of an `earlier` session."""
+
         def store(unit: WriteUnit) -> CardSession:
+            # Another request may have started a session for the booking since it was looked up.
+            of_booking = earlier or _session_of_booking(unit, session, now)
+            named = of_booking or session
             if key:
                 # Another request may have used the key since it was first looked up.
                 holder = unit.idempotency_keys.claim(
-                    session.caller, key, session.token_id, now=session.created_at, since=keys_since
+                    caller.name, key, named.token_id, now=now, since=keys_since
                 )
-                if holder != session.token_id:
+                if holder != named.token_id:
                     return _replayed(unit.sessions.get(holder), session)
-            if earlier := _session_of_booking(unit, session, session.created_at):
-                return _same_booking(caller, earlier, session)
+            if of_booking is not None:
+                same = _same_booking(caller, of_booking, session)
+                unit.commit()
+                return same
             if unit.erasures.get(session.guest_id) is not None:
                 raise GuestNotFound
             # Other requests may have arrived since the limits were checked. A guest has few
@@ -200,7 +217,7 @@ class AddCard:
             # and a center may be exceeded by the number of concurrent requests.
             limits = session.configuration.card_limits(self.limits)
             of_guest = [limit for limit in limits if limit.is_on_a_guest]
-            require_below_limits(unit, of_guest, session, session.created_at)
+            require_below_limits(unit, of_guest, session, now)
             unit.sessions.add(session)
             if session.agreement is not None:
                 unit.agreements.name_session(
@@ -213,9 +230,10 @@ class AddCard:
             return session
 
         stored = self.storage.transact(store)
-        if stored is session:
+        is_new = earlier is None and stored is session
+        if is_new:
             self.log(SessionStep(Step.CREATED, session))
-        return StartedSession(stored, is_replayed=stored is not session)
+        return StartedSession(stored, is_replayed=not is_new)
 
 
 def _replayed(earlier: CardSession | None, wanted: RequestedSession) -> CardSession:

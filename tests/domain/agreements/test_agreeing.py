@@ -19,6 +19,7 @@ from domain.errors import (
     CenterKeepsOneCard,
     ConsentNotSet,
     GuestIdNotUsable,
+    IdempotencyKeyReused,
     InvalidField,
     TooManyAgreements,
 )
@@ -229,6 +230,26 @@ def test_two_requests_for_a_booking_at_once_have_the_same_session(
     found: list[CardSession] = []
     installation.before_next_write(lambda: found.append(installation.add_card(agreement=booking)))
     assert [installation.add_card(agreement=booking)] == found
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_a_key_names_the_session_of_a_booking_that_it_found(
+    installation: Installation, is_at_once: bool
+) -> None:
+    booking = a_booking(installation)
+    found: list[CardSession] = []
+    if is_at_once:
+        installation.before_next_write(
+            lambda: found.append(installation.add_card(agreement=booking))
+        )
+    else:
+        found.append(installation.add_card(agreement=booking))
+    assert [installation.add_card(agreement=booking, idempotency_key="key")] == found
+    with pytest.raises(IdempotencyKeyReused):
+        installation.add_card(agreement=booking | {"reference": "other"}, idempotency_key="key")
+    with pytest.raises(AgreementReferenceUsed):
+        installation.add_card(source=5, agreement=booking, idempotency_key="other-key")
+    assert installation.add_card(idempotency_key="other-key").agreement is None
 
 
 def test_a_booking_whose_session_ended_without_a_card_has_another_session(
