@@ -61,15 +61,15 @@ class AddCard:
     The use case does not call the PSP: the page is created when the guest's browser opens the link.
     If the same caller repeats a request with the same idempotency key within 24 hours, the same
     session is returned. So it is if a request with an agreement is repeated with the reference of
-    the same booking, until the session ends without a card; an idempotency key then names that
-    session. Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
-    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, locale,
-    reference, authentication, agreement), IdempotencyKeyInvalid or IdempotencyKeyReused,
-    AgreementReferenceUsed, GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone,
-    ConsentNotSet or TooManyAgreements for an agreement and otherwise CenterKeepsOneCard,
-    InvalidField if the center's PSP cannot require authentication, BillingInfoRequired or
-    IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
-    against card testing.
+    the same booking, until its link is over without a card, the card is removed, or the agreement
+    has ended; an idempotency key then names that session. Raises, in this order: UserNotAuthorized,
+    InvalidCenterId, RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid,
+    InvalidField (link_minutes, locale, reference, authentication, agreement), IdempotencyKeyInvalid
+    or IdempotencyKeyReused, AgreementReferenceUsed, GuestIdNotUsable or GuestNotFound,
+    PaymentConfigurationNotDone, ConsentNotSet or TooManyAgreements for an agreement and otherwise
+    CenterKeepsOneCard, InvalidField if the center's PSP cannot require authentication,
+    BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A refused request stores
+    nothing. `limits` protect against card testing.
     """
 
     needs = MAY_ADD_CARDS
@@ -247,8 +247,8 @@ def _session_of_booking(
 ) -> CardSession | None:
     """Return the session in which the guest agrees, or agreed, to the same booking.
 
-    A session whose link is over, and that has no card, does not count: the guest needs another
-    link.
+    A session whose link is over counts only while its card is on file and its agreement is open:
+    otherwise the guest needs another link.
     """
     if wanted.agreement is None or not wanted.guest_id:
         return None
@@ -256,9 +256,23 @@ def _session_of_booking(
         wanted.guest_id, wanted.center_id, wanted.agreement.reference
     )
     session = unit.sessions.get(token_id) if token_id else None
-    if session is None or (session.account_id is None and not session.has_link(now)):
-        return None
-    return session
+    if session is None or session.has_link(now) or _still_guarantees(unit, session, now):
+        return session
+    return None
+
+
+def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> bool:
+    """Return whether a session has a card on file that guarantees its booking."""
+    if session.account_id is None:
+        return False
+    agreements = unit.agreements.of_guest(session.guest_id)
+    agreement = next((each for each in agreements if each.token_id == session.token_id), None)
+    # A merge of guests may have moved the agreement to another account of the same card. A session
+    # that an earlier release settled has no agreement at first.
+    account_id = session.account_id if agreement is None else agreement.account_id
+    on_file = unit.accounts.active_at(session.guest_id, session.center_id)
+    is_on_file = any(each.account_id == account_id for each in on_file)
+    return is_on_file and (agreement is None or agreement.is_open(now))
 
 
 def _same_booking(caller: Caller, earlier: CardSession, wanted: RequestedSession) -> CardSession:

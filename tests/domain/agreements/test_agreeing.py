@@ -264,6 +264,28 @@ def test_a_booking_whose_session_ended_without_a_card_has_another_session(
     assert installation.add_card(agreement=booking) == second
 
 
+@pytest.mark.parametrize("change", ["nothing", "agreement ended", "card removed"])
+def test_a_booking_has_one_session_while_its_card_guarantees_it(
+    installation: Installation, change: str
+) -> None:
+    booking = a_booking(installation)
+    first = guaranteed(installation, agreement=booking)
+    (account,) = installation.accounts()
+    if change == "agreement ended":
+        (agreement,) = agreements(installation, account)
+        installation.container.end_agreement()(
+            installation.caller,
+            guest_id=first.guest_id,
+            agreement_id=agreement.agreement_id,
+            reasons=["cancelled"],
+            ats=[],
+        )
+    elif change == "card removed":
+        installation.remove_card(account)
+    is_same = installation.add_card(agreement=booking).token_id == first.token_id
+    assert is_same is (change == "nothing")
+
+
 def test_a_center_without_a_text_takes_no_agreements(installation: Installation) -> None:
     installation.has_other_center()
     with pytest.raises(ConsentNotSet):
