@@ -201,6 +201,9 @@ def test_two_bookings_with_one_card_may_settle_in_either_order(
     assert {each.terms.reference for each in found} == {"first", "second"}
     kept_until = max(each.kept_until for each in found)
     assert account.keep_until == (None if keeps_first else kept_until)
+    (applying, _) = installation.consents(account)
+    assert applying.version == account.consent_version
+    assert (applying.text not in [each.shown.text for each in found]) is keeps_first
     installation.reconcile()
     assert installation.tokens_at_psp() == {account.token}
 
