@@ -126,11 +126,10 @@ def values_of(
         "no_show": money(terms.no_show),
         "late_cancellation": money(terms.late_cancellation),
         "cancel_by": time(cancel_by) if cancel_by and now < cancel_by else None,
-        "policy_uri": terms.policy_uri,
+        "policy_uri": _left_to_right(terms.policy_uri),
         "kept_until": time(kept_until),
         "center": center.name,
-        # In Arabic text, a phone number would otherwise end with its plus sign.
-        "contact": settings.contact_shown and f"\N{LEFT-TO-RIGHT MARK}{settings.contact_shown}",
+        "contact": _left_to_right(settings.contact_shown),
     }
 
 
@@ -148,6 +147,15 @@ class ReservationTexts(Protocol):
     def remove(self, center_id: CenterId, language: str) -> None:
         """Remove the center's text in a language, if there is one."""
         ...
+
+
+def _left_to_right(value: str | None) -> str | None:
+    """Isolate an address or a phone number from the direction of the text around it.
+
+    In Arabic text, a phone number would otherwise end with its plus sign, and an address that ends
+    with a slash would begin with it.
+    """
+    return value and f"\N{LEFT-TO-RIGHT ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def _filled(part: str, values: Mapping[str, str | None]) -> str:

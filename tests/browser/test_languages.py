@@ -403,6 +403,25 @@ def test_a_guest_agrees_on_our_page_if_the_psp_shows_no_consent(
     expect(another_browser.get_by_role("button", name=t.text("continue.agree"))).to_be_visible()
 
 
+def assert_reads_from_left_to_right(page: Page, address: object) -> None:
+    """The last character of an address in a text is at its right end."""
+    first, last = page.evaluate(
+        """address => {
+            const texts = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);
+            while (!texts.nextNode().data.includes(address));
+            const start = texts.currentNode.data.indexOf(address);
+            return [start, start + address.length - 1].map(at => {
+                const range = document.createRange();
+                range.setStart(texts.currentNode, at);
+                range.setEnd(texts.currentNode, at + 1);
+                return range.getBoundingClientRect().left;
+            });
+        }""",
+        address,
+    )
+    assert first < last
+
+
 @pytest.mark.parametrize("language", ["en", "ar"])
 def test_a_guest_agrees_to_the_terms_of_a_booking(
     served: Installation, open_page: OpenPage, language: str
@@ -417,12 +436,14 @@ def test_a_guest_agrees_to_the_terms_of_a_booking(
         "starts_at": starts_at.isoformat(),
         "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
         "no_show": {"amount": "80.00", "currency": "EUR"},
+        "policy_uri": "https://a.example/",
     }
     session = started(served, language, agreement=booking)
     text = shipped_reservation_texts()[language]
     page = open_page(viewport=ViewportSize(width=320, height=844))
     page.goto(link(served, session))
     expect(page.get_by_role("main")).to_contain_text("2 × massage")
+    assert_reads_from_left_to_right(page, booking["policy_uri"])
     agree = page.get_by_role("button", name=text.button)
     keep = page.get_by_role("checkbox", name=text.keep)
     expect(keep).not_to_be_checked()

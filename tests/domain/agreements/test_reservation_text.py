@@ -84,8 +84,9 @@ def test_a_guest_reads_the_values_of_the_booking() -> None:
         "Free until 13.03. (Europe/Berlin).\n"
         "Late: EUR 40.00.\n"
         "No-show: EUR 80.00.\n"
-        "Ask \N{LEFT-TO-RIGHT MARK}+49301234567.\n"
-        "Terms: https://shop.example/terms\n"
+        # Isolated, so that text from right to left moves no sign to the other end.
+        "Ask \N{LEFT-TO-RIGHT ISOLATE}+49301234567\N{POP DIRECTIONAL ISOLATE}.\n"
+        "Terms: \N{LEFT-TO-RIGHT ISOLATE}https://shop.example/terms\N{POP DIRECTIONAL ISOLATE}\n"
         "Gone after 03.04. (Europe/Berlin)."
     )
 
