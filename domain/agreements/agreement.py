@@ -149,6 +149,13 @@ class Agreements(Protocol):
         """Remove the references of a guest's bookings. May be called again."""
         ...
 
+    def blank_unreadable(self, guest_id: GuestId, now: datetime) -> None:
+        """End a guest's agreements that cannot be decoded, and clear their references.
+
+        The rest of the terms stays. May be called again.
+        """
+        ...
+
     def of_guest(self, guest_id: GuestId) -> Sequence[Agreement]:
         """Return a guest's agreements that can be decoded, oldest first."""
         ...

@@ -43,6 +43,7 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
         note_account_event(unit, note_event, EventType.ACCOUNT_REMOVED, removed, now=now)
         unkept.append(UnkeptToken.of(account))
     unit.agreements.remove_references(guest_id)
+    unit.agreements.blank_unreadable(guest_id, now)
     for agreement in unit.agreements.of_guest(guest_id):
         # What the guest agreed to stays, like consents. The client's name for the booking goes.
         terms = replace(agreement.terms, reference="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.repository import ById, Repository
@@ -91,6 +92,20 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
         self._transaction.execute(
             "DELETE FROM agreement_references WHERE guest_id = :guest_id", {"guest_id": guest_id}
         )
+
+    @override
+    def blank_unreadable(self, guest_id: GuestId, now: datetime) -> None:
+        of_guest = "WHERE guest_id = :guest_id", {"guest_id": guest_id}
+        for key in _AGREEMENTS.unreadable(self._transaction, *of_guest):
+            (stored,) = self._transaction.one(
+                "SELECT CAST(terms AS text) FROM agreements WHERE agreement_id = :agreement_id", key
+            )
+            terms = msgspec.json.decode(stored, type=dict[str, object]) | {"reference": ""}
+            self._transaction.execute(
+                "UPDATE agreements SET terms = :terms, due_at = NULL, "
+                "ended_at = coalesce(ended_at, :now) WHERE agreement_id = :agreement_id",
+                {**key, "terms": msgspec.json.encode(terms).decode(), "now": now},
+            )
 
     @override
     def due(self, now: datetime, *, at_most: int) -> Sequence[Agreement]:

@@ -21,10 +21,11 @@ from tests.builders import (
     a_refused_card,
     a_session,
     an_account,
+    an_agreement,
     an_attempt,
     an_evidence,
 )
-from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, add, store
+from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, add, committed, store
 from tests.databases import change_by_hand, transaction_of
 
 OTHER_ACCOUNT = MerchantAccount("other")
@@ -196,6 +197,36 @@ def test_unreadable_active_accounts_are_removed(storage: Storage) -> None:
     with storage.read() as unit:
         for account in (readable, unreadable.removed(NOW), removed, theirs):
             assert unit.accounts.get(account.account_id) == account
+
+
+def test_blanking_an_unreadable_agreement_keeps_its_terms_but_not_its_reference(
+    storage: Storage,
+) -> None:
+    unreadable, readable, theirs = (
+        an_agreement(1),
+        an_agreement(2),
+        an_agreement(3, guest_id=OTHER_GUEST_ID),
+    )
+    store(storage, unreadable, readable, theirs)
+    change_by_hand(
+        storage,
+        f"UPDATE agreements SET reason = 'odd' WHERE agreement_id <> '{readable.agreement_id}'",
+    )
+    with committed(storage) as unit:
+        for _ in range(2):
+            unit.agreements.blank_unreadable(GUEST_ID, NOW)
+    change_by_hand(storage, "UPDATE agreements SET reason = NULL")
+
+    with storage.read() as unit:
+        blanked = unit.agreements.get(unreadable.agreement_id)
+        assert blanked == replace(
+            unreadable,
+            terms=replace(unreadable.terms, reference=""),
+            due_at=None,
+            ended_at=NOW,
+        )
+        for kept in (readable, theirs):
+            assert unit.agreements.get(kept.agreement_id) == kept
 
 
 def test_blanking_the_removed_accounts_of_a_guest_leaves_other_accounts(storage: Storage) -> None:

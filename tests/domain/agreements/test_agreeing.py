@@ -30,6 +30,7 @@ from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
+from tests.databases import change_by_hand
 from tests.domain.agreements.bookings import (
     BROWSER,
     DAY,
@@ -556,6 +557,18 @@ def test_an_erased_guest_leaves_nothing_about_a_booking_in_sessions(
     agree(installation, session)
     installation.erase_guest()
     assert "Ada" not in repr(installation.session(session.token_id))
+
+
+def test_an_erasure_clears_the_reference_in_an_agreement_that_cannot_be_decoded(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    change_by_hand(installation.storage, "UPDATE agreements SET reason = 'odd'")
+    installation.erase_guest()
+    change_by_hand(installation.storage, "UPDATE agreements SET reason = NULL")
+    (agreement,) = agreements(installation, account)
+    assert (agreement.terms.reference, agreement.due_at) == ("", None)
 
 
 def test_the_agreement_of_an_erased_guest_is_not_found(installation: Installation) -> None:
