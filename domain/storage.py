@@ -5,9 +5,10 @@ Each repository's port stands beside its noun. Each storage passes the suite in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from domain.access.token import AccessTokens
@@ -159,3 +160,35 @@ def take_due(
         return taken
 
     return storage.transact(take_one)
+
+
+def do_due(
+    storage: Storage,
+    find: Callable[[UnitOfWork, int], Sequence[Returned | None]],
+    do: Callable[[Returned, WriteUnit], None],
+    *,
+    at_most: int,
+) -> bool:
+    """Do due records, each in a write unit, which `do` commits; return whether more may be due.
+
+    `find` returns the next `at_most` records of a queue after a number of records to skip. None
+    stands for a record that cannot be decoded. Such records are skipped, and so are those for which
+    `do` raises RecordUnreadable: however many they are, the call goes on until it has done
+    `at_most` others.
+    """
+    done = skipped = 0
+    while done < at_most:
+        with storage.read() as unit:
+            found = find(unit, skipped)
+        for record in found:
+            try:
+                if record is None:
+                    raise RecordUnreadable
+                storage.transact(partial(do, record))
+            except RecordUnreadable:
+                skipped += 1
+            else:
+                done += 1
+        if len(found) < at_most:
+            return False
+    return True

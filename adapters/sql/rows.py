@@ -145,8 +145,14 @@ class Rows(Generic[Record]):
         self, transaction: Transaction, condition: str, values: Values
     ) -> tuple[Record, ...]:
         """Return the readable records that match a condition."""
+        return tuple(filter(None, self.find_or_none(transaction, condition, values)))
+
+    def find_or_none(
+        self, transaction: Transaction, condition: str, values: Values
+    ) -> tuple[Record | None, ...]:
+        """Return the records that match a condition, with None for each that cannot be decoded."""
         rows = transaction.execute(self.select + condition, values).fetchall()
-        return tuple(filter(None, map(self.record_or_none, rows)))
+        return tuple(map(self.record_or_none, rows))
 
     def unreadable(
         self, transaction: Transaction, condition: str, values: Values

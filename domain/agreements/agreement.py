@@ -131,8 +131,11 @@ class Agreements(Protocol):
         """Give every agreement of a guest to another, and the references that the other lacks."""
         ...
 
-    def due(self, now: datetime, *, at_most: int) -> Sequence[Agreement]:
-        """Return agreements to end that can be decoded, beginning with the one due first."""
+    def due(self, now: datetime, *, at_most: int, skip: int = 0) -> Sequence[Agreement | None]:
+        """Return agreements to end after the first `skip`, beginning with the one due first.
+
+        None stands for an agreement that cannot be decoded.
+        """
         ...
 
     def session_of(self, guest_id: GuestId, center_id: CenterId, reference: str) -> TokenId | None:

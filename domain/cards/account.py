@@ -323,10 +323,13 @@ class Accounts(WorkAtPsps, Protocol):
         """Return the active accounts at a merchant account. Locks nothing."""
         ...
 
-    def kept_until_before(self, now: datetime, *, at_most: int) -> Sequence[Account]:
-        """Return active accounts whose `keep_until` has passed, and that can be decoded.
+    def kept_until_before(
+        self, now: datetime, *, at_most: int, skip: int = 0
+    ) -> Sequence[Account | None]:
+        """Return active accounts whose `keep_until` has passed, after the first `skip` of them.
 
-        Those that had to go first come first. Locks nothing.
+        Those that had to go first come first. None stands for an account that cannot be decoded.
+        Locks nothing.
         """
         ...
 

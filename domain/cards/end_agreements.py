@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from domain.agreements.agreement import Agreement, EndOfAgreement
@@ -20,7 +19,7 @@ from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
 from domain.outside import Clock
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.storage import RecordUnreadable, Storage, WriteUnit
+from domain.storage import Storage, WriteUnit, do_due
 
 STATED: Final = tuple(each for each in EndOfAgreement if each is not EndOfAgreement.REPLACED)
 """The reasons that a shop may state."""
@@ -80,8 +79,9 @@ class EndAgreement:
 class EndAgreements:
     """Use case: end a limited number of agreements whose bookings are over.
 
-    Each ends in its own commit, with its event. May be called at any time, by several processes at
-    once. Raises ServiceUnavailable, or RecordUnreadable after trying every agreement.
+    Each ends in its own commit, with its event. Agreements of guests with a card that cannot be
+    decoded stay. May be called at any time, by several processes at once. Raises
+    ServiceUnavailable.
     """
 
     storage: Storage
@@ -96,19 +96,14 @@ class EndAgreements:
         if not self.clock.is_steady():
             return False
         now = self.clock.now()
-        with self.storage.read() as unit:
-            due = unit.agreements.due(now, at_most=MAX_PER_CALL)
-        failure = None
-        for agreement in due:
-            try:
-                self.storage.transact(partial(self._end, agreement=agreement))
-            except RecordUnreadable as error:
-                failure = error
-        if failure is not None:
-            raise failure
-        return len(due) == MAX_PER_CALL
+        return do_due(
+            self.storage,
+            lambda unit, skip: unit.agreements.due(now, at_most=MAX_PER_CALL, skip=skip),
+            self._end,
+            at_most=MAX_PER_CALL,
+        )
 
-    def _end(self, unit: WriteUnit, agreement: Agreement) -> None:
+    def _end(self, agreement: Agreement, unit: WriteUnit) -> None:
         # The guest may have been merged or erased meanwhile.
         with suppress(AgreementNotFound):
             if end_agreement(unit, self.note_event, agreement, None, self.clock.now()):

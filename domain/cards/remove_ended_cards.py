@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from domain.cards.account import Account
@@ -12,7 +11,7 @@ from domain.cards.take_off_file import take_off_file
 from domain.errors import PaymentAccountNotFound
 from domain.events.note_event import NoteEvent
 from domain.outside import Clock
-from domain.storage import RecordUnreadable, Storage, WriteUnit
+from domain.storage import Storage, WriteUnit, do_due
 
 AGREEMENT_ENDED: Final = "agreement_ended"
 """The reason in the event `account.removed`."""
@@ -24,9 +23,9 @@ MAX_PER_CALL: Final = 100
 class RemoveEndedCards:
     """Use case: remove a limited number of cards whose `keep_until` has passed.
 
-    Each card is removed in its own commit, with its event and the discard of its token. May be
-    called at any time, by several processes at once. Raises ServiceUnavailable, or RecordUnreadable
-    after trying every card.
+    Each card is removed in its own commit, with its event and the discard of its token. Cards of
+    guests with a card that cannot be decoded stay. May be called at any time, by several processes
+    at once. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -41,20 +40,16 @@ class RemoveEndedCards:
         if not self.clock.is_steady():
             return False
         now = self.clock.now()
-        with self.storage.read() as unit:
-            ended = unit.accounts.kept_until_before(now, at_most=MAX_PER_CALL)
-        failure = None
-        for account in ended:
-            try:
-                self.storage.transact(partial(self._remove, found=account))
-            except RecordUnreadable as error:
-                # Another card of the guest may be damaged.
-                failure = error
-        if failure is not None:
-            raise failure
-        return len(ended) == MAX_PER_CALL
+        return do_due(
+            self.storage,
+            lambda unit, skip: unit.accounts.kept_until_before(
+                now, at_most=MAX_PER_CALL, skip=skip
+            ),
+            self._remove,
+            at_most=MAX_PER_CALL,
+        )
 
-    def _remove(self, unit: WriteUnit, found: Account) -> None:
+    def _remove(self, found: Account, unit: WriteUnit) -> None:
         try:
             account, others = lock_account(unit, found)
         except PaymentAccountNotFound:

@@ -108,11 +108,11 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
             )
 
     @override
-    def due(self, now: datetime, *, at_most: int) -> Sequence[Agreement]:
-        return _AGREEMENTS.find_readable(
+    def due(self, now: datetime, *, at_most: int, skip: int = 0) -> Sequence[Agreement | None]:
+        return _AGREEMENTS.find_or_none(
             self._transaction,
-            "WHERE due_at <= :now ORDER BY due_at LIMIT :at_most",
-            {"now": now, "at_most": at_most},
+            "WHERE due_at <= :now ORDER BY due_at LIMIT :at_most OFFSET :skip",
+            {"now": now, "at_most": at_most, "skip": skip},
         )
 
     @override

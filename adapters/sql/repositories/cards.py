@@ -106,11 +106,14 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         return [account_id for (account_id,) in found.fetchall()]
 
     @override
-    def kept_until_before(self, now: datetime, *, at_most: int) -> Sequence[Account]:
-        return _ACCOUNTS.find_readable(
+    def kept_until_before(
+        self, now: datetime, *, at_most: int, skip: int = 0
+    ) -> Sequence[Account | None]:
+        return _ACCOUNTS.find_or_none(
             self._transaction,
-            "WHERE keep_until < :now AND removed_at IS NULL ORDER BY keep_until LIMIT :at_most",
-            {"now": now, "at_most": at_most},
+            "WHERE keep_until < :now AND removed_at IS NULL ORDER BY keep_until "
+            "LIMIT :at_most OFFSET :skip",
+            {"now": now, "at_most": at_most, "skip": skip},
         )
 
     @override

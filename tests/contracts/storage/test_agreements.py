@@ -8,6 +8,7 @@ from domain.pagination import PageRequest
 from domain.storage import Storage
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_agreement
 from tests.contracts.storage.records import DAY, MICROSECOND, OTHER_TOKEN_ID, add, committed
+from tests.databases import change_by_hand
 
 FIRST, SECOND = AccountId(a_uuid(101)), AccountId(a_uuid(102))
 
@@ -75,6 +76,13 @@ def test_the_agreements_that_are_over_are_found_in_order(storage: Storage) -> No
     with storage.read() as unit:
         assert [*unit.agreements.due(NOW, at_most=9)] == [first, later]
         assert [*unit.agreements.due(NOW, at_most=1)] == [first]
+        assert [*unit.agreements.due(NOW, at_most=1, skip=1)] == [later]
+    change_by_hand(
+        storage,
+        f"UPDATE agreements SET reason = 'odd' WHERE agreement_id = '{first.agreement_id}'",
+    )
+    with storage.read() as unit:
+        assert [*unit.agreements.due(NOW, at_most=9)] == [None, later]
 
 
 def test_the_cards_that_have_to_go_are_found_in_order(storage: Storage) -> None:
@@ -89,6 +97,13 @@ def test_the_cards_that_have_to_go_are_found_in_order(storage: Storage) -> None:
     with storage.read() as unit:
         assert [*unit.accounts.kept_until_before(NOW, at_most=9)] == [first, later]
         assert [*unit.accounts.kept_until_before(NOW, at_most=1)] == [first]
+        assert [*unit.accounts.kept_until_before(NOW, at_most=1, skip=1)] == [later]
+    change_by_hand(
+        storage,
+        f"UPDATE payment_accounts SET source = 99 WHERE account_id = '{first.account_id}'",
+    )
+    with storage.read() as unit:
+        assert [*unit.accounts.kept_until_before(NOW, at_most=9)] == [None, later]
 
 
 def test_agreements_are_forgotten_with_their_card(storage: Storage) -> None:

@@ -16,7 +16,6 @@ from domain.errors import AgreementNotFound, InvalidField, UserNotAuthorized
 from domain.events.event import EventType
 from domain.identifiers import AgreementId
 from domain.permissions import Permission
-from domain.storage import RecordUnreadable
 from tests.builders import OTHER_CENTER_ID, an_agreement, terms_of_a_booking
 from tests.databases import change_by_hand
 from tests.installation import Installation
@@ -209,22 +208,36 @@ class TestWorker:
         assert not worker()
         assert all(stored(installation, each).ended_at for each in found)
 
-    def test_a_card_that_cannot_be_decoded_does_not_stop_other_guests(
-        self, installation: Installation, account: Account
+    @pytest.mark.parametrize(
+        ("damage", "mend"),
+        [
+            (
+                "payment_accounts SET source = 77 WHERE center_id <> ",
+                "payment_accounts SET source = 1",
+            ),
+            ("agreements SET reason = 'odd' WHERE center_id <> ", "agreements SET reason = NULL"),
+        ],
+    )
+    def test_records_that_cannot_be_decoded_hold_up_no_other_guest(
+        self,
+        installation: Installation,
+        account: Account,
+        monkeypatch: pytest.MonkeyPatch,
+        damage: str,
+        mend: str,
     ) -> None:
-        damaged = agreed(installation, account)
+        monkeypatch.setattr(end_agreements, "MAX_PER_CALL", 1)
+        damaged = [agreed(installation, account, number) for number in (1, 2)]
         installation.has_other_center()
         elsewhere = installation.stored_card(center_id=OTHER_CENTER_ID)
-        other = agreed(installation, elsewhere, 2)
+        other = agreed(installation, elsewhere, 3, days=11)
         with installation.storage.write() as unit:
             unit.agreements.update(replace(other, center_id=OTHER_CENTER_ID))
             unit.commit()
-        change_by_hand(
-            installation.storage,
-            f"UPDATE payment_accounts SET source = 77 WHERE account_id = '{account.account_id}'",
-        )
-        installation.clock.advance(11 * DAY)
-        with pytest.raises(RecordUnreadable):
-            installation.container.end_agreements()()
-        assert stored(installation, damaged).ended_at is None
+        change_by_hand(installation.storage, f"UPDATE {damage} '{OTHER_CENTER_ID}'")
+        installation.clock.advance(12 * DAY)
+        while installation.container.end_agreements()():
+            pass
         assert stored(installation, other).ended_at is not None
+        change_by_hand(installation.storage, f"UPDATE {mend}")
+        assert [stored(installation, each).ended_at for each in damaged] == [None, None]

@@ -10,7 +10,6 @@ import pytest
 from domain.cards import remove_ended_cards
 from domain.cards.account import Account
 from domain.events.event import EventType
-from domain.storage import RecordUnreadable
 from tests.builders import OTHER_CENTER_ID
 from tests.databases import change_by_hand
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, PREPAID_CARD, Installation
@@ -99,19 +98,23 @@ def test_a_call_removes_a_limited_number_of_cards(
     assert installation.accounts() == ()
 
 
-def test_a_card_that_cannot_be_decoded_does_not_stop_other_guests(
-    installation: Installation,
+@pytest.mark.parametrize("is_due", [True, False])
+def test_cards_that_cannot_be_decoded_hold_up_no_other_guest(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, is_due: bool
 ) -> None:
+    monkeypatch.setattr(remove_ended_cards, "MAX_PER_CALL", 1)
     installation.has_other_center()
-    damaged = kept_for(installation, 1)
-    installation.stored_card(OTHER_GOOD_CARD)
+    first = kept_for(installation, 1)
+    second = installation.stored_card(OTHER_GOOD_CARD)
+    damaged = first if is_due else second
     change_by_hand(
         installation.storage,
-        f"UPDATE payment_accounts SET source = 77 WHERE account_id <> '{damaged.account_id}'",
+        f"UPDATE payment_accounts SET source = 77 WHERE account_id = '{damaged.account_id}'",
     )
     other = kept_for(installation, 2, center_id=OTHER_CENTER_ID)
     installation.clock.advance(3 * DAY)
-    with pytest.raises(RecordUnreadable):
-        remove(installation)
+    while remove(installation):
+        pass
     assert installation.account(other.account_id).removed_at is not None
-    assert installation.account(damaged.account_id).removed_at is None
+    change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 1")
+    assert installation.account(first.account_id).removed_at is None
