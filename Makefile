@@ -79,7 +79,7 @@ test-deploy: deploy-servers .venv/dev.stamp build/clients/stamp ## Test nginx, P
 		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py tests/deploy/generated_clients.py)
 	test "$$(id -u)" != 0 || $(BIN)/python -m pytest tests/deploy/as_a_service.py
 
-test-upgrade: .venv/dev.stamp ## Upgrade 0.1.0 to this release under load (the code of 0.1.0 comes from git's history)
+test-upgrade: .venv/dev.stamp ## Upgrade 0.1.0 to this release under load, and settle a booking with 0.2.0 (their code comes from git's history)
 	$(BIN)/python -m pytest tests/deploy/rolling_upgrade.py
 
 # On Debian these programs are not in users' PATH. RUNLEVEL keeps their packages from starting servers.

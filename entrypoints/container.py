@@ -106,6 +106,7 @@ from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
 from domain.sessions.queries import ListSessions, ReadSession
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
+from domain.settling.complete_agreements import CompleteAgreements
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
@@ -464,6 +465,9 @@ class Container(DeclarativeContainer):
     )
     end_agreements = Part(EndAgreements, storage=storage, clock=clock, note_event=note_event)
     remove_ended_cards = Part(RemoveEndedCards, storage=storage, clock=clock, note_event=note_event)
+    complete_agreements = Part(
+        CompleteAgreements, storage=storage, clock=clock, ids=ids, note_event=note_event
+    )
     forget_old_records = Part(
         ForgetOldRecords,
         storage=storage,

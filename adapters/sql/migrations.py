@@ -193,6 +193,8 @@ RELEASE_0_3: Final = """
         ADD COLUMN no_show_indicator {boolean} NOT NULL DEFAULT false;
     ALTER TABLE card_sessions ADD COLUMN agreement {json};
     ALTER TABLE card_sessions ADD COLUMN clicks {json};
+    CREATE INDEX card_sessions_with_agreement ON card_sessions (ended_at)
+        WHERE agreement IS NOT NULL;
     CREATE TABLE agreement_references (
         guest_id {uuid} NOT NULL,
         center_id {uuid} NOT NULL,

@@ -72,9 +72,10 @@ class AgreementClick:
 
     @property
     def consent(self) -> Consent:
-        """The text to which the guest agreed: the box adds the center's general consent."""
+        """The text to which the guest agreed for the card: the box adds the general consent."""
         text = self.shown
-        return self.general or Consent(version=text.version, text=text.text, language=text.language)
+        own = Consent(version=text.version, text=text.text, language=text.language)
+        return self.general or own
 
 
 def with_click(

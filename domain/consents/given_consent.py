@@ -48,7 +48,7 @@ class Consents(Protocol):
     def add(self, consent: GivenConsent) -> None:
         """Store a consent with its text. Equal texts are stored once.
 
-        Other units that add the same text wait until this unit ends, so call this last in a unit.
+        It replaces the consent of the same session for the same account. Other units that add the same text wait until this unit ends, so call this last in a unit.
         """
         ...
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.agreements.click import WITH_CARD_ON_FILE
-from domain.consents.given_consent import GivenConsent
 from domain.events.note_event import NoteEvent
 from domain.hosted_payments.link import ClickNeeded, require_open
 from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer
@@ -15,7 +14,7 @@ from domain.outside import Clock, Ids
 from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.session import CardSession
 from domain.sessions.session_log import SessionLog, SessionStep, Step
-from domain.settling.judge import agreement_of, kept_after
+from domain.settling.judge import agreed_to, kept_after
 from domain.settling.store_agreement import store_agreement
 from domain.storage import Storage, WriteUnit
 
@@ -64,24 +63,23 @@ class UseCardOnFile:
                     page, completed = page.told(now), completed.due_now(now)
                 unit.earlier_pages.keep(page)
             unit.sessions.update(completed)
-            unit.accounts.update(kept_after(account, click))
-            agreement = agreement_of(
-                completed, click, account.account_id, AgreementId(self.ids.uuid())
+            given = agreed_to(
+                completed,
+                click,
+                now,
+                account_id=account.account_id,
+                agreement_id=AgreementId(self.ids.uuid()),
             )
-            if agreement is not None:
+            unit.accounts.update(kept_after(account, given))
+            if given.agreement is not None:
                 store_agreement(
-                    unit, self.note_event, agreement, psp_account=account.psp_account, now=now
+                    unit,
+                    self.note_event,
+                    given.agreement,
+                    psp_account=account.psp_account,
+                    now=now,
                 )
-            unit.consents.add(
-                GivenConsent(
-                    account_id=account.account_id,
-                    token_id=session.token_id,
-                    version=click.consent.version,
-                    language=click.consent.language,
-                    text=click.consent.text,
-                    agreed_at=now,
-                )
-            )
+            unit.consents.add(given.consent)
             unit.commit()
             return [SessionStep(Step.CARD_USED, completed)]
 

@@ -259,6 +259,13 @@ class CardSessions(WorkAtPsps, Protocol):
         """Return a caller's open sessions that are not cancelled. Locks nothing."""
         ...
 
+    def without_agreement(self, *, since: datetime) -> Sequence[TokenId]:
+        """Return the sessions about a booking that stored a card without an agreement.
+
+        They ended after `since`, and come oldest first. Locks nothing.
+        """
+        ...
+
     def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
         """Return the sessions about which the PSP is still asked at a merchant account.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
 from domain.agreements.click import AgreementClick, click_for
@@ -202,28 +202,20 @@ def judge_card(
             doubted=existing and replace(existing, due_at=now),
             unkept=_token(session, collected),
         )
-    attempt = session.current_attempt
-    kept_id = account_id if same is None else same.account_id
-    shown = attempt.request.consent if click is None else click.consent
-    consent = GivenConsent(
-        account_id=kept_id,
-        token_id=session.token_id,
-        version=shown.version,
-        language=shown.language,
-        text=shown.text,
-        agreed_at=attempt.agreed_for(collected.collected_at) or collected.collected_at,
+    agreed = agreed_to(
+        session,
+        click,
+        collected.collected_at,
+        account_id=account_id if same is None else same.account_id,
+        agreement_id=agreement_id,
     )
-    agreement = agreement_of(session, click, kept_id, agreement_id)
-    keep_until = None if click is None or click.general is not None else click.kept_until
+    consent, agreement, keep_until = agreed
     if same is not None:
-        keep_until = longest_kept(keep_until, same.keep_until)
         if _is_stale(collected, same):
             # An outdated result does not undo a renewal, but the guest has agreed.
             return Verdict(
                 session=session.completed(same.account_id, now),
-                kept=replace(same, keep_until=keep_until)
-                if click is None
-                else kept_after(same, click),
+                kept=kept_after(same, agreed),
                 consent=consent,
                 agreement=agreement,
                 unkept=_token(session, collected),
@@ -234,7 +226,7 @@ def judge_card(
         renewed = same.renewed(collected, consent_version=version, now=now)
         return Verdict(
             session=session.completed(same.account_id, now),
-            renewed=replace(renewed, keep_until=keep_until),
+            renewed=replace(renewed, keep_until=longest_kept(keep_until, same.keep_until)),
             consent=consent,
             agreement=agreement,
             unkept=UnkeptToken.of(same),
@@ -269,16 +261,69 @@ def judge_card(
     )
 
 
-def kept_after(account: Account, click: AgreementClick) -> Account:
-    """Return the account of a card on file after a click with which the guest lets it be kept.
+class Agreed(NamedTuple):
+    """What a guest agreed to for a card.
+
+    `agreement` is None if the guest agreed to no booking. `keep_until` is None if the guest agreed
+    that the card is kept.
+    """
+
+    consent: GivenConsent
+    agreement: Agreement | None
+    keep_until: datetime | None
+
+
+def agreed_to(
+    session: CardSession,
+    click: AgreementClick | None,
+    collected_at: datetime,
+    *,
+    account_id: AccountId,
+    agreement_id: AgreementId,
+) -> Agreed:
+    """Return what the guest agreed to by `click`, or on the session's page if that is None.
+
+    `agreement_id` is the id of the agreement, if there is one.
+    """
+    if click is None:
+        attempt = session.current_attempt
+        shown, agreed_at = attempt.request.consent, attempt.agreed_for(collected_at)
+    else:
+        shown, agreed_at = click.consent, click.agreed_at
+    consent = GivenConsent(
+        account_id=account_id,
+        token_id=session.token_id,
+        version=shown.version,
+        language=shown.language,
+        text=shown.text,
+        agreed_at=agreed_at or collected_at,
+    )
+    if click is None or session.agreement is None:
+        return Agreed(consent, None, None)
+    agreement = Agreement(
+        agreement_id=agreement_id,
+        account_id=account_id,
+        guest_id=session.guest_id,
+        center_id=session.center_id,
+        token_id=session.token_id,
+        terms=session.agreement,
+        shown=click.shown,
+        agreed_at=click.agreed_at,
+        kept_until=click.kept_until,
+        due_at=session.agreement.ends_at,
+    )
+    return Agreed(consent, agreement, click.kept_until if click.general is None else None)
+
+
+def kept_after(account: Account, agreed: Agreed) -> Account:
+    """Return the account of a card on file after another agreement of its guest.
 
     With the box, the card of a booking gets the general consent. A card that has one keeps it.
     """
-    until = None if click.general else click.kept_until
-    kept = replace(account, keep_until=longest_kept(until, account.keep_until))
-    if click.general is None or account.keep_until is None:
-        return kept
-    return replace(kept, consent_version=click.general.version)
+    keep_until = longest_kept(agreed.keep_until, account.keep_until)
+    is_now_kept = keep_until is None and account.keep_until is not None
+    version = agreed.consent.version if is_now_kept else account.consent_version
+    return replace(account, keep_until=keep_until, consent_version=version)
 
 
 def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> UnkeptToken:
@@ -343,26 +388,3 @@ def _refusal_of_agreement(
         return AgreementEnded()
     count = 0 if same is None else on_file.open_agreements.get(same.account_id, 0)
     return TooManyAgreements() if count >= MAX_OPEN_AGREEMENTS else None
-
-
-def agreement_of(
-    session: CardSession,
-    click: AgreementClick | None,
-    account_id: AccountId,
-    agreement_id: AgreementId,
-) -> Agreement | None:
-    """Return the agreement that a click gives to an account; None without terms or a click."""
-    if session.agreement is None or click is None:
-        return None
-    return Agreement(
-        agreement_id=agreement_id,
-        account_id=account_id,
-        guest_id=session.guest_id,
-        center_id=session.center_id,
-        token_id=session.token_id,
-        terms=session.agreement,
-        shown=click.shown,
-        agreed_at=click.agreed_at,
-        kept_until=click.kept_until,
-        due_at=session.agreement.ends_at,
-    )

@@ -1,4 +1,4 @@
-"""The worker's log: finished work, failing work, endpoints that are away, and card testing."""
+"""The worker's log: finished and failing work, endpoints that are away, and what to look at."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ import structlog
 from domain.errors import ServiceUnavailable
 from domain.events.deliver_event import Attempt, EndpointState
 from domain.events.event import DeliveryStatus
-from domain.identifiers import CenterId, EndpointId
+from domain.identifiers import CenterId, EndpointId, TokenId
 from domain.outside import Clock
 from domain.sessions.card_testing import FindCardTesting
 from domain.sessions.refused_card import WINDOW
+from domain.settling.complete_agreements import CompleteAgreements
 from domain.worker.jobs import End, JobResult, Kind
 from entrypoints.databases import cause_of
 
@@ -193,3 +194,23 @@ class CardTestingLog:
                 do="find the caller that adds these cards, and revoke its token or stop it; "
                 "see card testing in docs/operations.md",
             )
+
+
+class NotAgreedLog:
+    """Logs bookings without an agreement, because an earlier release showed the page, once each."""
+
+    def __init__(self, complete: CompleteAgreements) -> None:
+        self._complete = complete
+        self._logged: set[TokenId] = set()
+
+    def __call__(self) -> None:
+        """Complete the agreements, and log the bookings. Raises ServiceUnavailable."""
+        for session in self._complete():
+            if session.token_id not in self._logged:
+                self._logged.add(session.token_id)
+                log.warning(
+                    "booking_without_agreement",
+                    session=session.prefix,
+                    center_id=session.center_id,
+                    do="0.2 showed the page: see agreements beside 0.2 in docs/operations.md",
+                )

@@ -19,7 +19,7 @@ from domain.identifiers import WorkerId
 from domain.worker.heartbeat import BEAT_EVERY, WorkerProcess, WorkerState
 from entrypoints.container import Container
 from entrypoints.worker.job_runner import Chore, JobRunner
-from entrypoints.worker.reports import CardTestingLog, WorkLog
+from entrypoints.worker.reports import CardTestingLog, NotAgreedLog, WorkLog
 
 STOP_SECONDS: Final = 20
 FORGET_EVERY: Final = timedelta(minutes=15)
@@ -29,6 +29,7 @@ Both chores wait for a steady clock, which a new process does not have at once.
 """
 END_AGREEMENTS_EVERY: Final = timedelta(minutes=1)
 """Also the interval of removing the cards whose agreements have ended."""
+COMPLETE_AGREEMENTS_EVERY: Final = timedelta(hours=1)
 FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
 
@@ -41,6 +42,11 @@ def chores(container: Container) -> Sequence[Chore]:
         Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
         Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
         Chore("notice_expiry", FORGET_EVERY, container.notice_expiry()),
+        Chore(
+            "complete_agreements",
+            COMPLETE_AGREEMENTS_EVERY,
+            NotAgreedLog(container.complete_agreements()),
+        ),
         Chore("end_agreements", END_AGREEMENTS_EVERY, container.end_agreements()),
         Chore("remove_ended_cards", END_AGREEMENTS_EVERY, container.remove_ended_cards()),
     ]

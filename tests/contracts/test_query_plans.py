@@ -58,6 +58,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "agreements of an account": lambda unit: unit.agreements.of_account(an_account().account_id),
     "page of agreements": lambda unit: unit.agreements.page(an_account().account_id, SECOND_PAGE),
     "agreements to end": lambda unit: unit.agreements.due(NOW, at_most=1),
+    "sessions without an agreement": lambda unit: unit.sessions.without_agreement(since=NOW),
     "session of a booking": lambda unit: unit.agreements.session_of(GUEST_ID, CENTER_ID, "17"),
     "agreements of a guest": lambda unit: unit.agreements.of_guest(GUEST_ID),
     "accounts to remove": lambda unit: unit.accounts.kept_until_before(NOW, at_most=1),

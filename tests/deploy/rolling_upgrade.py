@@ -1,4 +1,4 @@
-"""The release before this one, replaced while clients add cards, on one database and fake PSP.
+"""Earlier releases beside this one, and replaced by it, on one database and fake PSP.
 
 `make test-upgrade` runs it, and no other target: it takes the earlier code from git's history, which a
 shallow clone lacks, and runs it with the packages of today. 0.1.0 had SQLite only.
@@ -7,7 +7,9 @@ shallow clone lacks, and runs it with the packages of today. 0.1.0 had SQLite on
 from __future__ import annotations
 
 import io
+import os
 import subprocess
+import sys
 import zipfile
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +18,9 @@ from threading import Event
 from typing import Any, Final
 
 from domain.permissions import Permission
+from domain.sessions.end import SessionStatus
 from tests.builders import CENTER_ID
+from tests.domain.agreements.bookings import agree, agreements, started, takes_agreements
 from tests.entrypoints.load import (
     CLIENTS,
     GUESTS,
@@ -28,31 +32,51 @@ from tests.entrypoints.load import (
     own_guests,
 )
 from tests.installation import Installation
-from tests.programs import ROOT, RUNTIME, free_port
+from tests.programs import ROOT, RUNTIME, SERVE, free_port
 from tests.waiting import wait_until
 
 RELEASE: Final = "e295e9937c71922e4aa617311e3a99ca0ed2a8ef"
 """The last commit of 0.1.0."""
+RELEASE_0_2: Final = "c7d62bf0ccbe70be8c0a1d50f669fde148c5aa99"
+"""The last commit of 0.2.0."""
 
 PROGRAM: Final = RUNTIME + 'from entrypoints.cli import main; main(prog_name="cardonfile")'
 ANSWERS: Final = 100
 """How many requests a machine answers in each step."""
 
 
+SETTLE: Final = (
+    RUNTIME
+    + """
+import os
+from entrypoints.container import build
+from entrypoints.settings import Settings
+
+container = build(Settings.read(os.environ))
+container.storage().check()
+print("ready", flush=True)
+container.settle_session()(input())
+"""
+)
+"""Opens the database, and settles a session once it reads its token."""
+
+
+def code_of(release: str, folder: Path) -> str:
+    """Write the code of an earlier release into a new folder, and return its path."""
+    archive = subprocess.run(
+        ["git", "archive", "--format=zip", release], cwd=ROOT, capture_output=True, check=False
+    )
+    assert archive.returncode == 0, f"this needs git's history: {archive.stderr!r}"
+    with zipfile.ZipFile(io.BytesIO(archive.stdout)) as files:
+        files.extractall(folder)
+    return str(folder)
+
+
 class UpgradedMachines(Machines):
     """A machine with the earlier release, and one with this, on the database that the first made."""
 
     def __init__(self, folder: Path) -> None:
-        tree, file = folder / "release", folder / "upgraded.db"
-        archive = subprocess.run(
-            ["git", "archive", "--format=zip", RELEASE],
-            cwd=ROOT,
-            capture_output=True,
-            check=False,
-        )
-        assert archive.returncode == 0, f"this needs git's history: {archive.stderr!r}"
-        with zipfile.ZipFile(io.BytesIO(archive.stdout)) as files:
-            files.extractall(tree)
+        tree, file = code_of(RELEASE, folder / "release"), folder / "upgraded.db"
         self.url = f"sqlite:///{file}"
         self.psp_database = folder / "fake-psp.db"
         ports = [free_port(), free_port()]
@@ -64,7 +88,7 @@ class UpgradedMachines(Machines):
             "CARDONFILE_LOG_FORMAT": "json",
         }
         today = {**self._environment, "CARDONFILE_CARD_TESTING_LIMITS": "off"}
-        earlier = {**self._environment, "PYTHONPATH": str(tree)}
+        earlier = {**self._environment, "PYTHONPATH": tree}
         self.each = [Machine(folder, ports[0], earlier), Machine(folder, ports[1], today)]
         self._fill(self.each[0])
 
@@ -126,3 +150,45 @@ def test_a_rolling_upgrade_refuses_no_request(tmp_path: Path) -> None:
     with closing(machines):
         # 0.1.0 chooses no default card.
         assert replace(look_at(machines, clients), without_one_default=()) == Aftermath()
+
+
+def test_a_booking_that_0_2_settles_gets_its_agreement(tmp_path: Path) -> None:
+    environment: dict[str, Any] = {  # Any, because they are keywords too
+        "CARDONFILE_DATABASE_URL": f"sqlite:///{tmp_path / 'upgraded.db'}",
+        "CARDONFILE_FAKE_PSP_DATABASE": str(tmp_path / "fake-psp.db"),
+        "CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000",
+    }
+    earlier = {**environment, "PYTHONPATH": code_of(RELEASE_0_2, tmp_path / "release")}
+    migrated = Machine(tmp_path, free_port(), earlier).command("migrate", program=SERVE)
+    assert "m006" in migrated
+    with subprocess.Popen(
+        [sys.executable, "-c", SETTLE],
+        cwd=tmp_path,
+        env={**os.environ, **earlier},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        Machine(tmp_path, free_port(), environment).command("migrate")
+        installation = Installation(tmp_path, **environment)
+        takes_agreements(installation)
+        session = started(installation)
+        agree(installation, session)
+        installation.type_card(session)
+        process.communicate(session.token_id)
+    assert process.returncode == 0
+
+    settled = installation.session(session.token_id)
+    (account,) = installation.accounts()
+    assert (settled.status, account.keep_until) == (SessionStatus.COMPLETED, None)
+    assert settled.agreement == session.agreement
+    assert agreements(installation, account) == []
+    assert installation.container.complete_agreements()() == []
+    (agreement,) = agreements(installation, account)
+    (account,) = installation.accounts()
+    assert account.keep_until == agreement.kept_until
+    (consent,) = installation.consents(account)
+    assert consent.text == agreement.shown.text
+    installation.close()

@@ -15,6 +15,7 @@ from dependency_injector.providers import Provider
 from adapters.fake_psp.psp import REISSUED, CardEvent, batch
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.agreements.agreement import Agreement
+from domain.agreements.click import AgreementClick
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, Account
 from domain.cards.import_card import BroughtCard, Fate
 from domain.centers.card_limit import CardLimit, Counted, CountedPer
@@ -29,6 +30,7 @@ from domain.sessions.session import CardSession
 from entrypoints.container import build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, a_brought_card, a_guest, an_agreement, terms_of_a_booking
+from tests.databases import change_by_hand
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -423,6 +425,33 @@ def end_agreements(it: It, _: object) -> None:
     it.container.end_agreements()()
 
 
+def booking_without_its_agreement(it: It) -> None:
+    session = it.opened_session()
+    shown = an_agreement().shown
+    it.known.texts[session.token_id].add(shown.text)
+    click = AgreementClick(
+        attempt=1,
+        browser="",
+        agreed_at=session.created_at,
+        shown=shown,
+        kept_until=it.clock.now() + timedelta(days=30),
+    )
+    terms = terms_of_a_booking(ends_at=it.clock.now() + timedelta(days=1))
+    with it.storage.write() as unit:
+        unit.sessions.update(replace(session, agreement=terms, clicks=(click,)))
+        unit.commit()
+    it.type_card(session)
+    it.settle(session.token_id)
+    it.check()
+    change_by_hand(
+        it.storage, "DELETE FROM agreements", "UPDATE payment_accounts SET keep_until = NULL"
+    )
+
+
+def complete_agreements(it: It, _: object) -> None:
+    it.container.complete_agreements()()
+
+
 def agreement_to_end(it: It) -> Agreement:
     two_agreements_whose_bookings_are_over(it)
     return an_agreement(2)
@@ -675,6 +704,11 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     "EndAgreements": Expected(
         situations=after(
             end_agreements, two_agreements_that_are_over=two_agreements_whose_bookings_are_over
+        )
+    ),
+    "CompleteAgreements": Expected(
+        situations=after(
+            complete_agreements, a_booking_that_0_2_settled=booking_without_its_agreement
         )
     ),
     "RemoveEndedCards": Expected(

@@ -30,7 +30,9 @@ class SqlConsents(Repository, Consents):
         )
         self._transaction.execute(
             "INSERT INTO consents (account_id, token_id, text_id, agreed_at) "
-            "VALUES (:account_id, :token_id, :text_id, :agreed_at)",
+            "VALUES (:account_id, :token_id, :text_id, :agreed_at) "
+            "ON CONFLICT (account_id, token_id) DO UPDATE "
+            "SET text_id = excluded.text_id, agreed_at = excluded.agreed_at",
             row,
         )
 

@@ -208,6 +208,17 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return [token_id for (token_id,) in found.fetchall()]
 
     @override
+    def without_agreement(self, *, since: datetime) -> Sequence[TokenId]:
+        found = self._transaction.execute(
+            "SELECT token_id FROM card_sessions WHERE agreement IS NOT NULL AND ended_at > :since "
+            "AND status = :completed AND NOT EXISTS (SELECT 1 FROM agreements "
+            "WHERE guest_id = card_sessions.guest_id AND token_id = card_sessions.token_id) "
+            "ORDER BY ended_at",
+            {"since": since, "completed": SessionStatus.COMPLETED},
+        )
+        return [token_id for (token_id,) in found.fetchall()]
+
+    @override
     def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
         found = self._transaction.execute(
             "SELECT token_id FROM card_sessions "

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
-from domain.identifiers import AccountId
+from domain.identifiers import AccountId, LinkKey, TokenId
 from domain.pagination import PageRequest
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from domain.storage import Storage
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_agreement
+from tests.builders import (
+    CENTER_ID,
+    OTHER_CENTER_ID,
+    a_session,
+    an_account,
+    an_agreement,
+    terms_of_a_booking,
+)
 from tests.contracts.storage.records import DAY, MICROSECOND, OTHER_TOKEN_ID, add, committed
 from tests.databases import change_by_hand
 
@@ -104,6 +116,30 @@ def test_the_cards_that_have_to_go_are_found_in_order(storage: Storage) -> None:
     )
     with storage.read() as unit:
         assert [*unit.accounts.kept_until_before(NOW, at_most=9)] == [None, later]
+
+
+def test_sessions_about_a_booking_that_lack_their_agreement_are_found(storage: Storage) -> None:
+    ended = a_session(agreement=terms_of_a_booking(), status=SessionStatus.COMPLETED, ended_at=NOW)
+
+    def session(number: int, **changes: Any) -> CardSession:  # fields of a session
+        key = LinkKey(f"{number}")
+        return replace(ended, token_id=TokenId(a_uuid(number)), link_key=key, **changes)
+
+    lacking, complete, failed, without, old = (
+        session(701),
+        session(702),
+        session(703, status=SessionStatus.FAILED),
+        session(704, agreement=None),
+        session(705, ended_at=NOW - DAY),
+    )
+    with committed(storage) as unit:
+        add(unit, lacking, complete, failed, without, old)
+        add(unit, an_agreement(1, token_id=complete.token_id))
+        add(unit, an_agreement(2, token_id=lacking.token_id, guest_id=OTHER_GUEST_ID))
+    with storage.read() as reading:
+        assert [*reading.sessions.without_agreement(since=NOW - DAY)] == [lacking.token_id]
+        found = reading.sessions.without_agreement(since=NOW - 2 * DAY)
+        assert [*found] == [old.token_id, lacking.token_id]
 
 
 def test_agreements_are_forgotten_with_their_card(storage: Storage) -> None:

@@ -1,0 +1,104 @@
+"""Complete what an earlier release, which knows no agreements, left out when it stored a card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from domain.agreements.click import click_for
+from domain.cards.account import longest_kept
+from domain.events.note_event import NoteEvent
+from domain.identifiers import AgreementId, TokenId
+from domain.outside import Clock, Ids
+from domain.sessions.session import CardSession
+from domain.settling.judge import agreed_to
+from domain.settling.store_agreement import store_agreement
+from domain.storage import RecordUnreadable, Storage, WriteUnit
+
+COMPLETED_WITHIN: Final = timedelta(days=7)
+"""How long after the end of a session its agreement is completed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteAgreements:
+    """Use case: add the agreements that are missing because an earlier release settled sessions.
+
+    During an upgrade, a process of an earlier release may store a card without its agreement,
+    `keep_until`, and consent as shown. Each session is completed in its own commit, with the event
+    `agreement.added`. Cards that were removed, and sessions that ended more than COMPLETED_WITHIN
+    ago, stay as they are. May be called at any time, by several processes at once. Raises
+    ServiceUnavailable.
+    """
+
+    storage: Storage
+    clock: Clock
+    ids: Ids
+    note_event: NoteEvent
+
+    def __call__(self) -> Sequence[CardSession]:
+        """Complete all agreements, and return the sessions whose guests did not agree.
+
+        An earlier release showed their page without the text about the booking.
+        """
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            found = unit.sessions.without_agreement(since=now - COMPLETED_WITHIN)
+        not_agreed: list[CardSession] = []
+        for token_id in found:
+            with suppress(RecordUnreadable):
+                session = self.storage.transact(partial(self._complete, token_id=token_id))
+                not_agreed.extend(filter(None, [session]))
+        return not_agreed
+
+    def _complete(self, unit: WriteUnit, token_id: TokenId) -> CardSession | None:
+        """Complete one session; return it if the guest did not agree."""
+        session = unit.sessions.get(token_id)
+        # The guest may have been erased meanwhile, or another process may have completed it.
+        if session is None or session.agreement is None or session.ended_at is None:
+            return None
+        on_file = unit.accounts.active_at(session.guest_id, session.center_id)
+        account = next((each for each in on_file if each.account_id == session.account_id), None)
+        agreements = unit.agreements.of_guest(session.guest_id)
+        if account is None or any(each.token_id == token_id for each in agreements):
+            return None
+        consents = unit.consents.of(account)
+        latest = max(consents, key=lambda each: each.agreed_at, default=None)
+        is_latest = latest is not None and latest.token_id == token_id
+        collected_at = account.consented_at if is_latest else session.ended_at
+        number = session.current_attempt.request.attempt
+        agreed = agreed_to(
+            session,
+            click_for(session.clicks or (), number, collected_at),
+            collected_at,
+            account_id=account.account_id,
+            agreement_id=AgreementId(self.ids.uuid()),
+        )
+        if agreed.agreement is None:
+            return session
+        keep_until, version = agreed.keep_until, account.consent_version
+        if not is_latest or account.token_id != token_id:
+            # The card was on file before, or the guest agreed to something since.
+            keep_until = longest_kept(keep_until, account.keep_until)
+        if agreed.keep_until is None:
+            version = agreed.consent.version
+        elif is_latest and keep_until is None:
+            # The general consent goes on, but the earlier release has named the booking's text.
+            of_bookings = {token_id, *(each.token_id for each in agreements)}
+            general = (each.version for each in consents if each.token_id not in of_bookings)
+            version = next(general, version)
+        unit.accounts.update(replace(account, keep_until=keep_until, consent_version=version))
+        store_agreement(
+            unit,
+            self.note_event,
+            agreed.agreement,
+            psp_account=account.psp_account,
+            now=self.clock.now(),
+        )
+        # Last, as its contract asks.
+        unit.consents.add(agreed.consent)
+        unit.commit()
+        return None

@@ -1,0 +1,141 @@
+"""What an earlier release, which knows no agreements, left out when it stored a card."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from domain.cards.account import Account
+from domain.events.event import EventType
+from domain.sessions.session import CardSession
+from entrypoints.worker.reports import NotAgreedLog
+from tests.databases import change_by_hand
+from tests.domain.agreements.bookings import (
+    a_booking,
+    agreements,
+    guaranteed,
+    takes_agreements,
+)
+from tests.installation import Installation
+
+
+@pytest.fixture(autouse=True)
+def center_takes_agreements(installation: Installation) -> None:
+    takes_agreements(installation)
+
+
+def settled_by_0_2(
+    installation: Installation, account: Account | None = None, *, keeps: bool = False
+) -> CardSession:
+    """Return a session whose guest agreed, with its card as 0.2 stores or renews the `account`.
+
+    `make test-upgrade` does this with 0.2.
+    """
+    session = guaranteed(
+        installation, keeps=keeps, agreement=a_booking(installation, reference="booking-18")
+    )
+    (stored,) = installation.accounts()
+    line = session.current_attempt.request.consent
+    installation.put_account(
+        replace(
+            stored, keep_until=account.keep_until if account else None, consent_version=line.version
+        )
+    )
+    change_by_hand(
+        installation.storage,
+        f"DELETE FROM agreements WHERE token_id = '{session.token_id}'",
+        # The consent is then read from the session, where it is the line on the PSP's page.
+        f"DELETE FROM consents WHERE token_id = '{session.token_id}'",
+        "DELETE FROM event_deliveries",
+    )
+    return session
+
+
+def complete(installation: Installation) -> Account:
+    """Complete the agreements twice, and return the guest's only card."""
+    for _ in range(2):
+        assert installation.container.complete_agreements()() == []
+    (account,) = installation.accounts()
+    return account
+
+
+def test_a_card_that_was_stored_without_its_agreement_gets_it(installation: Installation) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
+    session = settled_by_0_2(installation)
+    account = complete(installation)
+    (agreement,) = agreements(installation, account)
+    assert (agreement.terms, agreement.token_id) == (session.agreement, session.token_id)
+    assert account.keep_until == agreement.kept_until
+    (consent,) = installation.consents(account)
+    assert (consent.text, consent.version) == (agreement.shown.text, account.consent_version)
+    (told,) = installation.deliveries()
+    assert told.event.agreement_id == agreement.agreement_id
+
+
+def test_a_card_that_the_guest_allowed_to_keep_is_kept(installation: Installation) -> None:
+    settled_by_0_2(installation, keeps=True)
+    account = complete(installation)
+    (consent,) = installation.consents(account)
+    assert (account.keep_until, account.consent_version) == (None, consent.version)
+    assert consent.text not in [each.shown.text for each in agreements(installation, account)]
+
+
+@pytest.mark.parametrize("was_kept", [True, False])
+def test_a_card_that_was_on_file_keeps_what_kept_it(
+    installation: Installation, was_kept: bool
+) -> None:
+    if was_kept:
+        before = installation.stored_card()
+    else:
+        guaranteed(installation, agreement=a_booking(installation, 40))
+        (before,) = installation.accounts()
+    installation.clock.advance(timedelta(hours=1))
+    settled_by_0_2(installation, before)
+    account = complete(installation)
+    assert account.keep_until == before.keep_until
+    assert account.consent_version == before.consent_version
+    assert len(agreements(installation, account)) == (1 if was_kept else 2)
+
+
+def test_a_card_that_the_guest_allowed_to_keep_since_is_kept(installation: Installation) -> None:
+    settled_by_0_2(installation)
+    installation.clock.advance(timedelta(minutes=1))
+    guaranteed(installation, keeps=True)
+    (before,) = installation.accounts()
+    account = complete(installation)
+    assert (account.keep_until, account.consent_version) == (None, before.consent_version)
+    assert len(agreements(installation, account)) == 2
+
+
+def test_a_booking_whose_page_had_no_text_about_it_is_logged_once(
+    installation: Installation,
+) -> None:
+    session = settled_by_0_2(installation)
+    change_by_hand(installation.storage, "UPDATE card_sessions SET clicks = NULL")
+    chore = NotAgreedLog(installation.container.complete_agreements())
+    with capture_logs() as lines:
+        for _ in range(2):
+            chore()
+    assert [(each["event"], each["session"]) for each in lines] == [
+        ("booking_without_agreement", session.prefix)
+    ]
+    assert agreements(installation, *installation.accounts()) == []
+
+
+@pytest.mark.parametrize("change", ["removed", "erased", "ended long ago"])
+def test_nothing_is_added_if_the_card_is_gone_or_the_session_is_old(
+    installation: Installation, change: str
+) -> None:
+    settled_by_0_2(installation)
+    (account,) = installation.accounts()
+    if change == "removed":
+        installation.remove_card(account)
+    elif change == "erased":
+        installation.erase_guest()
+    else:
+        installation.clock.advance(timedelta(days=8))
+    assert installation.container.complete_agreements()() == []
+    assert agreements(installation, account) == []
