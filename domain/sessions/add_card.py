@@ -267,12 +267,14 @@ def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> 
         return False
     agreements = unit.agreements.of_guest(session.guest_id)
     agreement = next((each for each in agreements if each.token_id == session.token_id), None)
-    # A merge of guests may have moved the agreement to another account of the same card. A session
-    # that an earlier release settled has no agreement at first.
+    # A merge of guests may have moved the agreement to another account of the same card. If an
+    # earlier release settled the session, the agreement follows (`CompleteAgreements`), unless that
+    # release showed the page, without the button.
     account_id = session.account_id if agreement is None else agreement.account_id
     on_file = unit.accounts.active_at(session.guest_id, session.center_id)
     is_on_file = any(each.account_id == account_id for each in on_file)
-    return is_on_file and (agreement is None or agreement.is_open(now))
+    is_open = bool(session.clicks) if agreement is None else agreement.is_open(now)
+    return is_on_file and is_open
 
 
 def _same_booking(caller: Caller, earlier: CardSession, wanted: RequestedSession) -> CardSession:

@@ -125,6 +125,17 @@ def test_a_booking_whose_page_had_no_text_about_it_is_logged_once(
     assert agreements(installation, *installation.accounts()) == []
 
 
+@pytest.mark.parametrize("has_clicked", [True, False])
+def test_a_booking_without_its_agreement_has_another_session_unless_the_guest_clicked(
+    installation: Installation, has_clicked: bool
+) -> None:
+    session = settled_by_0_2(installation)
+    if not has_clicked:
+        change_by_hand(installation.storage, "UPDATE card_sessions SET clicks = NULL")
+    again = installation.add_card(agreement=a_booking(installation, reference="booking-18"))
+    assert (again.token_id == session.token_id) is has_clicked
+
+
 @pytest.mark.parametrize("change", ["removed", "erased", "ended long ago"])
 def test_nothing_is_added_if_the_card_is_gone_or_the_session_is_old(
     installation: Installation, change: str
