@@ -708,6 +708,7 @@ class Simulation:
                 require_done(before, stored, done, now=now, away=away)
             process.forget_idempotency_keys()
             process.container.finish_erasures()()
+            process.container.complete_agreements()()
             process.container.end_agreements()()
             process.container.remove_ended_cards()()
             return done
