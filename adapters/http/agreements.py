@@ -84,7 +84,7 @@ class AgreementDetails(Struct, frozen=True, kw_only=True):
         str | None,
         example(
             "cancelled",
-            "Why it ended before the booking was over, as you stated, or `replaced`.",
+            "Why it ended, as you stated, or `replaced`; null if the booking was over.",
         ),
     ]
     stated_at: Annotated[datetime | None, nullable_time("When it ended, as you stated.")]
@@ -178,7 +178,7 @@ class AgreementResource:
         path=_AGREEMENT,
         name="endAgreement",
         tag=Tag.CARDS,
-        summary="End an agreement before the booking is over",
+        summary="End an agreement",
         description="The card is then kept for the time after the end that the guest read, and is "
         "removed if no other agreement and no general consent keeps it. May be repeated.",
         parameters=(

@@ -18,7 +18,7 @@ MAX_OPEN_AGREEMENTS: Final = 20
 
 
 class EndOfAgreement(StrEnum):
-    """Why an agreement ended before the booking did."""
+    """Why an agreement ended, if not only because the booking was over."""
 
     FULFILLED = "fulfilled"
     CANCELLED = "cancelled"
@@ -42,8 +42,8 @@ class Agreement:
     The terms never change. `token_id` is the session in which the guest agreed. `kept_until` is the
     time that the text names: the card is removed after it, unless something else keeps the card.
     `due_at` is when the worker ends the agreement; None once it has ended. `ended_at` is when this
-    service ended it or learned that it had ended, and `reason` is why it ended before the booking
-    was over. `stated_at` is when it ended, as the shop states.
+    service ended it or learned that it had ended. `reason` is None if the booking was over and the
+    shop has stated nothing else. `stated_at` is when it ended, as the shop states.
     """
 
     agreement_id: AgreementId

@@ -30,6 +30,9 @@ _OPTIONAL: Final = _AMOUNTS | {"cancel_by", "contact", "policy_uri"}
 _PLACEHOLDERS: Final = _OPTIONAL | {
     *("center", "description", "ends_at", "kept_until", "reference", "starts_at")
 }
+_WITHOUT_ISOLATES: Final = str.maketrans(
+    "", "", "\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}"
+)
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -90,7 +93,8 @@ class ReservationText:
             text=_filled(text, values),
             button=_filled(self.button, values),
             keep=_filled(self.keep, values),
-            on_psp_page=_filled(self.on_psp_page, values),
+            # A PSP may show isolates as boxes.
+            on_psp_page=_filled(self.on_psp_page, values).translate(_WITHOUT_ISOLATES),
         )
 
 
@@ -119,8 +123,8 @@ def values_of(
 
     cancel_by = terms.cancel_by
     return {
-        "reference": terms.reference,
-        "description": terms.description,
+        "reference": _isolated(terms.reference),
+        "description": _isolated(terms.description),
         "starts_at": time(terms.starts_at),
         "ends_at": time(terms.ends_at),
         "no_show": money(terms.no_show),
@@ -156,6 +160,11 @@ def _left_to_right(value: str | None) -> str | None:
     with a slash would begin with it.
     """
     return value and f"\N{LEFT-TO-RIGHT ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
+
+
+def _isolated(value: str) -> str:
+    """Isolate the client's words, which may be in another language than the text around them."""
+    return f"\N{FIRST STRONG ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def _filled(part: str, values: Mapping[str, str | None]) -> str:

@@ -30,11 +30,13 @@ MAX_PER_CALL: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndAgreement:
-    """Use case: end an agreement before the booking is over, for a reason that the shop states.
+    """Use case: end an agreement, for a reason that the shop states.
 
-    The card is then kept for the grace that the guest read. An agreement that has ended stays as it
-    is, so a call may be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField (reason, at), or
-    AgreementNotFound if the guest has no such agreement at a center that the caller may see.
+    The card is then kept for the grace that the guest read. If the booking is over, so that the
+    agreement has ended without a reason, only the reason is noted. The first reason stays, so a
+    call may be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField
+    (reason, at), or AgreementNotFound if the guest has no such agreement at a center that the
+    caller may see.
     """
 
     needs = MAY_ADD_CARDS
@@ -121,7 +123,8 @@ def end_agreement(
 ) -> bool:
     """End an agreement, and keep its card no longer than its other agreements do.
 
-    Return False if the agreement had ended before. The caller commits.
+    If the agreement had ended because its booking was over, a reason is noted, without an event.
+    Return False if nothing changed. The caller commits.
     """
     # The locks on the guest's cards, which every change to an agreement needs.
     accounts = unit.accounts.active_at(found.guest_id, found.center_id)
@@ -129,7 +132,10 @@ def end_agreement(
     if agreement is None or agreement.guest_id != found.guest_id:
         raise AgreementNotFound
     if agreement.ended_at is not None:
-        return False
+        if reason is None or agreement.reason is not None:
+            return False
+        unit.agreements.update(replace(agreement, reason=reason, stated_at=stated_at))
+        return True
     # Locks the card before the agreement, as `Accounts.forget` does.
     account_of = unit.accounts.get(agreement.account_id)
     ended = agreement.ended(reason, now, stated_at=stated_at)

@@ -84,7 +84,7 @@ def test_a_card_is_stored_once_despite_all_faults(
         guest.wait_for_event("close")
 
 
-def test_a_card_guarantees_a_booking_and_another_one_by_a_click(demo: Demo, page: Page) -> None:
+def test_a_guest_of_the_demo_books_again_by_one_click(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     for switch in page.get_by_role("switch").all():
         switch.uncheck()

@@ -79,12 +79,13 @@ def read(**changes: Any) -> str:
 
 def test_a_guest_reads_the_values_of_the_booking() -> None:
     assert read() == (
-        "Harbor Spa keeps the card for 2 × massage, booking-17, from 14.03. (Europe/Berlin) to "
-        "14.03. (Europe/Berlin).\n"
+        # Isolated, so that text from right to left moves no sign to the other end.
+        "Harbor Spa keeps the card for \N{FIRST STRONG ISOLATE}2 × massage\N{POP DIRECTIONAL ISOLATE}"
+        ", \N{FIRST STRONG ISOLATE}booking-17\N{POP DIRECTIONAL ISOLATE}, from 14.03. "
+        "(Europe/Berlin) to 14.03. (Europe/Berlin).\n"
         "Free until 13.03. (Europe/Berlin).\n"
         "Late: EUR 40.00.\n"
         "No-show: EUR 80.00.\n"
-        # Isolated, so that text from right to left moves no sign to the other end.
         "Ask \N{LEFT-TO-RIGHT ISOLATE}+49301234567\N{POP DIRECTIONAL ISOLATE}.\n"
         "Terms: \N{LEFT-TO-RIGHT ISOLATE}https://shop.example/terms\N{POP DIRECTIONAL ISOLATE}\n"
         "Gone after 03.04. (Europe/Berlin)."
@@ -113,7 +114,7 @@ def test_a_booking_that_is_no_longer_free_to_cancel_has_the_other_form(
 
 
 def test_braces_in_a_description_are_no_placeholder() -> None:
-    assert "{center} {x}, booking-17" in read(description="{center} {x}")
+    assert "{center} {x}" in read(description="{center} {x}")
 
 
 def test_a_center_without_a_time_zone_writes_times_in_utc() -> None:

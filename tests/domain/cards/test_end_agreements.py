@@ -107,7 +107,26 @@ def test_the_end_of_an_agreement_does_not_end_the_general_consent(
     assert installation.account(account.account_id).keep_until is None
 
 
-def test_an_agreement_that_has_ended_stays_as_it_is(
+def test_a_shop_may_state_after_the_booking_that_a_no_show_was_charged(
+    installation: Installation, account: Account
+) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
+    agreement = agreed(installation, account)
+    installation.clock.advance(11 * DAY)
+    installation.container.end_agreements()()
+    over = stored(installation, agreement)
+    end(installation, agreement, "no_show_charged", at="2026-12-05T09:00:00+01:00")
+
+    assert stored(installation, agreement) == replace(
+        over,
+        reason=EndOfAgreement.NO_SHOW_CHARGED,
+        stated_at=datetime.fromisoformat("2026-12-05T09:00:00+01:00"),
+    )
+    assert installation.account(account.account_id).keep_until == agreement.kept_until
+    assert len(installation.deliveries()) == 1
+
+
+def test_an_agreement_that_has_ended_with_a_reason_stays_as_it_is(
     installation: Installation, account: Account
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
