@@ -171,3 +171,8 @@ def test_a_shipped_text_names_every_value_of_a_booking(language: str) -> None:
     shown = shipped_reservation_texts()[language].shown(values())
     needed = {name: value for name, value in values().items() if name not in NOT_NEEDED}
     assert [name for name, value in needed.items() if f"{value}" not in shown.text] == []
+
+
+def test_the_line_on_the_page_of_the_psp_has_no_invisible_marks() -> None:
+    own = ReservationText.own("en", OWN.replace("For {center}", "For {description}"))
+    assert own.shown(values()).on_psp_page == "For 2 × massage, 14.03. (Europe/Berlin)"
