@@ -265,6 +265,14 @@ class AgreementNotFound(Refusal):
     message = "Agreement not found"
 
 
+class EvidenceKeyMissing(Refusal):
+    """The operator has set no key to sign evidence."""
+
+    code = 400
+    type = "evidence_key_missing"
+    message = "Evidence key missing"
+
+
 class CardsDoNotMatch(Refusal):
     """The two guests to merge have other cards than the caller has read."""
 

@@ -18,6 +18,7 @@ class Permission(StrEnum):
     GUESTS_EDIT = "guests:edit"
     GUESTS_DELETE = "guests:delete"
     GUESTS_ERASE = "guests:erase"
+    GUESTS_EVIDENCE = "guests:evidence"
     PRODUCTS_VIEW = "products:view"
     PRODUCTS_EDIT = "products:edit"
     PAYMENTS_USE = "payments:use"
@@ -50,6 +51,7 @@ MAY_ERASE_GUESTS: Final = Needs((Permission.GUESTS_ERASE,), every_center=True)
 MAY_MERGE_GUESTS: Final = Needs(
     MAY_EDIT_GUESTS.any_of, every_center=True, also=MAY_ERASE_GUESTS.any_of
 )
+MAY_READ_EVIDENCE: Final = Needs((Permission.GUESTS_EVIDENCE,))
 MAY_EDIT_PRODUCTS: Final = Needs((Permission.PRODUCTS_EDIT,))
 MAY_VIEW_PRODUCTS: Final = Needs((Permission.PRODUCTS_VIEW,))
 MAY_USE_CARDS: Final = Needs((Permission.PAYMENTS_USE,))

@@ -27,6 +27,7 @@ from adapters.http.app import create_app
 from adapters.http.authentication import Authentication
 from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
+from adapters.http.evidence import EvidenceResource
 from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks, WorkerWatch
 from adapters.http.hosted_payments import HostedPayments
@@ -75,6 +76,9 @@ from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
 from domain.consents.choose_consent import ChooseConsent, ConsentsOf
 from domain.consents.set_consent import SetConsent
+from domain.disputes.evidence import EvidenceSigner, NoEvidenceKey
+from domain.disputes.gather_evidence import GatherEvidence
+from domain.disputes.read_evidence import ReadEvidence
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.note_event import NoteEvent
@@ -118,7 +122,7 @@ from domain.worker.read_status import ReadStatus
 from entrypoints.databases import storage_in
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import JwtSettings, Settings
-from entrypoints.settings_error import SettingsError
+from entrypoints.settings_error import SettingsError, with_extra_jwt
 
 if TYPE_CHECKING:
     from adapters.json_web_tokens import SigningKeys
@@ -223,15 +227,8 @@ def signing_keys(settings: JwtSettings) -> SigningKeys:
 
     Raises SettingsError if the package for JSON Web Tokens is not installed.
     """
-    try:
+    with with_extra_jwt("CARDONFILE_JWT_ISSUER is set, but the package for JSON Web Tokens"):
         from adapters.json_web_tokens import SigningKeys
-    except ModuleNotFoundError as missing:
-        if missing.name not in {"jwt", "cryptography"}:
-            raise
-        raise SettingsError(
-            "CARDONFILE_JWT_ISSUER is set, but the package for JSON Web Tokens is not installed: "
-            "install the extra `jwt`"
-        ) from None
     return SigningKeys(settings.keys_url)
 
 
@@ -256,6 +253,23 @@ def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
         token_type=settings.token_type,
     )
     return EitherIdentity(opaque=opaque, json_web=json_web)
+
+
+def evidence_signer(keys: str | None) -> EvidenceSigner:
+    """Return the signer of evidence with these keys. Without keys, it refuses to sign.
+
+    Raises SettingsError if the keys cannot be used, or the package for signatures is not installed.
+    """
+    if keys is None:
+        return NoEvidenceKey()
+    with with_extra_jwt("CARDONFILE_EVIDENCE_KEYS is set, but the package for signatures"):
+        from adapters.json_web_signatures import EvidenceKeys, NotKeys
+    try:
+        return EvidenceKeys(keys)
+    except NotKeys as error:
+        raise SettingsError(
+            f"CARDONFILE_EVIDENCE_KEYS must be keys that `cardonfile evidence new-key` made: {error}"
+        ) from None
 
 
 def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
@@ -511,6 +525,15 @@ class Container(DeclarativeContainer):
     read_consent = Part(ReadConsent, storage=storage)
     list_agreements = Part(ListAgreements, storage=storage)
     read_agreement = Part(ReadAgreement, storage=storage)
+    signer = Part(evidence_signer, settings.provided.evidence_keys)
+    read_evidence = Part(
+        ReadEvidence,
+        storage=storage,
+        gather=Factory(GatherEvidence, base_url=settings.provided.public_base_url),
+        signer=signer,
+        clock=clock,
+        note=note_operators_act,
+    )
     end_agreement = Part(
         EndAgreement, storage=storage, clock=clock, note_event=note_event, note_act=note_act
     )
@@ -566,6 +589,7 @@ class Container(DeclarativeContainer):
         links=links,
         clock=clock,
         log=session_log,
+        notes_browsers=settings.provided.notes_browsers,
     )
     return_from_hosted_page = Part(
         ReturnFromHostedPage,
@@ -641,6 +665,7 @@ class Container(DeclarativeContainer):
         read_agreement=read_agreement,
         end_agreement=end_agreement,
     )
+    evidence = Part(EvidenceResource, read_evidence=read_evidence, signer=signer)
     products = Part(ProductResource, list_products=list_products, put_product=put_product)
     hosted_payments = Part(
         HostedPayments,
@@ -661,6 +686,7 @@ class Container(DeclarativeContainer):
         sessions=sessions,
         cards=cards,
         agreements=agreements,
+        evidence=evidence,
         centers=centers,
         products=products,
         hosted_payments=hosted_payments,

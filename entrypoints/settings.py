@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
+from stat import S_IRWXG, S_IRWXO
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -89,6 +90,8 @@ class Setting(StrEnum):
     LOG_LEVEL = "CARDONFILE_LOG_LEVEL"
     RETENTION = "CARDONFILE_RETENTION"
     ERASURES_FILE = "CARDONFILE_ERASURES_FILE"
+    EVIDENCE_KEYS = "CARDONFILE_EVIDENCE_KEYS"
+    EVIDENCE_BROWSER_DAYS = "CARDONFILE_EVIDENCE_BROWSER_DAYS"
     JWT_ISSUER = "CARDONFILE_JWT_ISSUER"
     JWT_AUDIENCE = "CARDONFILE_JWT_AUDIENCE"
     JWT_KEYS = "CARDONFILE_JWT_KEYS"
@@ -157,6 +160,8 @@ class Settings:
     - `hsts`: the value of the header Strict-Transport-Security.
     - `retention`: how long records are kept.
     - `erasures_file`: the file that records erased guests, or None.
+    - `evidence_keys`: the keys that sign evidence, a JWK Set in JSON, or None. They are secret, so
+      `repr` leaves them out.
     - `jwt`: the identity provider whose tokens are accepted too, or None.
     - `metrics`: the host and port at which metrics are served, or None.
     - `metrics_folder`: the folder in which processes keep metrics, so that one can serve all, or None.
@@ -178,6 +183,7 @@ class Settings:
     hsts: str
     retention: Retention
     erasures_file: Path | None
+    evidence_keys: str | None = field(repr=False)
     jwt: JwtSettings | None
     metrics: tuple[str, int] | None
     metrics_folder: Path | None
@@ -232,7 +238,11 @@ class Settings:
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
             event_networks=_networks(given, Setting.EVENT_NETWORKS, "networks", "10.0.0.0/8"),
             hsts=_hsts(given.get(Setting.HSTS, "max-age=31536000")),
-            retention=_retention(given.get(Setting.RETENTION, "")),
+            retention=replace(
+                _retention(given.get(Setting.RETENTION, "")),
+                browsers=timedelta(days=_browser_days(given)),
+            ),
+            evidence_keys=given.get(Setting.EVIDENCE_KEYS),
             jwt=_jwt(given),
             erasures_file=optional(Setting.ERASURES_FILE, Path),
             metrics=optional(Setting.METRICS, _host_and_port),
@@ -275,6 +285,11 @@ class Settings:
         return is_loopback(self.public_base_url)
 
     @property
+    def notes_browsers(self) -> bool:
+        """Whether the address and the name of a guest's browser are noted at each click."""
+        return bool(self.retention.browsers)
+
+    @property
     def live_key(self) -> str | None:
         """The name of the first setting that holds a live key, or None."""
         return next(filter(None, (psp.live_setting for psp in self.psps.values())), None)
@@ -304,11 +319,15 @@ def _text_of_file(name: str, file: str) -> str:
     try:
         path = Path(file)
         # Only regular files: a pipe or a device may never end.
-        is_readable = path.stat().st_size <= _MAX_BYTES and path.is_file()
+        about = path.stat()
+        is_readable = about.st_size <= _MAX_BYTES and path.is_file()
+        is_private = not about.st_mode & (S_IRWXG | S_IRWXO)
         text = path.read_text("utf-8-sig").rstrip("\n") if is_readable else ""
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it holds no UTF-8 text"
         raise SettingsError(f"{name} must name a file that can be read: {why}") from None
+    if name == f"{Setting.EVIDENCE_KEYS}{_FROM_FILE}" and not is_private:
+        raise SettingsError(f"{name} must name a file that only its owner can read (chmod 600)")
     if not text.strip() or "\0" in text:
         raise SettingsError(f"{name} must name a file that is not empty and has at most 64 KiB")
     return text
@@ -399,6 +418,11 @@ def _count(given: Mapping[str, str], name: str, *, default: int) -> int:
     if not _COUNT.fullmatch(value):
         raise SettingsError(f"{name} must be a number from 1 to 999")
     return int(value)
+
+
+def _browser_days(given: Mapping[str, str]) -> int:
+    name = Setting.EVIDENCE_BROWSER_DAYS
+    return 0 if given.get(name, "0") == "0" else _count(given, name, default=0)
 
 
 def _base_url(url: str | None, host: str | None, port: int) -> str:

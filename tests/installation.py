@@ -80,6 +80,13 @@ MISMATCHING_CARD: Final = "4000000000000010"
 DECLINED_CARD: Final = "4000000000000002"
 CHALLENGED_CARD: Final = "4000000000003220"
 
+EVIDENCE_KEYS: Final = (
+    '{"keys": [{"kty": "OKP", "crv": "Ed25519", '
+    '"d": "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A", '
+    '"x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
+)
+"""The key that RFC 8037, appendix A, publishes."""
+
 NO_PREPAID: Final[dict[str, Any]] = {  # fields of PaymentConfiguration
     "refuse_funding": frozenset({Funding.PREPAID}),
     "acquirer_agreed": True,
@@ -229,7 +236,7 @@ def _container(settings: Settings) -> Container:
 
 
 class Installation:
-    """One center, one guest, and a caller with all permissions.
+    """One center, one guest, a caller with all permissions, and a key that signs evidence.
 
     Its database is a new file in the folder, unless `environment` names a migrated one. The limits
     against card testing are off, unless it sets them; empty means the defaults. `capabilities` change
@@ -253,6 +260,7 @@ class Installation:
                 "CARDONFILE_DATABASE_URL": f"sqlite:///{folder / 'cards.db'}",
                 "CARDONFILE_PUBLIC_BASE_URL": base_url,
                 "CARDONFILE_CARD_TESTING_LIMITS": OFF,
+                "CARDONFILE_EVIDENCE_KEYS": EVIDENCE_KEYS,
                 **environment,
             }
         )

@@ -17,6 +17,7 @@ from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
 from adapters.http.dispatcher import Dispatcher
 from adapters.http.errors import add_error_handlers
+from adapters.http.evidence import EvidenceResource
 from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
@@ -39,6 +40,7 @@ def create_app(
     sessions: SessionResource,
     cards: CardResource,
     agreements: AgreementResource,
+    evidence: EvidenceResource,
     centers: CenterResource,
     products: ProductResource,
     hosted_payments: HostedPayments,
@@ -70,7 +72,7 @@ def create_app(
     )
     add_error_handlers(app)
     hosted_payments.add_error_handlers(app)
-    resources = (guests, sessions, cards, agreements, centers, products)
+    resources = (guests, sessions, cards, agreements, evidence, centers, products)
     of_service = (hosted_payments, webhooks, health, OpenApi(links, events))
     _add_routes(app, (*resources, *of_service), authenticate)
     add_style(app, STYLE)

@@ -65,6 +65,8 @@ _LINK_COOKIE: Final = "cardonfile-link"
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
 """The form of the secret that identifies a browser."""
 
+MAX_USER_AGENT_LENGTH: Final = 300
+
 _WAY_BACK: Final = {303: "Redirects to redirect_uri.", **_LINK_PROBLEMS}
 
 _LINK: Final = Operation(
@@ -256,6 +258,8 @@ class HostedPayments:
             keeps=keeps,
             card=card,
             browser=browser,
+            address=req.remote_addr,
+            user_agent=_name_in(req.user_agent),
             accepted=accepted_by(req),
         )
         self.wake_reconciler()
@@ -437,6 +441,12 @@ class HostedPayments:
 def _link_in(req: falcon.Request) -> dict[str, str]:
     query = Query(req)
     return {"key": query.only("key"), "token_id": query.only("token_id")}
+
+
+def _name_in(user_agent: str | None) -> str:
+    """Return a browser's name for itself as a line of limited length. It may contain anything."""
+    printable = filter(str.isprintable, user_agent or "")
+    return "".join(printable)[:MAX_USER_AGENT_LENGTH]
 
 
 def _form_in(req: falcon.Request) -> Mapping[str, str]:

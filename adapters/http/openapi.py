@@ -14,6 +14,7 @@ from adapters.http.agreements import AgreementResource
 from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
+from adapters.http.evidence import EvidenceResource
 from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
@@ -119,6 +120,7 @@ _RESOURCES = (
     SessionResource,
     CardResource,
     AgreementResource,
+    EvidenceResource,
     CenterResource,
     ProductResource,
     HostedPayments,
@@ -170,6 +172,9 @@ def document(base_url: str, events: Mapping[EventType, Struct]) -> Json:
 def _schema(name: str, schema: Json) -> Json:
     """Return the schema of a type with the defaults and required fields that clients see."""
     body = _BODIES.get(name)
+    if "properties" not in schema:
+        # The words of an enumeration.
+        return schema
     properties = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
     for described in properties.values():
         # Responses always have their fields. In a request, generators of clients would treat a

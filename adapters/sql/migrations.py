@@ -195,6 +195,12 @@ RELEASE_0_3: Final = """
     ALTER TABLE card_sessions ADD COLUMN clicks {json};
     CREATE INDEX card_sessions_with_agreement ON card_sessions (ended_at)
         WHERE agreement IS NOT NULL;
+    ALTER TABLE card_sessions ADD COLUMN card {json};
+    ALTER TABLE card_sessions ADD COLUMN browsers {json};
+    CREATE INDEX card_sessions_browsers ON card_sessions (ended_at) WHERE browsers IS NOT NULL;
+    CREATE INDEX event_deliveries_of_account ON event_deliveries (
+        (event ->> 'account_id'), occurred_at, event_id, endpoint_id
+    ) WHERE event ->> 'account_id' IS NOT NULL;
     CREATE TABLE agreement_references (
         guest_id {uuid} NOT NULL,
         center_id {uuid} NOT NULL,

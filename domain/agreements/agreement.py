@@ -16,6 +16,10 @@ from domain.pagination import Page, PageRequest
 MAX_OPEN_AGREEMENTS: Final = 20
 """The most open agreements of one card."""
 
+EVIDENCE_KEPT_FOR: Final = timedelta(days=600)
+"""How long evidence is kept after the last end of a card's agreements. A dispute may take 540 days.
+"""
+
 
 class EndOfAgreement(StrEnum):
     """Why an agreement ended, if not only because the booking was over."""

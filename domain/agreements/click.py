@@ -78,6 +78,15 @@ class AgreementClick:
         return self.general or own
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowserOfClick:
+    """Where a guest's click came from: the IP address, and the browser's name for itself."""
+
+    clicked_at: datetime
+    address: str
+    user_agent: str
+
+
 def with_click(
     clicks: Sequence[AgreementClick], click: AgreementClick
 ) -> tuple[AgreementClick, ...]:

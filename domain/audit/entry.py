@@ -46,6 +46,7 @@ class Action(StrEnum):
     GUEST_ERASED = "guest.erased"
     GUEST_MERGED = "guest.merged"
     GUEST_EXPORTED = "guest.exported"
+    EVIDENCE_SHOWN = "evidence.shown"
     PERSONAL_DATA_SHOWN = "personal_data.shown"
 
 

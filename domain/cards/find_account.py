@@ -20,17 +20,26 @@ def account_with(unit: UnitOfWork, account_id: str) -> Account:
     return account
 
 
+def account_of_guest(
+    unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str
+) -> Account:
+    """Return a guest's account at a center that the caller may see, even if removed.
+
+    Raises PaymentAccountNotFound in every other case.
+    """
+    account = account_with(unit, account_id)
+    if account.guest_id != plain_uuid(guest_id) or not caller.sees(account.center_id):
+        raise PaymentAccountNotFound
+    return account
+
+
 def active_account(unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str) -> Account:
     """Return a guest's active account at a center that the caller may see.
 
     Raises PaymentAccountNotFound in every other case.
     """
-    account = account_with(unit, account_id)
-    if (
-        account.removed_at is not None
-        or account.guest_id != plain_uuid(guest_id)
-        or not caller.sees(account.center_id)
-    ):
+    account = account_of_guest(unit, caller, guest_id=guest_id, account_id=account_id)
+    if account.removed_at is not None:
         raise PaymentAccountNotFound
     return account
 

@@ -25,7 +25,7 @@ from domain.identifiers import (
     GuestId,
     TokenId,
 )
-from domain.psps.card import Funding
+from domain.psps.card import Card, Funding
 from domain.redirects import redirect_origin
 from domain.retries import Waiting
 
@@ -95,7 +95,10 @@ MEANINGS: Final[Mapping[EventType, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSummary:
-    """The details of a card in an event. `expiry_on` is MM/YY."""
+    """The details of a card at the time of an event or a session. `expiry_on` is MM/YY.
+
+    `authenticated` is whether the bank authenticated the guest; None if the PSP does not tell.
+    """
 
     card_logo: str
     last_four: str
@@ -104,6 +107,19 @@ class CardSummary:
     issuer_country: str | None = None
     wallet: str | None = None
     authenticated: bool | None = None
+
+    @classmethod
+    def of(cls, card: Card, *, authenticated: bool | None) -> CardSummary:
+        """Return the details of a card as they are now."""
+        return cls(
+            card_logo=card.card_logo,
+            last_four=card.last_four,
+            expiry_on=card.expiry_on,
+            funding=card.funding,
+            issuer_country=card.issuer_country,
+            wallet=card.wallet,
+            authenticated=authenticated,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,6 +385,10 @@ class EventDeliveries(Protocol):
         """
         ...
 
+    def of_account(self, account_id: AccountId) -> Sequence[EventDelivery]:
+        """Return the readable deliveries of events about a card on file, oldest first."""
+        ...
+
     def update(self, delivery: EventDelivery) -> None:
         """Store a delivery that exists."""
         ...
@@ -394,9 +414,11 @@ class EventDeliveries(Protocol):
         """
         ...
 
-    def forget(self, *, before: datetime) -> int:
+    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
         """Delete a limited number of deliveries that are not due; return the number.
 
-        Their events happened before the given time.
+        Their events happened before the given time. Unless the guest was erased, an event about an
+        account stays while the account has an agreement that is open or ended at `evidence_before`
+        or later.
         """
         ...

@@ -9,6 +9,7 @@ from datetime import datetime
 from domain.centers.card_limit import CardLimit
 from domain.consents.choose_consent import ChooseConsent
 from domain.errors import CardLimitReached
+from domain.hosted_payments.click_on_page import Browser, ClickOnPage
 from domain.hosted_payments.link import (
     ClickNeeded,
     FormNeeded,
@@ -51,7 +52,8 @@ class OpenHostedPage:
     opens the page; LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused;
     ProviderUnavailable if the PSP creates no page; or PageUnderWay. The next opening tries again.
     The `limits` on refused cards apply here too: once such a limit is reached, sessions that were
-    started in advance get no page.
+    started in advance get no page. If the operator `notes_browsers`, each click on a button of
+    agreement is stored with its browser.
     """
 
     storage: Storage
@@ -65,6 +67,7 @@ class OpenHostedPage:
     links: HostedLinks
     clock: Clock
     log: SessionLog
+    notes_browsers: bool
 
     def __call__(
         self,
@@ -76,6 +79,8 @@ class OpenHostedPage:
         keeps: bool = False,
         card: str | None = None,
         browser: str | None = None,
+        address: str = "",
+        user_agent: str = "",
         accepted: Sequence[str] = (),
     ) -> str:
         """Ensure that there is a page; return the address to redirect the browser to.
@@ -84,7 +89,8 @@ class OpenHostedPage:
         `by_click` says that the guest confirmed the opening. `agreed` is the digest of the consent
         or agreement to which the guest agreed on cardonfile's page in this `browser`; a `browser`
         of None has no secret. `keeps` says whether the guest ticked the box of an agreement. `card`
-        is the account that the guest uses in place of a card that is typed. `accepted` are the
+        is the account that the guest uses in place of a card that is typed. `address` and
+        `user_agent` are the browser's IP address and its name for itself. `accepted` are the
         languages that the browser accepts, the best first. If ClickNeeded is raised, no page was
         made and no attempt was stored.
         """
@@ -96,10 +102,11 @@ class OpenHostedPage:
             self.settle(session.token_id)
         # An erasure may remove the address at the same time.
         redirect_uri = session.redirect_uri
-        if card and agreed:
-            self.use_card_on_file(session, card, agreed=agreed, keeps=keeps, accepted=accepted)
+        noted = Browser(address, user_agent) if self.notes_browsers else None
+        click = ClickOnPage(agreed=agreed, keeps=keeps, secret=browser, noted=noted)
+        if card:
+            self.use_card_on_file(session, card, click, accepted)
             return redirect_uri
-        click = _Click(agreed=agreed, keeps=keeps, browser=browser)
         session = self._with_page(self._with_attempt(session, by_click, click, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
 
@@ -138,7 +145,7 @@ class OpenHostedPage:
         self,
         seen: CardSession,
         by_click: bool,
-        click: _Click,
+        click: ClickOnPage,
         accepted: Sequence[str],
     ) -> CardSession:
         """Return the session with an unfinished attempt, stored before the PSP is called.
@@ -183,7 +190,7 @@ class OpenHostedPage:
         return opened
 
     def _with_agreement(
-        self, unit: WriteUnit, session: CardSession, click: _Click, now: datetime
+        self, unit: WriteUnit, session: CardSession, click: ClickOnPage, now: datetime
     ) -> CardSession:
         """Return the session with the agreement of this browser, if our page has to ask for one.
 
@@ -192,20 +199,20 @@ class OpenHostedPage:
         is_on_our_page = self.choose_consent.is_on_our_page(session.configuration.provider)
         is_asked_for = is_on_our_page or session.agreement is not None
         is_repeated = click.agreed is None or session.agreement is None
-        if not is_asked_for or (session.has_agreed(click.browser) and is_repeated):
+        if not is_asked_for or (session.has_agreed(click.secret) and is_repeated):
             return session
         request = session.current_attempt.request
         shown = self.show_agreement(unit, session, (), now)
         digest = request.consent.digest if shown is None else shown.digest
-        if click.browser is None or click.agreed != digest:
-            if session.has_agreed(click.browser):
+        if click.secret is None or click.agreed != digest:
+            if session.has_agreed(click.secret):
                 # The form is of an earlier text, to which the guest has agreed.
                 return session
             raise ClickNeeded
         if shown is not None:
             # Also again in the same browser: the guest may have changed the box.
-            session = session.agreed_to(shown, keeps=click.keeps, browser=click.browser, now=now)
-        return session.agreed(click.browser, now)
+            session = session.agreed_to(shown, keeps=click.keeps, browser=click.secret, now=now)
+        return click.noted_in(session, now).agreed(click.secret, now)
 
     def _require_below_limits(
         self, unit: WriteUnit, session: CardSession, now: datetime, by_click: bool
@@ -280,12 +287,3 @@ class OpenHostedPage:
         )
         reference = unit.guest_references.get(session.psp_guest(request))
         return replace(request, guest_reference=reference)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Click:
-    """The guest's agreement on cardonfile's page, and the secret of the browser."""
-
-    agreed: str | None
-    keeps: bool
-    browser: str | None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from domain.agreements.click import WITH_CARD_ON_FILE
 from domain.events.note_event import NoteEvent
+from domain.hosted_payments.click_on_page import ClickOnPage
 from domain.hosted_payments.link import ClickNeeded, require_open
 from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer
 from domain.identifiers import AgreementId
@@ -36,12 +37,13 @@ class UseCardOnFile:
     log: SessionLog
 
     def __call__(
-        self, seen: CardSession, card: str, *, agreed: str, keeps: bool, accepted: Sequence[str]
+        self, seen: CardSession, card: str, click: ClickOnPage, accepted: Sequence[str]
     ) -> None:
         """Use the account `card`, as the page of OpenHostedPage offered it.
 
-        `agreed`, `keeps` and `accepted` are as there. Raises ClickNeeded, and stores nothing, if
-        the text has changed or the card may no longer be used; LinkCancelled or LinkExpired.
+        `accepted` are the languages that the browser accepts, the best first. Raises ClickNeeded,
+        and stores nothing, if the text has changed or the card may no longer be used; LinkCancelled
+        or LinkExpired.
         """
 
         def use(unit: WriteUnit) -> Sequence[SessionStep]:
@@ -51,11 +53,14 @@ class UseCardOnFile:
             require_open(session, now)
             shown = self.show_agreement(unit, session, accepted, now)
             cards = {str(each.account_id): each for each in cards_to_offer(unit, session, now)}
-            if shown is None or shown.digest != agreed or card not in cards:
+            if shown is None or shown.digest != click.agreed or card not in cards:
                 raise ClickNeeded
             account = cards[card]
-            click = shown.clicked(attempt=WITH_CARD_ON_FILE, browser="", keeps=keeps, now=now)
-            completed = session.completed_with(account.account_id, click, now)
+            agreement_click = shown.clicked(
+                attempt=WITH_CARD_ON_FILE, browser="", keeps=click.keeps, now=now
+            )
+            noted = click.noted_in(session, now)
+            completed = noted.completed_with(account, agreement_click, now)
             if session.has_page:
                 page = EarlierPage.of(session)
                 if session.current_attempt.has_live_page:
@@ -65,7 +70,7 @@ class UseCardOnFile:
             unit.sessions.update(completed)
             given = agreed_to(
                 completed,
-                click,
+                agreement_click,
                 now,
                 account_id=account.account_id,
                 agreement_id=AgreementId(self.ids.uuid()),

@@ -8,11 +8,18 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final, NamedTuple, Protocol
 
-from domain.agreements.click import AgreementClick, ShownAgreement, with_click
+from domain.agreements.click import (
+    MAX_CLICKS,
+    AgreementClick,
+    BrowserOfClick,
+    ShownAgreement,
+    with_click,
+)
+from domain.cards.account import Account
 from domain.centers.payment_configuration import PaymentConfiguration
+from domain.events.event import CardSummary
 from domain.identifiers import (
     SHOWN_OF_TOKENS,
-    AccountId,
     CallerName,
     CenterId,
     GuestId,
@@ -51,6 +58,7 @@ TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
     "reference": None,
     "agreement": None,
     "clicks": None,
+    "browsers": None,
 }
 """The fields that an erasure clears at once, with their cleared values. Any: each field has its own
 type.
@@ -85,7 +93,10 @@ class CardSession(PolledSession, RequestedSession):
     `configuration` is the center's payment configuration at the time of add-card. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
     `link_key` opens the link. It is None in sessions of earlier releases, whose token opens the
-    link. `clicks` are those with which the guest agreed to the terms of `agreement`.
+    link. `clicks` are those with which the guest agreed to the terms of `agreement`. `card` is the
+    card that the session stored or renewed, as the PSP reported it then; None also if an earlier
+    release stored it. `browsers` are those in which the guest clicked, if the operator has them
+    noted.
     """
 
     token_id: TokenId
@@ -95,6 +106,14 @@ class CardSession(PolledSession, RequestedSession):
     shows_guest: bool = False
     link_key: LinkKey | None = field(default=None, repr=False)
     clicks: tuple[AgreementClick, ...] | None = None
+    card: CardSummary | None = None
+    browsers: tuple[BrowserOfClick, ...] | None = None
+
+    def clicked_in(self, browser: BrowserOfClick) -> CardSession:
+        """Note the browser of a click. The first click and the latest ones are kept."""
+        kept = self.browsers or ()
+        latest = kept[1:][-MAX_CLICKS + 2 :]
+        return replace(self, browsers=(*kept[:1], *latest, browser))
 
     def agreed_to(
         self, shown: ShownAgreement, *, keeps: bool, browser: str, now: datetime
@@ -109,9 +128,7 @@ class CardSession(PolledSession, RequestedSession):
         )
         return replace(self, clicks=with_click(self.clicks or (), click))
 
-    def completed_with(
-        self, account_id: AccountId, click: AgreementClick, now: datetime
-    ) -> CardSession:
+    def completed_with(self, account: Account, click: AgreementClick, now: datetime) -> CardSession:
         """End the session, because the guest agreed to use a card on file.
 
         The session has no page then. If it had a page, ask the PSP about it as about an earlier
@@ -120,11 +137,12 @@ class CardSession(PolledSession, RequestedSession):
         used = replace(
             self,
             attempt=None,
+            card=CardSummary.of(account, authenticated=account.authenticated),
             progress=Progress.OPENED,
             opened_at=self.opened_at or now,
             clicks=with_click(self.clicks or (), click),
         )
-        return used.completed(account_id, now)
+        return used.completed(account.account_id, now)
 
     @property
     def prefix(self) -> str:
@@ -273,11 +291,19 @@ class CardSessions(WorkAtPsps, Protocol):
         """
         ...
 
-    def forget(self, *, before: datetime) -> int:
+    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
         """Delete a limited number of sessions that ended before a time; return the number.
 
         Their evidence, earlier pages and refused cards are deleted too. A session stays if it is
-        due, or if its account has no consent of its own.
+        due, if its account has no consent of its own, or if its account has an agreement that is
+        open or ended at `evidence_before` or later.
+        """
+        ...
+
+    def forget_browsers(self, *, before: datetime) -> int:
+        """Delete the `browsers` of a limited number of sessions that ended before a time.
+
+        Returns the number of sessions.
         """
         ...
 

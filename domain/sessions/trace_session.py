@@ -40,7 +40,30 @@ def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
 
 
 def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
-    """Return the events of a session so far, in the order of time."""
+    """Return the events of a session so far, and those told to clients, in the order of time."""
+    deliveries = unit.event_deliveries.of_session(session.token_id, since=session.created_at)
+    told = [
+        TraceEntry(
+            delivery.event.occurred_at,
+            delivery.event.type,
+            _known(
+                {
+                    "event": delivery.event.event_id,
+                    "endpoint": delivery.endpoint_id,
+                    "delivery": delivery.status,
+                    "attempts": delivery.attempts,
+                    "attempted": delivery.attempted_at,
+                    "response": delivery.last_result,
+                }
+            ),
+        )
+        for delivery in deliveries
+    ]
+    return sorted([*steps_seen(unit, session), *told], key=lambda step: step.at)
+
+
+def steps_seen(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
+    """Return what happened in a session so far, in the order of time."""
     request = session.attempt.request if session.attempt else None
     # An earlier release kept only the time of the latest attempt.
     opened_at = session.opened_at or (request.begun_at if request else None)
@@ -69,29 +92,12 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
         (session.returned_at, "returned", {}),
         (session.cancelled_at, "cancelled", {"by": session.cancelled_by}),
         (session.ended_at, session.status, end),
-        *(
-            (
-                delivery.event.occurred_at,
-                delivery.event.type,
-                {
-                    "event": delivery.event.event_id,
-                    "endpoint": delivery.endpoint_id,
-                    "delivery": delivery.status,
-                    "attempts": delivery.attempts,
-                    "attempted": delivery.attempted_at,
-                    "response": delivery.last_result,
-                },
-            )
-            for delivery in unit.event_deliveries.of_session(
-                session.token_id, since=session.created_at
-            )
-        ),
     ]
     happened = [
-        TraceEntry(
-            time, name, {word: value for word, value in details.items() if value is not None}
-        )
-        for time, name, details in steps
-        if time is not None
+        TraceEntry(time, name, _known(details)) for time, name, details in steps if time is not None
     ]
     return sorted(happened, key=lambda step: step.at)
+
+
+def _known(details: Mapping[str, object]) -> Mapping[str, object]:
+    return {word: value for word, value in details.items() if value is not None}

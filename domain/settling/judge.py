@@ -30,7 +30,7 @@ from domain.errors import (
     Refusal,
     TooManyAgreements,
 )
-from domain.events.event import EventType
+from domain.events.event import CardSummary, EventType
 from domain.identifiers import AccountId, AgreementId
 from domain.psps.hosted_page import (
     Authentication,
@@ -202,6 +202,8 @@ def judge_card(
             doubted=existing and replace(existing, due_at=now),
             unkept=_token(session, collected),
         )
+    # The account changes when the bank or the guest renews the card. The session stays.
+    session = replace(session, card=CardSummary.of(card, authenticated=collected.authenticated))
     agreed = agreed_to(
         session,
         click,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from domain.agreements.agreement import EVIDENCE_KEPT_FOR
 from domain.errors import ServiceUnavailable
 from domain.outside import Clock, time_before
 from domain.sessions.session import IDEMPOTENCY_KEYS_LAST
@@ -17,21 +18,23 @@ class Retention:
     """How long records are kept.
 
     Sessions are kept with their evidence and refused cards after their end, deliveries after their
-    event, cards with their consents after their removal, and entries of the audit trail after their
-    time.
+    event, cards with their consents after their removal, entries of the audit trail after their
+    time, and the browsers of clicks after the end of the session. Without time, they are not noted.
     """
 
     sessions: timedelta = timedelta(days=400)
     deliveries: timedelta = timedelta(days=30)
     cards: timedelta = timedelta(days=400)
     audit: timedelta = timedelta(days=3 * 365)
+    browsers: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetOldRecords:
     """Use case: delete idempotency keys after 24 hours, and other records after their `retention`.
 
-    Records that are due, open or to be discarded are never deleted. Each kind of record has its own
+    Records that are due, open or to be discarded are never deleted. A card with agreements stays
+    with its sessions and events until EVIDENCE_KEPT_FOR after the last end of an agreement. Each kind of record has its own
     unit of work, which deletes a limited number, so that other writers wait only briefly. May be
     called at any time. Raises ServiceUnavailable, after trying every kind.
     """
@@ -50,12 +53,14 @@ class ForgetOldRecords:
         now, kept = self.clock.now(), self.retention
         sessions, deliveries = time_before(now, kept.sessions), time_before(now, kept.deliveries)
         cards, audit = time_before(now, kept.cards), time_before(now, kept.audit)
+        browsers, evidence = time_before(now, kept.browsers), now - EVIDENCE_KEPT_FOR
         forgotten, unavailable = 0, None
         for forget in (
             lambda unit: unit.idempotency_keys.forget(before=now - IDEMPOTENCY_KEYS_LAST),
-            lambda unit: unit.event_deliveries.forget(before=deliveries),
-            lambda unit: unit.sessions.forget(before=sessions),
-            lambda unit: unit.accounts.forget(before=cards),
+            lambda unit: unit.event_deliveries.forget(before=deliveries, evidence_before=evidence),
+            lambda unit: unit.sessions.forget(before=sessions, evidence_before=evidence),
+            lambda unit: unit.accounts.forget(before=cards, evidence_before=evidence),
+            lambda unit: unit.sessions.forget_browsers(before=browsers),
             lambda unit: unit.audit_trail.forget(before=audit),
         ):
             try:

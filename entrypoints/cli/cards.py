@@ -10,6 +10,7 @@ import click
 
 from domain.cards.account import AccountFilter
 from domain.centers.configure_payments import lists_cards
+from domain.errors import EvidenceKeyMissing
 from domain.fields import parse_uuid
 from domain.identifiers import AccountId, MerchantAccount, PspAccount
 from domain.outside import time_before
@@ -19,6 +20,7 @@ from entrypoints.cli.terminal import (
     cell_of,
     center_option,
     duration,
+    echo_json,
     echo_records,
     guest_option,
     json_option,
@@ -43,7 +45,7 @@ def _month(value: str) -> date:
 
 @click.group()
 def card() -> None:
-    """List, compare and remove cards on file."""
+    """List, compare and remove cards on file, and print evidence about them."""
 
 
 @card.command("list")
@@ -191,3 +193,38 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
     echo_records(columns, [nobody | row for row in rows], as_json=as_json)
     click.echo(f"in both: {found.in_both}", err=True)
     raise SystemExit(bool(rows))
+
+
+@card.command()
+@click.argument("account_id", metavar="ID")
+@click.option("--html", "as_html", is_flag=True, help="Print a page to print, instead of JSON.")
+@click.option(
+    "--after-erasure",
+    is_flag=True,
+    help="Also if the guest was erased: what is left, without name and address.",
+)
+def evidence(*, account_id: str, as_html: bool, after_erasure: bool) -> None:
+    """Print the signed evidence about a card, for a dispute.
+
+    The card may have been removed. The evidence is JSON with a signature, as the API has it, or a
+    page with the same content. The audit trail records it.
+
+    \b
+    Example:
+      cardonfile card evidence 607486b1-232f-43c7-906b-540453a04b21 >evidence.json
+    """
+    with installation() as container:
+        known_id = parse_uuid("account_id", account_id)
+        try:
+            signed = container.read_evidence().for_operator(known_id, after_erasure=after_erasure)
+        except EvidenceKeyMissing as missing:
+            raise click.ClickException(
+                "no key signs evidence: make one with `cardonfile evidence new-key FILE`, and set "
+                "CARDONFILE_EVIDENCE_KEYS_FILE to the file"
+            ) from missing
+    if as_html:
+        from adapters.evidence_page import page_of
+
+        click.echo(page_of(signed))
+    else:
+        echo_json({"document": signed.document, "jws": signed.jws})

@@ -13,6 +13,7 @@ import click
 from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
 from domain.centers.center import CenterNotFound
 from domain.centers.find_centers import existing_center
+from domain.disputes.read_evidence import GuestWasErased
 from domain.errors import (
     CardsDoNotMatch,
     GuestIdNotUsable,
@@ -91,7 +92,7 @@ def installation(
         *(CenterNotFound, GuestNotFound, GuestIdNotUsable, PaymentAccountNotFound),
         *(TokenNotFound, TokenAmbiguous),
         *(EndpointNotFound, EventNotFound, TooManyEndpoints),
-        *(AnotherOrigin, NotPublic, NoCopy, CardsDoNotMatch),
+        *(AnotherOrigin, NotPublic, NoCopy, CardsDoNotMatch, GuestWasErased),
     ):
         from entrypoints import databases
         from entrypoints.container import build

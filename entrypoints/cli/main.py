@@ -17,6 +17,7 @@ from entrypoints.cli.centers import center, configure_payments
 from entrypoints.cli.consents import consent
 from entrypoints.cli.databases import backup, copy_database, import_, migrate
 from entrypoints.cli.events import events
+from entrypoints.cli.evidence import evidence
 from entrypoints.cli.guests import guest
 from entrypoints.cli.origins import installation_
 from entrypoints.cli.psps import psp
@@ -55,7 +56,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     *(migrate, backup, import_, copy_database),
-    *(configure_payments, center, token, session, guest, card, consent, events, audit),
+    *(configure_payments, center, token, session, guest, card, evidence, consent, events, audit),
     *(serve, work, reconcile, status, doctor, psp, installation_, demo),
 ):
     main.add_command(command)

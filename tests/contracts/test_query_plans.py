@@ -123,11 +123,13 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "due delivery": lambda unit: unit.event_deliveries.take_due(NOW, until=NOW),
     "delivery": lambda unit: unit.event_deliveries.get(DELIVERY.event.event_id, ENDPOINT),
     "deliveries of an event": lambda unit: unit.event_deliveries.of(DELIVERY.event.event_id),
-    "old deliveries": lambda unit: unit.event_deliveries.forget(before=NOW),
+    "old deliveries": lambda unit: unit.event_deliveries.forget(before=NOW, evidence_before=NOW),
     "due notices": lambda unit: unit.accounts.with_expiry_notice_due(
         NOW, at_most=9, unreadable_until=NOW
     ),
-    "old sessions": lambda unit: unit.sessions.forget(before=NOW),
+    "browsers of clicks": lambda unit: unit.sessions.forget_browsers(before=NOW),
+    "events of an account": lambda unit: unit.event_deliveries.of_account(an_account().account_id),
+    "old sessions": lambda unit: unit.sessions.forget(before=NOW, evidence_before=NOW),
     "whether a guest is on file": lambda unit: unit.guests.is_on_file(GUEST_ID),
     "cards of an erased guest": lambda unit: unit.accounts.blank(GUEST_ID),
     "guests with a reference": lambda unit: unit.guest_references.guests(

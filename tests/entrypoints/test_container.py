@@ -14,6 +14,7 @@ from entrypoints.container import build
 from entrypoints.settings import Settings
 from entrypoints.settings_error import SettingsError
 from tests.databases import make_database
+from tests.installation import EVIDENCE_KEYS
 
 LOOPBACK: dict[str, str] = {}
 PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
@@ -102,6 +103,19 @@ def test_the_refusal_of_an_identity_provider_names_its_missing_package(
 
     with pytest.raises(SettingsError, match="install the extra `jwt`"):
         build(settings_in(tmp_path, WITH_JWT)).identity()
+
+
+@pytest.mark.parametrize(
+    "keys", ["not JSON", EVIDENCE_KEYS.replace('"d"', '"other"')], ids=["text", "public key"]
+)
+def test_keys_of_evidence_that_cannot_sign_are_refused_at_the_start(
+    tmp_path: Path, keys: str
+) -> None:
+    settings = settings_in(tmp_path, {**LOOPBACK, "CARDONFILE_EVIDENCE_KEYS": keys})
+
+    with pytest.raises(SettingsError, match="CARDONFILE_EVIDENCE_KEYS must be keys") as refused:
+        build(settings).behind_proxy()
+    assert "nWGxne" not in str(refused.value)
 
 
 def test_a_built_part_of_the_container_takes_no_arguments(tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_the_fake_psp_is_allowed_only_on_loopback_addresses(
 UNUSABLE: Final = {
     "DATABASE_URL": ("cardonfile.db", "sqlite:////", "mysql://host/db"),
     "DATABASE_CONNECTIONS": ("0",),
+    "EVIDENCE_BROWSER_DAYS": ("1000", "-1"),
     "PSP_CALLS": ("1000",),
     "WORKER_THREADS": ("ten",),
     "PUBLIC_BASE_URL": (

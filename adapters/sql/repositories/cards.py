@@ -9,7 +9,13 @@ from datetime import date, datetime
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queue, QueuesAtPsps
-from adapters.sql.repositories.repository import MAX_FORGOTTEN, ById, assignments, where
+from adapters.sql.repositories.repository import (
+    IS_EVIDENCE,
+    MAX_FORGOTTEN,
+    ById,
+    assignments,
+    where,
+)
 from adapters.sql.rows import Rows
 from adapters.sql.transaction import Values
 from domain.cards.account import (
@@ -263,16 +269,17 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
-    def forget(self, *, before: datetime) -> int:
+    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
+        is_evidence = IS_EVIDENCE.format(account_id="payment_accounts.account_id")
         condition = (
-            "removed_at < :before AND NOT EXISTS ("
+            f"removed_at < :before AND NOT EXISTS ({is_evidence}) AND NOT EXISTS ("
             "SELECT 1 FROM discards WHERE provider = payment_accounts.provider "
             "AND merchant_account = payment_accounts.merchant_account "
             "AND token = payment_accounts.token AND done_at IS NULL) ORDER BY removed_at"
         )
         old = self._transaction.execute(
             self._old("payment_accounts", "account_id", condition),
-            {"before": before, "limit": MAX_FORGOTTEN},
+            {"before": before, "evidence_before": evidence_before, "limit": MAX_FORGOTTEN},
         ).fetchall()
         if not old:
             return 0

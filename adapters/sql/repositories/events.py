@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queues
-from adapters.sql.repositories.repository import ById
+from adapters.sql.repositories.repository import IS_EVIDENCE, ById
 from adapters.sql.rows import Rows
 from domain.events.event import (
     DeliveryCounts,
@@ -19,7 +19,7 @@ from domain.events.event import (
     EventEndpoint,
     EventEndpoints,
 )
-from domain.identifiers import EndpointId, EventId, GuestId, TokenId
+from domain.identifiers import AccountId, EndpointId, EventId, GuestId, TokenId
 
 _ENDPOINTS = Rows("event_endpoints", EventEndpoint, key=("endpoint_id",))
 
@@ -140,6 +140,15 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
         )
 
     @override
+    def of_account(self, account_id: AccountId) -> Sequence[EventDelivery]:
+        return _DELIVERIES.find_readable(
+            self._transaction,
+            "WHERE event ->> 'account_id' = :account_id "
+            "ORDER BY occurred_at, event_id, endpoint_id",
+            {"account_id": account_id},
+        )
+
+    @override
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
         return bool(self._due(now, except_to))
 
@@ -154,6 +163,15 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
         return taken and DueDelivery(taken[0], taken[1], until)
 
     @override
-    def forget(self, *, before: datetime) -> int:
-        condition = "occurred_at < :before AND due_at IS NULL ORDER BY occurred_at"
-        return self._forget("event_deliveries", "event_id, endpoint_id", condition, before=before)
+    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
+        account_id = f"CAST(event ->> 'account_id' AS {self._dialect.uuid})"
+        condition = (
+            "occurred_at < :before AND due_at IS NULL AND NOT EXISTS ("
+            f"{IS_EVIDENCE.format(account_id=account_id)} "
+            "AND EXISTS (SELECT 1 FROM guests WHERE id = agreements.guest_id)) ORDER BY occurred_at"
+        )
+        return self._forget(
+            *("event_deliveries", "event_id, endpoint_id", condition),
+            before=before,
+            evidence_before=evidence_before,
+        )

@@ -21,6 +21,13 @@ MAX_FORGOTTEN: Final = 100
 RecordId = TypeVar("RecordId", bound=str)
 
 
+IS_EVIDENCE: Final = (
+    "SELECT 1 FROM agreements WHERE account_id = {account_id} "
+    "AND (ended_at IS NULL OR ended_at >= :evidence_before)"
+)
+"""Finds an agreement that is open, or has ended so lately that its evidence is kept."""
+
+
 def where(conditions: Mapping[str, object]) -> str:
     """Return WHERE with the conditions whose value is not None; empty if there are none."""
     given = [condition for condition, value in conditions.items() if value is not None]
@@ -47,15 +54,15 @@ class Repository:
     def _dialect(self) -> Dialect:
         return self._transaction.dialect
 
-    def _forget(self, table: str, key: str, condition: str, *more: str, before: datetime) -> int:
-        """Delete a limited number of rows that match a condition on `:before`; return the number.
+    def _forget(self, table: str, key: str, condition: str, *more: str, **times: datetime) -> int:
+        """Delete a limited number of rows that match a condition on `times`; return the number.
 
         `more` are tables whose rows with the same single-column key are deleted too.
         """
         forgotten = self._transaction.execute(
             f"DELETE FROM {table} WHERE ({key}) IN ({self._old(table, key, condition)}) "
             f"RETURNING {key}",
-            {"before": before, "limit": MAX_FORGOTTEN},
+            {**times, "limit": MAX_FORGOTTEN},
         ).fetchall()
         self._delete(*more, key=key, ids=[forgotten_key for forgotten_key, *_ in forgotten])
         return len(forgotten)

@@ -13,7 +13,13 @@ import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import QueuesAtPsps
-from adapters.sql.repositories.repository import Repository, assignments, where
+from adapters.sql.repositories.repository import (
+    IS_EVIDENCE,
+    MAX_FORGOTTEN,
+    Repository,
+    assignments,
+    where,
+)
 from adapters.sql.rows import Rows
 from adapters.sql.transaction import Values
 from domain.centers.card_limit import CardLimit, Counted, CountedPer
@@ -228,16 +234,31 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return [token_id for (token_id,) in found.fetchall()]
 
     @override
-    def forget(self, *, before: datetime) -> int:
+    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
+        is_evidence = IS_EVIDENCE.format(account_id="card_sessions.account_id")
         condition = (
-            "ended_at < :before AND due_at IS NULL AND (account_id IS NULL OR EXISTS ("
+            f"ended_at < :before AND due_at IS NULL AND NOT EXISTS ({is_evidence}) AND (account_id IS NULL OR EXISTS ("
             "SELECT 1 FROM consents WHERE account_id = card_sessions.account_id "
             "AND token_id = card_sessions.token_id) OR NOT EXISTS ("
             "SELECT 1 FROM payment_accounts WHERE account_id = card_sessions.account_id)) "
             "ORDER BY ended_at"
         )
         also = ("evidence", "earlier_pages", "refused_cards", "agreement_references")
-        return self._forget("card_sessions", "token_id", condition, *also, before=before)
+        return self._forget(
+            *("card_sessions", "token_id", condition, *also),
+            before=before,
+            evidence_before=evidence_before,
+        )
+
+    @override
+    def forget_browsers(self, *, before: datetime) -> int:
+        old = "browsers IS NOT NULL AND ended_at < :before ORDER BY ended_at"
+        forgotten = self._transaction.execute(
+            "UPDATE card_sessions SET browsers = NULL "
+            f"WHERE token_id IN ({self._old('card_sessions', 'token_id', old)})",
+            {"before": before, "limit": MAX_FORGOTTEN},
+        )
+        return forgotten.rowcount
 
     @override
     def of_guest(self, guest_id: GuestId) -> Sequence[CardSession]:

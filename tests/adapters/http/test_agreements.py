@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import jwt
+
+from adapters.http.hosted_payments import MAX_USER_AGENT_LENGTH
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
-from tests.installation import BASE_URL
+from tests.installation import BASE_URL, Installation
 
 STARTS_AT, ENDS_AT = "2026-12-05T15:00:00+01:00", "2026-12-05T16:00:00+01:00"
 TERMS = {
@@ -46,7 +50,11 @@ def agreed(api: Api) -> str:
         "/hosted-payments",
         query=f"key={session.link_key}",
         body=f"agreed={digest}",
-        headers={"Content-Type": "application/x-www-form-urlencoded", "Origin": BASE_URL},
+        headers={
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Origin": BASE_URL,
+            "User-Agent": "A browser\t" + "x" * 400,
+        },
         authenticated=False,
     )
     assert clicked.status_code == 303
@@ -163,3 +171,28 @@ def test_an_unknown_agreement_is_not_found(api: Api) -> None:
     ended = api.send("DELETE", path, query="reason=cancelled")
     assert refused(ended) == (404, "Agreement not found")
     assert refused(api.send("DELETE", path, query=""))[0] == 400
+
+
+def test_evidence_is_the_payload_of_its_signature(api: Api) -> None:
+    account_id = agreed(api)
+
+    read = api.get(f"{ACCOUNTS}/{account_id}/evidence").json
+    keys = api.send("GET", "/.well-known/jwks.json", authenticated=False).json
+    (key,) = keys["keys"]
+    found = jwt.PyJWS().decode_complete(read["jws"], jwt.PyJWK.from_dict(key), ["EdDSA"])
+    assert json.loads(found["payload"]) == read["document"]
+    (agreement,) = read["document"]["agreements"]
+    assert agreement["booking"]["no_show"] == {"amount": "80.00", "currency": "EUR"}
+    assert agreement["agreed"] == {"at": "2026-11-20T12:00:00Z", "clock": "service"}
+
+
+def test_the_browser_of_a_click_is_noted_as_one_line_of_limited_length(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, CARDONFILE_EVIDENCE_BROWSER_DAYS="30")
+    agreed(Api(installation))
+
+    exported = installation.container.export_guest()(GUEST_ID)
+    (session,) = cast(list[Any], exported["sessions"])  # as this test stored it
+    (browser,) = session["browsers"]
+    assert browser["address"] == "127.0.0.1"
+    assert browser["user_agent"] == ("A browser" + "x" * 400)[:MAX_USER_AGENT_LENGTH]
+    installation.close()

@@ -71,6 +71,7 @@ ROWS: Final = (
     Row("listAgreements", frozenset({VIEW, ADD, EDIT}), NO_ACCOUNT),
     Row("readAgreement", frozenset({VIEW, ADD, EDIT}), NO_AGREEMENT),
     Row("endAgreement", frozenset({ADD, EDIT}), NO_AGREEMENT, query="reason=cancelled"),
+    Row("readEvidence", frozenset({Permission.GUESTS_EVIDENCE}), NO_ACCOUNT),
     Row("removeCard", frozenset({EDIT, DELETE}), NO_ACCOUNT),
     Row("chooseDefaultCard", frozenset({ADD, EDIT}), NO_ACCOUNT),
     Row("listExpiringCards", frozenset({VIEW, ADD, EDIT}), FORBIDDEN, query=EXPIRING),
@@ -83,7 +84,7 @@ WITHOUT_TOKEN: Final = {
     *("openHostedPage", "openHostedPageByClick", "openShortLink"),
     *("returnFromHostedPage", "cancelHostedPage"),
     *("returnFromHostedPageByPost", "cancelHostedPageByPost"),
-    *("receiveWebhook", "receiveWebhookOfAccount", "alive", "ready", "openapi"),
+    *("receiveWebhook", "receiveWebhookOfAccount", "alive", "ready", "openapi", "evidenceKeys"),
 }
 OPERATIONS: Final = {
     operation["operationId"]: (method.upper(), path, operation)

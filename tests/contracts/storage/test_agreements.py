@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
+from domain.agreements.click import BrowserOfClick
+from domain.events.event import DeliveryStatus
 from domain.identifiers import AccountId, LinkKey, TokenId
 from domain.pagination import PageRequest
 from domain.sessions.end import SessionStatus
@@ -14,9 +17,12 @@ from domain.storage import Storage
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
+    a_consent,
+    a_guest,
     a_session,
     an_account,
     an_agreement,
+    an_event_delivery,
     terms_of_a_booking,
 )
 from tests.contracts.storage.records import DAY, MICROSECOND, OTHER_TOKEN_ID, add, committed
@@ -145,9 +151,63 @@ def test_sessions_about_a_booking_that_lack_their_agreement_are_found(storage: S
 def test_agreements_are_forgotten_with_their_card(storage: Storage) -> None:
     with committed(storage) as unit:
         add(unit, an_account(1, removed_at=NOW), an_account(2))
-        add(unit, an_agreement(1), an_agreement(2, account_id=SECOND))
+        ended = an_agreement(1, due_at=None, ended_at=NOW)
+        add(unit, ended, an_agreement(2, account_id=SECOND))
     with committed(storage) as unit:
-        assert unit.accounts.forget(before=NOW + DAY) == 1
+        assert unit.accounts.forget(before=NOW + DAY, evidence_before=NOW + DAY) == 1
     with storage.read() as unit:
         assert not unit.agreements.of_account(FIRST)
         assert len(unit.agreements.of_account(SECOND)) == 1
+
+
+def test_all_records_of_a_card_stay_while_an_agreement_is_evidence(
+    storage: Storage,
+) -> None:
+    later = NOW + DAY
+    delivery = an_event_delivery(status=DeliveryStatus.DELIVERED, due_at=None)
+    session = a_session(status=SessionStatus.COMPLETED, account_id=FIRST, ended_at=NOW, due_at=None)
+    with committed(storage) as unit:
+        unit.guests.put_many([a_guest()])
+        add(unit, an_account(1, removed_at=NOW), session, an_agreement(1))
+        unit.event_deliveries.add(delivery)
+        unit.consents.add(a_consent(account_id=FIRST, token_id=TOKEN_ID))
+
+    def forgotten(evidence_before: datetime) -> list[int]:
+        with committed(storage) as writing:
+            return [
+                repository.forget(before=later, evidence_before=evidence_before)
+                for repository in (writing.event_deliveries, writing.sessions, writing.accounts)
+            ]
+
+    assert delivery.event.account_id == FIRST
+    assert forgotten(later) == [0, 0, 0]
+    with committed(storage) as unit:
+        unit.agreements.update(an_agreement(1, due_at=None, ended_at=NOW))
+    assert forgotten(NOW) == [0, 0, 0]
+    with storage.read() as reading:
+        assert [*reading.event_deliveries.of_account(FIRST)] == [delivery]
+    assert forgotten(NOW + MICROSECOND) == [1, 1, 1]
+
+
+def test_the_events_of_an_erased_guest_are_no_evidence(storage: Storage) -> None:
+    with committed(storage) as unit:
+        add(unit, an_account(1, removed_at=NOW), an_agreement(1))
+        unit.event_deliveries.add(an_event_delivery(status=DeliveryStatus.DELIVERED, due_at=None))
+    with committed(storage) as unit:
+        assert unit.event_deliveries.forget(before=NOW + DAY, evidence_before=NOW) == 1
+
+
+def test_the_browsers_of_clicks_are_forgotten_after_the_end_of_the_session(
+    storage: Storage,
+) -> None:
+    browser = BrowserOfClick(clicked_at=NOW, address="192.0.2.7", user_agent="A browser")
+    session = a_session().clicked_in(browser)
+    ended = replace(session, token_id=OTHER_TOKEN_ID, link_key=None, ended_at=NOW)
+    with committed(storage) as unit:
+        add(unit, session, ended)
+    with committed(storage) as unit:
+        assert unit.sessions.forget_browsers(before=NOW) == 0
+        assert unit.sessions.forget_browsers(before=NOW + DAY) == 1
+    with storage.read() as reading:
+        assert reading.sessions.get(ended.token_id) == replace(ended, browsers=None)
+        assert reading.sessions.get(session.token_id) == session

@@ -48,8 +48,12 @@ def agree(
     *,
     keeps: bool = False,
     browser: str = BROWSER,
+    **seen: str,
 ) -> None:
-    """Open the link in a new browser, and click the button on the page in this browser."""
+    """Open the link in a new browser, and click the button on the page in this browser.
+
+    `seen` is what the service sees of the browser.
+    """
     found = installation.container.find_way_back()(key=session.link_key)
     assert found is not None
     assert found.agreement is not None
@@ -59,6 +63,7 @@ def agree(
         agreed=found.agreement.digest,
         keeps=keeps,
         browser=browser,
+        **seen,
     )
 
 

@@ -20,7 +20,7 @@ from tests.builders import a_page, a_session, an_account, an_attempt, terms_of_a
 TELLS_WHAT_HAPPENED: Final = {
     *("token_id", "guest_id", "center_id", "caller", "source", "configuration", "link_minutes"),
     *("locale", "status", "progress", "account_id", "existing_account_id", "failure"),
-    *("shows_guest", "cancelled_by"),
+    *("shows_guest", "cancelled_by", "card"),
     *("created_at", "expires_at", "due_at", "unanswered_since", "ended_at", "cancelled_at"),
     *("ask_again_at", "opened_at", "returned_at", "authentication", "not_accepted"),
 }
@@ -38,6 +38,7 @@ def test_every_field_of_a_session_is_kept_or_erased_by_decision() -> None:
         reference="order 7",
         agreement=terms_of_a_booking(),
         clicks=(),
+        browsers=(),
         attempt=an_attempt(over=True),
     )
     blank = session.without_personal_data()

@@ -23,7 +23,7 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
     Refusal,
 )
-from domain.events.event import EventType
+from domain.events.event import CardSummary, EventType
 from domain.identifiers import AccountId, AgreementId, CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
@@ -52,6 +52,7 @@ CARD: Final = Card(
     expiry_month=9,
     expiry_year=2035,
 )
+SUMMARY: Final = CardSummary.of(CARD, authenticated=True)
 COLLECTED: Final = CardCollected(
     card=CARD,
     avs=AvsResult.MATCH,
@@ -139,7 +140,7 @@ class TestStoring:
         assert (account.source, account.consent_version) == (OPENED.source, CONSENT.version)
         assert (account.charge_reference, account.authenticated) == ("first-payment", True)
         assert account.network_transaction_id == "0123"
-        assert verdict.session == OPENED.completed(NEW_ID, LATER)
+        assert verdict.session == replace(OPENED.completed(NEW_ID, LATER), card=SUMMARY)
         assert (verdict.renewed, verdict.unkept, verdict.withdrawn) == (None, None, None)
         assert list(verdict.account_events) == [(EventType.ACCOUNT_STORED, account)]
         assert verdict.consent == replace(CONSENT, account_id=NEW_ID)
@@ -187,7 +188,7 @@ class TestRenewing:
             unanswered_since=None,
         )
         assert verdict == Verdict(
-            session=OPENED.completed(stored.account_id, LATER),
+            session=replace(OPENED.completed(stored.account_id, LATER), card=SUMMARY),
             renewed=renewed,
             consent=CONSENT,
             unkept=UnkeptToken.of(stored),

@@ -129,9 +129,8 @@ def test_setting_a_text_about_bookings_shows_an_example(with_center: CommandLine
         lines[0]
         == "the text of Harbor Spa about bookings, version booking-2026-11, with an example:"
     )
-    assert lines[1].startswith(
-        "  Harbor Spa keeps this card to guarantee your booking: 2 × massage"
-    )
+    assert lines[1].startswith("  Harbor Spa keeps this card to guarantee your booking: ")
+    assert "2 × massage" in lines[1]
     assert lines[-2:] == [
         "  [ ] Also keep this card for later visits",
         "  [Agree and guarantee the booking]",

@@ -20,9 +20,10 @@ from tests.entrypoints.conftest import ROOT, CommandLine
 
 COMMANDS: Final = {
     "audit": "list",
-    "card": "compare list remove",
+    "card": "compare evidence list remove",
     "center": "list set show",
     "consent": "set show",
+    "evidence": "new-key verify",
     "events": "add list remove roll-secret deliveries replay test update",
     "guest": "show export merge erase",
     "installation": "copy move",

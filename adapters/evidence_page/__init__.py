@@ -1,0 +1,56 @@
+"""Evidence as one HTML page for print, which needs no other file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from domain.agreements.terms import Money
+from domain.disputes.evidence import HowEnded, Moment, SignedEvidence, WhoseClock
+
+_CLOCKS: Final = {
+    WhoseClock.SERVICE: "clock of the service",
+    WhoseClock.PSP: "clock of the payment service provider",
+    None: "clock not known",
+}
+_ENDS: Final = {
+    None: "open",
+    HowEnded.BOOKING_OVER: "the booking was over",
+    HowEnded.REPLACED: "the guest agreed to another agreement in its place",
+    HowEnded.SHOP: "the shop ended it",
+    HowEnded.ERASURE: "the guest was erased",
+}
+
+
+def page_of(evidence: SignedEvidence) -> str:
+    """Return the page. It says which key has signed the JSON form, which a machine can verify."""
+    return _PAGE.render(evidence=evidence.document, key_id=evidence.key_id, ends=_ENDS)
+
+
+def _time(at: datetime | None) -> str:
+    return "not stated" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _moment(moment: Moment) -> str:
+    return f"{_time(moment.at)} ({_CLOCKS[moment.clock]})"
+
+
+def _money(money: Money | None) -> str:
+    return "nothing" if money is None else f"{money.amount} {money.currency}"
+
+
+def _is(value: bool | None) -> str:
+    return {True: "yes", False: "no", None: "the payment service provider does not tell"}[value]
+
+
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader(__name__),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+)
+_ENVIRONMENT.filters.update(time=_time, moment=_moment, money=_money, told=_is)
+_PAGE: Final = _ENVIRONMENT.get_template("evidence.html")

@@ -1,0 +1,1 @@
+"""Disputes about charges: the evidence that a shop sends to a bank."""

@@ -1,0 +1,221 @@
+"""The evidence about a card on file: what this service saw, and what the shop states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Protocol
+
+from domain.agreements.click import BrowserOfClick
+from domain.agreements.terms import AgreementTerms
+from domain.errors import EvidenceKeyMissing
+from domain.events.event import CardSummary
+from domain.identifiers import AccountId, AgreementId, CenterId, EventId, GuestId
+
+WHAT_WAS_SEEN: Final = (
+    "This document says what the service saw that put the card on file. The service charges no "
+    "card. It did not see whether a guest came, cancelled or was charged, or what was delivered: "
+    "everything under stated_by_the_shop is the shop's own statement."
+)
+
+
+class WhoseClock(StrEnum):
+    """The clock that took a time."""
+
+    SERVICE = "service"
+    PSP = "psp"
+
+
+class HowEnded(StrEnum):
+    """What ended an agreement."""
+
+    BOOKING_OVER = "booking_over"
+    REPLACED = "replaced"
+    SHOP = "shop"
+    ERASURE = "erasure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A time, and the clock that took it.
+
+    `clock` is `service`, `psp`, or null if it is not known: the session is no longer kept, or the
+    card was imported, and the time is that of the import file.
+    """
+
+    at: datetime
+    clock: WhoseClock | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardHolder:
+    """The guest. `name` and `email` are null after an erasure."""
+
+    guest_id: GuestId
+    name: str | None
+    email: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardNow:
+    """The card on file, `details` as the PSP last reported them, at `reported`."""
+
+    account_id: AccountId
+    center_id: CenterId
+    center_name: str | None
+    provider: str
+    merchant_account: str
+    details: CardSummary
+    reported: Moment
+    stored: Moment
+    removed: Moment | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A text as the guest read it, in its language (RFC 5646).
+
+    `page` is the address of the page, or names the PSP's page. `button` has the words of the button
+    that the guest clicked, and `box` those of the box that the guest ticked. Each is null if there
+    was none, or if it is not known.
+    """
+
+    version: str
+    language: str | None
+    text: str | None
+    page: str | None
+    button: str | None
+    box: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedEnd:
+    """How an agreement ended, as the shop states, and when; null if the shop gave no time."""
+
+    reason: str
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreementSeen:
+    """An agreement to charges for one booking.
+
+    `session` is the beginning of the id of the session in which the guest agreed. `booking` has the
+    terms as the shop sent them; the guest read them in the text. `ended` is when this service ended
+    the agreement or was told, and `ended_by` why.
+    """
+
+    agreement_id: AgreementId
+    session: str
+    booking: AgreementTerms
+    shown: Shown
+    agreed: Moment
+    kept_until: datetime
+    ended: Moment | None
+    ended_by: HowEnded | None
+    stated_by_the_shop: StatedEnd | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentSeen:
+    """A consent to keep the card for later charges, given in a session."""
+
+    session: str
+    shown: Shown
+    agreed: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSeen:
+    """A step of a session, by the clock of this service."""
+
+    at: datetime
+    step: str
+    details: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSeen:
+    """A session in which the guest agreed.
+
+    `card_then` are the details of the card that was typed in it. It is null if no card was typed,
+    because the card was on file already, or if an earlier release stored the card. `browsers` are
+    those of the clicks, if the operator has them noted.
+    """
+
+    session: str
+    status: str
+    card_then: CardSummary | None
+    steps: Sequence[StepSeen]
+    browsers: Sequence[BrowserOfClick]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTold:
+    """An event about the card, sent to the endpoint `to` of the shop.
+
+    `delivery` is `delivered` if the endpoint accepted it, at `attempted_at`.
+    """
+
+    event_id: EventId
+    type: str
+    occurred_at: datetime
+    to: str | None
+    delivery: str
+    attempted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisputeEvidence:
+    """What this service saw of a card on file, made at a time for `service`, its address."""
+
+    about: str = WHAT_WAS_SEEN
+    service: str
+    made: Moment
+    guest: CardHolder
+    card: CardNow
+    agreements: Sequence[AgreementSeen]
+    consents: Sequence[ConsentSeen]
+    sessions: Sequence[SessionSeen]
+    events: Sequence[EventTold]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedEvidence:
+    """Evidence, and a compact JWS (RFC 7515) whose payload is the evidence in JSON.
+
+    `key_id` is the id of the key that signed it.
+    """
+
+    document: DisputeEvidence
+    jws: str
+    key_id: str
+
+
+class EvidenceSigner(Protocol):
+    """Signs evidence. The private key is never in the database."""
+
+    def sign(self, document: DisputeEvidence) -> SignedEvidence:
+        """Return the evidence with its signature by the newest key.
+
+        Raises EvidenceKeyMissing without a key: unsigned evidence would prove nothing.
+        """
+        ...
+
+    def public_keys(self) -> Sequence[Mapping[str, str]]:
+        """Return the public keys, as JSON Web Keys (RFC 7517), including those of former keys."""
+        ...
+
+
+class NoEvidenceKey(EvidenceSigner):
+    """Stands for the signer of an installation without a key."""
+
+    def sign(self, document: DisputeEvidence) -> SignedEvidence:  # noqa: ARG002 - as the port has it
+        """Raise EvidenceKeyMissing."""
+        raise EvidenceKeyMissing
+
+    def public_keys(self) -> Sequence[Mapping[str, str]]:
+        """Return no keys."""
+        return ()

@@ -1,0 +1,192 @@
+"""Gather the evidence about a card from its records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from domain.agreements.agreement import Agreement, EndOfAgreement
+from domain.cards.account import Account
+from domain.cards.queries import consents_of
+from domain.consents.given_consent import GivenConsent
+from domain.disputes.evidence import (
+    AgreementSeen,
+    CardHolder,
+    CardNow,
+    ConsentSeen,
+    DisputeEvidence,
+    EventTold,
+    HowEnded,
+    Moment,
+    SessionSeen,
+    Shown,
+    StatedEnd,
+    StepSeen,
+    WhoseClock,
+)
+from domain.events.event import CardSummary, EventDelivery
+from domain.identifiers import SHOWN_OF_TOKENS, TokenId
+from domain.redirects import redirect_origin
+from domain.sessions.session import CardSession
+from domain.sessions.trace_session import steps_seen
+from domain.storage import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherEvidence:
+    """Step: gather what is stored about a card on file, even if it was removed.
+
+    `base_url` is where guests reach this service. After an erasure, the evidence is without the
+    guest's name and address, and without the client's names for the bookings.
+    """
+
+    base_url: str
+
+    def __call__(self, unit: UnitOfWork, account: Account, now: datetime) -> DisputeEvidence:
+        """Return the evidence. Raises RecordUnreadable."""
+        guest = unit.guests.get(account.guest_id)
+        center = unit.centers.get(account.center_id)
+        agreements = unit.agreements.of_account(account.account_id)
+        consents = consents_of(unit, account)
+        tokens = [each.token_id for each in consents] + [each.token_id for each in agreements]
+        sessions = {each: unit.sessions.get(each) for each in (account.token_id, *tokens)}
+        by_session = {each.token_id: each for each in agreements}
+        general = [
+            each
+            for each in consents
+            # Without the box, the text of the agreement is the consent too.
+            if each.token_id not in by_session
+            or each.version != by_session[each.token_id].shown.version
+        ]
+        return DisputeEvidence(
+            service=self.base_url,
+            made=_by_service(now),
+            guest=CardHolder(
+                guest_id=account.guest_id,
+                name=guest.full_name if guest else None,
+                email=guest.email if guest else None,
+            ),
+            card=CardNow(
+                account_id=account.account_id,
+                center_id=account.center_id,
+                center_name=center.name if center else None,
+                provider=account.provider,
+                merchant_account=account.merchant_account,
+                details=CardSummary.of(account, authenticated=account.authenticated),
+                reported=Moment(at=account.is_true_at, clock=WhoseClock.PSP),
+                stored=_by_service(account.created_at),
+                removed=_by_service(account.removed_at) if account.removed_at else None,
+            ),
+            agreements=[self._agreement(each) for each in agreements],
+            consents=[
+                self._consent(
+                    each,
+                    # An erasure clears how the guest agreed.
+                    sessions[each.token_id] if guest else None,
+                    by_session.get(each.token_id),
+                )
+                for each in general
+            ],
+            sessions=[_session(unit, each) for each in sessions.values() if each is not None],
+            events=[
+                _event(unit, each) for each in unit.event_deliveries.of_account(account.account_id)
+            ],
+        )
+
+    @property
+    def _own_page(self) -> str:
+        return f"{self.base_url}/hosted-payments"
+
+    def _agreement(self, agreement: Agreement) -> AgreementSeen:
+        shown, reason = agreement.shown, agreement.reason
+        is_stated = reason not in (None, EndOfAgreement.REPLACED)
+        return AgreementSeen(
+            agreement_id=agreement.agreement_id,
+            session=_prefix(agreement.token_id),
+            booking=agreement.terms,
+            shown=Shown(
+                version=shown.version,
+                language=shown.language,
+                text=shown.text,
+                page=self._own_page,
+                button=shown.button,
+                box=None,
+            ),
+            agreed=_by_service(agreement.agreed_at),
+            kept_until=agreement.kept_until,
+            ended=_by_service(agreement.ended_at) if agreement.ended_at else None,
+            ended_by=_how_ended(agreement),
+            stated_by_the_shop=StatedEnd(reason=reason, at=agreement.stated_at)
+            if reason and is_stated
+            else None,
+        )
+
+    def _consent(
+        self, consent: GivenConsent, session: CardSession | None, agreement: Agreement | None
+    ) -> ConsentSeen:
+        page, clock = None, None
+        attempt = session and session.attempt
+        if agreement is not None or (attempt and attempt.agreed_at):
+            page, clock = self._own_page, WhoseClock.SERVICE
+        elif session is not None and attempt is not None:
+            page, clock = f"the page of {session.configuration.provider}", WhoseClock.PSP
+        return ConsentSeen(
+            session=_prefix(consent.token_id),
+            shown=Shown(
+                version=consent.version,
+                language=consent.language,
+                text=consent.text,
+                page=page,
+                button=agreement.shown.button if agreement else None,
+                box=agreement.shown.keep if agreement else None,
+            ),
+            agreed=Moment(at=consent.agreed_at, clock=clock),
+        )
+
+
+def _by_service(at: datetime) -> Moment:
+    return Moment(at=at, clock=WhoseClock.SERVICE)
+
+
+def _prefix(token_id: TokenId) -> str:
+    return token_id[:SHOWN_OF_TOKENS]
+
+
+def _how_ended(agreement: Agreement) -> HowEnded | None:
+    if agreement.ended_at is None:
+        return None
+    if agreement.reason is EndOfAgreement.REPLACED:
+        return HowEnded.REPLACED
+    if agreement.ended_at >= agreement.terms.ends_at:
+        return HowEnded.BOOKING_OVER
+    return HowEnded.ERASURE if agreement.reason is None else HowEnded.SHOP
+
+
+def _session(unit: UnitOfWork, session: CardSession) -> SessionSeen:
+    return SessionSeen(
+        session=session.prefix,
+        status=session.status,
+        card_then=session.card,
+        steps=[
+            StepSeen(
+                at=each.at,
+                step=each.step,
+                details={name: str(value) for name, value in each.details.items()},
+            )
+            for each in steps_seen(unit, session)
+        ],
+        browsers=session.browsers or (),
+    )
+
+
+def _event(unit: UnitOfWork, delivery: EventDelivery) -> EventTold:
+    endpoint = unit.event_endpoints.get(delivery.endpoint_id)
+    return EventTold(
+        event_id=delivery.event.event_id,
+        type=delivery.event.type,
+        occurred_at=delivery.event.occurred_at,
+        # Without the path, which may hold a secret of the shop.
+        to=redirect_origin(endpoint.url) if endpoint else None,
+        delivery=delivery.status,
+        attempted_at=delivery.attempted_at,
+    )

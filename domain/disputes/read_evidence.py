@@ -1,0 +1,67 @@
+"""Read the signed evidence about a card on file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteOperatorsAct
+from domain.cards.account import Account
+from domain.cards.find_account import account_of_guest, account_with
+from domain.disputes.evidence import EvidenceSigner, SignedEvidence
+from domain.disputes.gather_evidence import GatherEvidence
+from domain.errors import PaymentAccountNotFound
+from domain.outside import Clock
+from domain.permissions import MAY_READ_EVIDENCE, Caller
+from domain.storage import Storage, UnitOfWork
+
+
+class GuestWasErased(Exception):
+    """The guest was erased. The operator may still have the evidence, without name and address."""
+
+    def __init__(self) -> None:
+        super().__init__("the guest was erased: --after-erasure shows what is left")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadEvidence:
+    """Use case: return the evidence about a guest's payment account, even if it was removed.
+
+    Raises UserNotAuthorized, EvidenceKeyMissing, or PaymentAccountNotFound if the guest was erased
+    or has no such account at a center that the caller may see.
+    """
+
+    needs = MAY_READ_EVIDENCE
+
+    storage: Storage
+    gather: GatherEvidence
+    signer: EvidenceSigner
+    clock: Clock
+    note: NoteOperatorsAct
+
+    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> SignedEvidence:
+        caller.require(self.needs)
+        with self.storage.read() as unit:
+            account = account_of_guest(unit, caller, guest_id=guest_id, account_id=account_id)
+            if unit.guests.get(account.guest_id) is None:
+                raise PaymentAccountNotFound
+            return self._signed(unit, account)
+
+    def for_operator(self, account_id: str, *, after_erasure: bool) -> SignedEvidence:
+        """Return the evidence about an account of any guest, and note that in the audit trail.
+
+        Raises EvidenceKeyMissing, PaymentAccountNotFound, ServiceUnavailable, or GuestWasErased
+        unless `after_erasure` is set.
+        """
+        with self.storage.read() as unit:
+            account = account_with(unit, account_id)
+            is_erased = unit.guests.get(account.guest_id) is None
+            if is_erased and not after_erasure:
+                raise GuestWasErased
+            evidence = self._signed(unit, account)
+        details = {"after_erasure": "yes"} if is_erased else None
+        self.note(Action.EVIDENCE_SHOWN, account.account_id, details)
+        return evidence
+
+    def _signed(self, unit: UnitOfWork, account: Account) -> SignedEvidence:
+        return self.signer.sign(self.gather(unit, account, self.clock.now()))

@@ -1,0 +1,277 @@
+"""The evidence about a card: what the guest was shown, what happened, and what the shop states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from adapters.psp_suite.samples import OTHER_GUEST_ID
+from domain.agreements.agreement import EVIDENCE_KEPT_FOR
+from domain.audit.entry import Action
+from domain.cards.account import Account
+from domain.disputes.evidence import DisputeEvidence, HowEnded, Moment, StatedEnd, WhoseClock
+from domain.disputes.read_evidence import GuestWasErased
+from domain.errors import EvidenceKeyMissing, PaymentAccountNotFound, UserNotAuthorized
+from domain.events.event import CardSummary, EventType
+from domain.permissions import Permission
+from tests.builders import OTHER_CENTER_ID
+from tests.domain.agreements.bookings import (
+    DAY,
+    a_booking,
+    agree,
+    agreements,
+    guaranteed,
+    started,
+    takes_agreements,
+    way_back,
+)
+from tests.installation import Installation
+
+
+def an_installation(folder: Path, browser_days: int = 0) -> Installation:
+    installation = Installation(
+        folder,
+        CARDONFILE_EVIDENCE_BROWSER_DAYS=f"{browser_days}",
+    )
+    takes_agreements(installation)
+    return installation
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An installation with a key, whose center takes agreements."""
+    installation = an_installation(tmp_path)
+    yield installation
+    installation.close()
+
+
+def evidence(installation: Installation, account: Account) -> DisputeEvidence:
+    read = installation.container.read_evidence()
+    found = read(installation.caller, guest_id=account.guest_id, account_id=account.account_id)
+    return found.document
+
+
+def until(installation: Installation, time: datetime) -> None:
+    installation.clock.advance(time - installation.clock.now())
+
+
+def end(installation: Installation, account: Account, reason: str, at: str) -> None:
+    (agreement,) = agreements(installation, account)
+    installation.container.end_agreement()(
+        installation.caller,
+        guest_id=account.guest_id,
+        agreement_id=agreement.agreement_id,
+        reasons=[reason],
+        ats=[at],
+    )
+
+
+def test_evidence_tells_what_was_shown_from_what_the_shop_states(
+    installation: Installation,
+) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ADDED, EventType.AGREEMENT_ENDED])
+    agreed_at = installation.clock.now()
+    session = guaranteed(installation)
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    installation.clock.advance(DAY)
+    end(installation, account, "no_show_charged", "2026-12-05T15:00:00+01:00")
+
+    found = evidence(installation, account)
+    (seen,) = found.agreements
+    assert (seen.shown.text, seen.shown.button) == (agreement.shown.text, agreement.shown.button)
+    assert (seen.shown.language, seen.shown.version) == ("en", agreement.shown.version)
+    assert seen.shown.page == "http://127.0.0.1:8000/hosted-payments"
+    assert seen.agreed == Moment(at=agreed_at, clock=WhoseClock.SERVICE)
+    assert seen.booking == agreement.terms
+    assert seen.ended == Moment(at=installation.clock.now(), clock=WhoseClock.SERVICE)
+    assert seen.ended_by is HowEnded.SHOP
+    stated_at = datetime(2026, 12, 5, 14, tzinfo=UTC)
+    assert seen.stated_by_the_shop == StatedEnd(reason="no_show_charged", at=stated_at)
+    (of_session,) = found.sessions
+    assert of_session.session == session.prefix
+    assert [each.step for each in of_session.steps][:3] == ["created", "opened", "agreed"]
+    assert [each.type for each in found.events] == ["agreement.added", "agreement.ended"]
+    assert found.guest.name == "Zoë Null"
+    # The agreement is the only text: the box was not ticked.
+    assert found.consents == []
+
+
+def test_evidence_has_the_general_consent_with_the_ticked_box(installation: Installation) -> None:
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+
+    (consent,) = evidence(installation, account).consents
+    assert consent.shown.box == agreements(installation, account)[0].shown.keep
+    assert consent.agreed.clock is WhoseClock.SERVICE
+
+
+def test_evidence_of_a_card_without_an_agreement_names_the_clock_of_the_psp(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+
+    found = evidence(installation, account)
+    (consent,) = found.consents
+    assert consent.agreed == Moment(at=account.consented_at, clock=WhoseClock.PSP)
+    assert (consent.shown.page, consent.shown.button) == ("the page of fake", None)
+    assert found.agreements == []
+
+
+def test_evidence_has_the_card_as_it_was_typed(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    then = CardSummary.of(account, authenticated=account.authenticated)
+    with installation.storage.write() as unit:
+        unit.accounts.update(replace(account, last_four="1881", expiry_year=2039))
+        unit.commit()
+
+    found = evidence(installation, account)
+    assert found.sessions[0].card_then == then
+    assert (found.card.details.last_four, found.card.details.expiry_on) == ("1881", "09/39")
+
+
+def test_evidence_has_the_booking_for_which_the_guest_used_the_card_on_file(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    booking = a_booking(installation, 20, reference="booking-18", reuse="offer")
+    session = started(installation, agreement=booking)
+    shown = way_back(installation, session).agreement
+    assert shown is not None
+    installation.use_cases.open_hosted_page(
+        key=session.link_key,
+        by_click=True,
+        agreed=shown.digest,
+        card=account.account_id,
+        browser="browser",
+    )
+
+    found = evidence(installation, account)
+    second, used = found.agreements[1], found.sessions[1]
+    assert (second.session, second.shown.text) == (session.prefix, shown.text.text)
+    assert second.agreed.clock is WhoseClock.SERVICE
+    assert used.session == session.prefix
+    assert used.card_then == CardSummary.of(account, authenticated=account.authenticated)
+    assert [each.step for each in used.steps][:3] == ["created", "opened", "agreed"]
+
+
+def test_evidence_tells_what_the_shop_stated_after_the_booking(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    until(installation, agreement.terms.ends_at)
+    installation.container.end_agreements()()
+    installation.container.end_agreement()(
+        installation.caller,
+        guest_id=account.guest_id,
+        agreement_id=agreement.agreement_id,
+        reasons=["no_show_charged"],
+        ats=[],
+    )
+
+    (seen,) = evidence(installation, account).agreements
+    assert seen.ended_by is HowEnded.BOOKING_OVER
+    assert seen.stated_by_the_shop == StatedEnd(reason="no_show_charged", at=None)
+
+
+def test_evidence_of_a_removed_card_is_kept_for_600_days_after_the_last_end(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    ends_at = agreements(installation, account)[0].terms.ends_at
+    until(installation, ends_at + 8 * DAY)
+    installation.container.end_agreements()()
+    installation.container.remove_ended_cards()()
+    installation.reconcile()
+    assert installation.account(account.account_id).removed_at is not None
+    ended_at = agreements(installation, account)[0].ended_at
+    assert ended_at is not None
+
+    until(installation, ended_at + EVIDENCE_KEPT_FOR)
+    installation.container.forget_old_records()()
+    found = evidence(installation, account)
+    assert found.card.removed is not None
+    assert found.sessions[0].steps
+    assert found.agreements[0].ended_by is HowEnded.BOOKING_OVER
+
+    installation.clock.advance(timedelta(seconds=1))
+    while installation.container.forget_old_records()():
+        pass
+    with pytest.raises(PaymentAccountNotFound):
+        evidence(installation, account)
+
+
+def test_evidence_of_an_erased_guest_is_for_the_operator_only(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    installation.container.erase_guest()(None, guest_id=account.guest_id)
+    for_operator = installation.container.read_evidence().for_operator
+
+    with pytest.raises(PaymentAccountNotFound):
+        evidence(installation, account)
+    with pytest.raises(GuestWasErased):
+        for_operator(account.account_id, after_erasure=False)
+    found = for_operator(account.account_id, after_erasure=True).document
+    assert (found.guest.name, found.guest.email) == (None, None)
+    (seen,) = found.agreements
+    assert seen.booking.reference == ""
+    assert seen.shown.text
+    assert seen.ended_by is HowEnded.ERASURE
+    with installation.storage.read() as unit:
+        (noted,) = unit.audit_trail.latest(about=account.account_id)
+    assert (noted.action, noted.details) == (Action.EVIDENCE_SHOWN, {"after_erasure": "yes"})
+
+
+def test_evidence_is_refused_to_callers_who_may_not_read_it(installation: Installation) -> None:
+    account = installation.stored_card()
+    read, caller = installation.container.read_evidence(), installation.caller
+    ids = {"guest_id": account.guest_id, "account_id": account.account_id}
+    other = replace(caller, permissions=frozenset(Permission) - {Permission.GUESTS_EVIDENCE})
+
+    with pytest.raises(UserNotAuthorized):
+        read(other, **ids)
+    with pytest.raises(PaymentAccountNotFound):
+        read(replace(caller, centers=frozenset({OTHER_CENTER_ID})), **ids)
+    with pytest.raises(PaymentAccountNotFound):
+        read(caller, guest_id=OTHER_GUEST_ID, account_id=account.account_id)
+
+
+def test_evidence_is_refused_without_a_key(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, CARDONFILE_EVIDENCE_KEYS="")
+    account = installation.stored_card()
+
+    with pytest.raises(EvidenceKeyMissing):
+        evidence(installation, account)
+    installation.close()
+
+
+def test_the_browser_of_a_click_is_noted_if_the_operator_wants_it(tmp_path: Path) -> None:
+    installation = an_installation(tmp_path, browser_days=30)
+    session = started(installation)
+    agree(installation, session, address="192.0.2.7", user_agent="A browser")
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    (account,) = installation.accounts()
+
+    (browser,) = evidence(installation, account).sessions[0].browsers
+    assert (browser.address, browser.user_agent) == ("192.0.2.7", "A browser")
+    installation.clock.advance(31 * DAY)
+    installation.container.forget_old_records()()
+    assert evidence(installation, account).sessions[0].browsers == ()
+    installation.close()
+
+
+def test_no_browser_is_noted_unless_the_operator_wants_it(installation: Installation) -> None:
+    session = started(installation)
+    agree(installation, session)
+
+    assert installation.session(session.token_id).browsers is None

@@ -1,0 +1,114 @@
+"""Evidence through the command line: its keys, and its verification without a database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adapters.json_web_signatures import EvidenceKeys
+from adapters.psp_suite.samples import GUEST_ID
+from domain.audit.entry import Action
+from tests.builders import a_center, a_guest, a_session, an_account, an_agreement
+from tests.entrypoints.conftest import CommandLine
+
+ACCOUNT = an_account()
+
+
+@pytest.fixture
+def with_card(cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """A database with a card that guarantees a booking, and a key."""
+    with cardonfile.storage.write() as unit:
+        unit.centers.put_many([a_center()])
+        unit.guests.put_many([a_guest()])
+        unit.accounts.add(ACCOUNT)
+        unit.agreements.add(an_agreement())
+        unit.sessions.add(a_session())
+        unit.commit()
+    cardonfile.succeeds("evidence", "new-key", keys_of(cardonfile))
+    monkeypatch.setenv("CARDONFILE_EVIDENCE_KEYS_FILE", keys_of(cardonfile))
+    return cardonfile
+
+
+def keys_of(cardonfile: CommandLine) -> str:
+    return str(cardonfile.folder / "keys.json")
+
+
+def published(cardonfile: CommandLine) -> Path:
+    keys = EvidenceKeys(Path(keys_of(cardonfile)).read_text()).public_keys()
+    path = cardonfile.folder / "jwks.json"
+    path.write_text(json.dumps({"keys": keys}))
+    return path
+
+
+def test_evidence_is_verified_without_a_database(
+    with_card: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence, keys = with_card.folder / "evidence.json", published(with_card)
+    evidence.write_text(with_card.succeeds("card", "evidence", ACCOUNT.account_id))
+    cardonfile_url = f"sqlite:///{with_card.folder / 'elsewhere.db'}"
+    with_card.environment["CARDONFILE_DATABASE_URL"] = cardonfile_url
+    monkeypatch.delenv("CARDONFILE_EVIDENCE_KEYS_FILE")
+    verify = ("evidence", "verify", str(evidence), "--keys", str(keys))
+
+    assert with_card.succeeds(*verify).startswith("genuine: made at ")
+    # Evidence of a former key stays valid.
+    with_card.succeeds("evidence", "new-key", keys_of(with_card))
+    published(with_card)
+    assert with_card.succeeds(*verify).startswith("genuine: made at ")
+    evidence.write_text(evidence.read_text().replace("You may charge my card.", "You may not."))
+    assert "the signature is for another document" in with_card.refuses(*verify)
+
+
+def test_evidence_of_the_operator_is_noted(with_card: CommandLine) -> None:
+    with_card.succeeds("card", "evidence", ACCOUNT.account_id)
+
+    with with_card.storage.read() as unit:
+        (noted,) = unit.audit_trail.latest()
+    assert (noted.action, noted.about) == (Action.EVIDENCE_SHOWN, ACCOUNT.account_id)
+
+
+def test_evidence_is_a_page_for_print(with_card: CommandLine) -> None:
+    page = with_card.succeeds("card", "evidence", ACCOUNT.account_id, "--html")
+
+    assert page.startswith("<!doctype html>")
+    assert "You may charge my card." in page
+    assert "“Agree”" in page
+
+
+def test_evidence_of_an_erased_guest_needs_an_option(with_card: CommandLine) -> None:
+    assert with_card.run("guest", "erase", GUEST_ID).exit_code == 0
+
+    assert "--after-erasure" in with_card.refuses("card", "evidence", ACCOUNT.account_id)
+    page = with_card.succeeds("card", "evidence", ACCOUNT.account_id, "--after-erasure", "--html")
+    assert "zoe@guests.example" not in page
+
+
+def test_the_command_says_how_to_make_a_missing_key(
+    with_card: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CARDONFILE_EVIDENCE_KEYS_FILE")
+
+    assert "cardonfile evidence new-key" in with_card.refuses(
+        "card", "evidence", ACCOUNT.account_id
+    )
+
+
+def test_a_new_key_is_in_a_file_that_only_its_owner_can_read(with_card: CommandLine) -> None:
+    keys = Path(keys_of(with_card))
+    assert keys.stat().st_mode & 0o777 == 0o600
+
+    keys.chmod(0o644)
+    refused = with_card.refuses("card", "evidence", ACCOUNT.account_id)
+    assert "CARDONFILE_EVIDENCE_KEYS_FILE must name a file that only its owner can read" in refused
+    with_card.succeeds("evidence", "new-key", keys_of(with_card))
+    assert keys.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_without_keys_is_not_replaced(cardonfile: CommandLine) -> None:
+    notes = cardonfile.folder / "notes.txt"
+    notes.write_text("not keys")
+
+    assert "cannot be extended" in cardonfile.refuses("evidence", "new-key", str(notes))
+    assert notes.read_text() == "not keys"
