@@ -202,8 +202,8 @@ class HostedPayments:
         summary="The button with which a guest agrees to a text, or opens an old link",
         description="As above, whatever the age of the link. The form field `agreed` identifies the "
         "text to which the guest agrees; the page fills it in. The field `keep` is `yes` if the guest also "
-        "allows the center to keep the card after a booking. The field `card` is the `account_id` "
-        "of the card on file that the guest uses for the booking. A cookie then identifies the browser "
+        "allows the center to keep the card after a booking. The field `card` names the card "
+        "on file that the guest uses for the booking; the page fills it in. A cookie then identifies the browser "
         "in which the guest agreed. In any other browser, the guest must agree again.",
         pages={
             **_LINK.pages,

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from domain.agreements.reservation_text import ShownText
 from domain.agreements.terms import AgreementTerms
+from domain.consents.given_consent import GivenConsent
 from domain.identifiers import AccountId, AgreementId, CenterId, GuestId, TokenId
 from domain.pagination import Page, PageRequest
 
@@ -102,6 +103,17 @@ def count_open(
 ) -> int:
     """Return how many of the agreements are open, beside one that is to be replaced."""
     return sum(each.is_open(now) for each in agreements if each.agreement_id != beside)
+
+
+def general_among(
+    consents: Iterable[GivenConsent], agreements: Iterable[Agreement]
+) -> Sequence[GivenConsent]:
+    """Return those consents of a card that allow more than charges for a booking.
+
+    If the guest did not tick the box, the text of the agreement is the consent too.
+    """
+    of_bookings = {each.token_id: each.shown.version for each in agreements}
+    return [each for each in consents if each.version != of_bookings.get(each.token_id)]
 
 
 class Agreements(Protocol):

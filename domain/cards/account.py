@@ -135,6 +135,16 @@ class Account(Card, WorkAtPsp):
             refusals=0,
         )
 
+    def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
+        """Return this account, kept at least until `keep_until`; None means that the card is kept.
+
+        If only now the card is kept, `consent_version` is the general consent.
+        """
+        longest = longest_kept(self.keep_until, keep_until)
+        is_now_kept = longest is None and self.keep_until is not None
+        version = consent_version if is_now_kept else self.consent_version
+        return replace(self, keep_until=longest, consent_version=version)
+
     def removed(self, now: datetime) -> Account:
         """Return this account as removed: it is not listed, charged, read or the default."""
         return replace(self, removed_at=now, **REMOVED)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from domain.cards.account import READ_LEASE, Account, heir_among, longest_kept
+from domain.cards.account import READ_LEASE, Account, heir_among
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.find_account import lock_account
@@ -54,8 +54,8 @@ def judge_reading(
     stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
     is_default = read.is_default or twin.is_default
     return ReadingVerdict(
-        kept=replace(
-            stays, is_default=is_default, keep_until=longest_kept(read.keep_until, twin.keep_until)
+        kept=replace(stays, is_default=is_default).kept_longer(
+            goes.keep_until, goes.consent_version
         ),
         is_updated=stays is read,
         removed=goes.removed(now),
@@ -168,6 +168,7 @@ class RefreshAccount:
             unit.accounts.update(kept)
             if removed is not None and verdict.reason == REPLACED:
                 unit.agreements.move(removed.account_id, kept.account_id)
+                unit.consents.move(removed.account_id, kept.account_id)
             if verdict.is_updated:
                 note(EventType.ACCOUNT_UPDATED, kept)
 

@@ -12,7 +12,7 @@ from domain.identifiers import AccountId, GuestId, TokenId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenConsent:
-    """What a guest agreed to in a session that stored or renewed an account.
+    """What a guest agreed to in a session that stored, renewed or used an account.
 
     `agreed_at` is when the guest agreed on cardonfile's page, or typed the card below the text on
     the PSP's page. `language` (RFC 5646) and `text` are None if they are no longer kept.
@@ -50,6 +50,10 @@ class Consents(Protocol):
 
         It replaces the consent of the same session for the same account. Other units that add the same text wait until this unit ends, so call this last in a unit.
         """
+        ...
+
+    def move(self, of: AccountId, to: AccountId) -> None:
+        """Give the consents of an account to another account of the same card."""
         ...
 
     def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:

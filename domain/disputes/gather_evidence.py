@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from domain.agreements.agreement import Agreement, EndOfAgreement
+from domain.agreements.agreement import Agreement, EndOfAgreement, general_among
 from domain.cards.account import Account
 from domain.cards.queries import consents_of
 from domain.consents.given_consent import GivenConsent
@@ -51,13 +51,6 @@ class GatherEvidence:
         tokens = [each.token_id for each in consents] + [each.token_id for each in agreements]
         sessions = {each: unit.sessions.get(each) for each in (account.token_id, *tokens)}
         by_session = {each.token_id: each for each in agreements}
-        general = [
-            each
-            for each in consents
-            # Without the box, the text of the agreement is the consent too.
-            if each.token_id not in by_session
-            or each.version != by_session[each.token_id].shown.version
-        ]
         return DisputeEvidence(
             service=self.base_url,
             made=_by_service(now),
@@ -85,7 +78,7 @@ class GatherEvidence:
                     sessions[each.token_id] if guest else None,
                     by_session.get(each.token_id),
                 )
-                for each in general
+                for each in general_among(consents, agreements)
             ],
             sessions=[_session(unit, each) for each in sessions.values() if each is not None],
             events=[

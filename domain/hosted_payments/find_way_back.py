@@ -12,7 +12,7 @@ from domain.centers.center_settings import CenterSettings
 from domain.centers.configure_payments import LoadedPsp
 from domain.consents.choose_consent import ChooseConsent
 from domain.hosted_payments.link import HostedLinks, LinkUnknown, session_of_link
-from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer
+from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer, name_of
 from domain.identifiers import ProviderName
 from domain.languages import AUTO, DEFAULT_LANGUAGE
 from domain.outside import Clock
@@ -31,8 +31,8 @@ class WayBack:
     and host of the PSP's page; None if the PSP does not state them. `language` is the language of
     the page; if `negotiated`, the browser decides it. `consent` is the text to agree to before the
     PSP's page; None if no consent is needed. `agreement` takes its place if a card guarantees a
-    booking. `card` is the card on file that the guest may use for it; `another_card_uri` leads to
-    the same page without that card. `guest_name` and `guest_email` are for that page; "" and None
+    booking. `card` is the card on file that the guest may use for it, and `card_name` its name in
+    the form; `another_card_uri` leads to the same page without that card. `guest_name` and `guest_email` are for that page; "" and None
     if the page must not show them. `refuse_funding` are the cards that the center does not
     accept, in alphabetical order; `not_accepted` is why it did not accept the guest's last card.
     """
@@ -49,6 +49,7 @@ class WayBack:
     consent: Consent | None
     agreement: ShownAgreement | None
     card: Account | None
+    card_name: str
     another_card_uri: str
     guest_name: str = ""
     guest_email: str | None = None
@@ -105,6 +106,7 @@ class FindWayBack:
             cards = [] if another_card else cards_to_offer(unit, session, now)
         is_on_our_page = self.choose_consent.is_on_our_page(provider) or agreement is not None
         is_asked_for = is_on_our_page and not session.has_agreed(browser)
+        card = cards[0] if is_asked_for and agreement and cards else None
         is_shown = session.shows_guest and session.may_have_details(now)
         shown = guest if is_asked_for and is_shown else None
         psp = self.psps.get(provider)
@@ -120,7 +122,8 @@ class FindWayBack:
             negotiated=session.locale == AUTO and (not session.attempt or session.attempt.over),
             consent=consent if is_asked_for else None,
             agreement=agreement if is_asked_for else None,
-            card=cards[0] if is_asked_for and agreement and cards else None,
+            card=card,
+            card_name=name_of(card) if card else "",
             another_card_uri=self.links.another_card_uri(session),
             guest_name=shown.full_name if shown else "",
             guest_email=shown.email if shown else None,

@@ -51,7 +51,7 @@ class ReturnFromHostedPage:
         token too, and must not learn the key.
         """
         session = session_of_return(self.storage, token_id)
-        if not session.is_settled:
+        if not session.is_settled or session.due_at is not None:
             evidence = self._evidence(session, parameters)
             # The guest can do nothing about an outage, so the browser is redirected even then.
             with suppress(ServiceUnavailable):
@@ -83,7 +83,9 @@ class ReturnFromHostedPage:
             changed = asked or returned.asked_later()
             if changed != session:
                 unit.sessions.update(changed)
-            if evidence is not None and session.may_be_asked_about:
+            # A settled session is due only if the PSP is asked about an earlier page.
+            is_needed = session.may_be_asked_about or session.due_at is not None
+            if evidence is not None and is_needed:
                 unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
             unit.commit()
             return changed, asked is not None

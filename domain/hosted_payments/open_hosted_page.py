@@ -20,7 +20,7 @@ from domain.hosted_payments.link import (
     require_open,
     session_of_link,
 )
-from domain.hosted_payments.show_agreement import ShowAgreement
+from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer
 from domain.hosted_payments.store_change import store_change
 from domain.hosted_payments.use_card_on_file import UseCardOnFile
 from domain.outside import Clock
@@ -89,7 +89,7 @@ class OpenHostedPage:
         `by_click` says that the guest confirmed the opening. `agreed` is the digest of the consent
         or agreement to which the guest agreed on cardonfile's page in this `browser`; a `browser`
         of None has no secret. `keeps` says whether the guest ticked the box of an agreement. `card`
-        is the account that the guest uses in place of a card that is typed. `address` and
+        names the card on file that the guest uses in place of a card that is typed. `address` and
         `user_agent` are the browser's IP address and its name for itself. `accepted` are the
         languages that the browser accepts, the best first. If ClickNeeded is raised, no page was
         made and no attempt was stored.
@@ -165,11 +165,7 @@ class OpenHostedPage:
             require_open(session, now)
             opened, is_under_way = session.with_progress(Progress.OPENED, now), False
             if session.attempt is None or session.attempt.over:
-                request = self._next_request(unit, session, now, by_click, accepted)
-                if session.has_page:
-                    # A webhook may still report a card on this page.
-                    unit.earlier_pages.keep(EarlierPage.of(session))
-                opened = session.with_attempt(request)
+                opened = self._with_next_attempt(unit, session, now, by_click, accepted)
             elif session.attempt.is_unanswered:
                 asked = opened.asked(now)
                 is_under_way = asked is None
@@ -187,6 +183,27 @@ class OpenHostedPage:
         self.log(*steps)
         if is_under_way:
             raise PageUnderWay
+        return opened
+
+    def _with_next_attempt(
+        self,
+        unit: WriteUnit,
+        session: CardSession,
+        now: datetime,
+        by_click: bool,
+        accepted: Sequence[str],
+    ) -> CardSession:
+        """Return the session with another attempt. A webhook may still report a card on its page."""
+        if not by_click and cards_to_offer(unit, session, now):
+            # The limits on refused cards are for cards that are typed.
+            raise ClickNeeded
+        opened = session.with_attempt(self._next_request(unit, session, now, by_click, accepted))
+        if session.has_page:
+            page = EarlierPage.of(session)
+            if session.due_at is not None and session.due_at <= now:
+                # A webhook did, and nobody has asked the PSP since.
+                page, opened = page.told(now), opened.due_now(now)
+            unit.earlier_pages.keep(page)
         return opened
 
     def _with_agreement(

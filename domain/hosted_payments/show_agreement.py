@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, count_open
 from domain.agreements.choose_reservation_text import ChooseReservationText
 from domain.agreements.click import ShownAgreement
-from domain.agreements.terms import Reuse
+from domain.agreements.terms import AgreementTerms, Reuse
 from domain.cards.account import Account
 from domain.psps.hosted_page import Authentication
 from domain.retries import CLOCKS_DIFFER_BY
 from domain.sessions.session import CardSession
-from domain.storage import UnitOfWork
+from domain.storage import RecordUnreadable, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
     """Return the guest's cards on file that may be used for a session's booking.
 
     The page offers the first: the default card, or else the newest. A card that ends before the booking, or that the
-    center would not accept if it were typed, is not offered. Whoever holds the link could use the
+    center would not accept for its funding or authentication, is not offered. Whoever holds the link could use the
     card for the booking. So no card is offered on an old link, or on a link that was made before
     other guests were merged into the guest. A write unit locks the guest's cards.
     """
@@ -86,7 +87,21 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
         and (account.authenticated or not must_be_authenticated)
         # The PSP knew the card at the last reading.
         and not account.refusals
-        and count_open(unit.agreements.of_account(account.account_id), now, beside=terms.replaces)
-        < MAX_OPEN_AGREEMENTS
+        # Otherwise the guest read that the card would be gone by now.
+        and (account.keep_until is None or now <= account.keep_until)
+        and _has_room(unit, account, terms, now)
     ]
     return sorted(offered, key=lambda each: (not each.is_default, -each.created_at.timestamp()))
+
+
+def name_of(card: Account) -> str:
+    """Return the name of a card on file in the form of the page. It changes with what is shown."""
+    return f"{card.account_id} {card.card_logo} {card.last_four}"
+
+
+def _has_room(unit: UnitOfWork, card: Account, terms: AgreementTerms, now: datetime) -> bool:
+    # Without an agreement that cannot be decoded, the guest can still type a card.
+    with suppress(RecordUnreadable):
+        agreements = unit.agreements.of_account(card.account_id)
+        return count_open(agreements, now, beside=terms.replaces) < MAX_OPEN_AGREEMENTS
+    return False

@@ -9,13 +9,13 @@ from domain.agreements.click import WITH_CARD_ON_FILE
 from domain.events.note_event import NoteEvent
 from domain.hosted_payments.click_on_page import ClickOnPage
 from domain.hosted_payments.link import ClickNeeded, require_open
-from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer
+from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer, name_of
 from domain.identifiers import AgreementId
 from domain.outside import Clock, Ids
 from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.session import CardSession
 from domain.sessions.session_log import SessionLog, SessionStep, Step
-from domain.settling.judge import agreed_to, kept_after
+from domain.settling.judge import agreed_to
 from domain.settling.store_agreement import store_agreement
 from domain.storage import Storage, WriteUnit
 
@@ -24,9 +24,9 @@ from domain.storage import Storage, WriteUnit
 class UseCardOnFile:
     """Step: complete a session with a card that the guest already has, without a call to the PSP.
 
-    The consent, the agreement and its event are stored in one commit. A page that the guest left
-    for this is closed by the worker, and a card that was typed there is discarded. May be called
-    again: a settled session stays as it is.
+    The consent, the agreement and its event are stored in one commit. The worker closes a page that
+    the guest left for this, and discards a card that was typed there. May be called again: a
+    settled session stays as it is.
     """
 
     storage: Storage
@@ -39,7 +39,7 @@ class UseCardOnFile:
     def __call__(
         self, seen: CardSession, card: str, click: ClickOnPage, accepted: Sequence[str]
     ) -> None:
-        """Use the account `card`, as the page of OpenHostedPage offered it.
+        """Use the card on file whose `name_of` is `card`, as the page of OpenHostedPage offered it.
 
         `accepted` are the languages that the browser accepts, the best first. Raises ClickNeeded,
         and stores nothing, if the text has changed or the card may no longer be used; LinkCancelled
@@ -52,7 +52,7 @@ class UseCardOnFile:
                 return ()
             require_open(session, now)
             shown = self.show_agreement(unit, session, accepted, now)
-            cards = {str(each.account_id): each for each in cards_to_offer(unit, session, now)}
+            cards = {name_of(each): each for each in cards_to_offer(unit, session, now)}
             if shown is None or shown.digest != click.agreed or card not in cards:
                 raise ClickNeeded
             account = cards[card]
@@ -62,11 +62,10 @@ class UseCardOnFile:
             noted = click.noted_in(session, now)
             completed = noted.completed_with(account, agreement_click, now)
             if session.has_page:
-                page = EarlierPage.of(session)
-                if session.current_attempt.has_live_page:
-                    # Settling closes the page, because the session has ended.
-                    page, completed = page.told(now), completed.due_now(now)
-                unit.earlier_pages.keep(page)
+                unit.earlier_pages.keep(EarlierPage.of(session).told(now))
+            if any(each.told_at is not None for each in unit.earlier_pages.of(session.token_id)):
+                # Settling closes the page, because the session has ended, and discards its card.
+                completed = completed.due_now(now)
             unit.sessions.update(completed)
             given = agreed_to(
                 completed,
@@ -75,7 +74,7 @@ class UseCardOnFile:
                 account_id=account.account_id,
                 agreement_id=AgreementId(self.ids.uuid()),
             )
-            unit.accounts.update(kept_after(account, given))
+            unit.accounts.update(account.kept_longer(given.keep_until, given.consent.version))
             if given.agreement is not None:
                 store_agreement(
                     unit,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from domain.cards.account import Account, has_default, longest_kept
+from domain.cards.account import Account, has_default
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
@@ -73,14 +73,14 @@ def _give(
         unit.accounts.update(given)
         return
     is_older = twin.consented_at >= account.consented_at
-    removed = (given if is_older else twin).removed(now)
+    goes = given if is_older else twin
     remains = twin if is_older else replace(given, is_default=twin.is_default)
+    removed = goes.removed(now)
     # The order matters: the storage refuses the same card twice even within a unit.
     unit.accounts.update(removed)
-    unit.accounts.update(
-        replace(remains, keep_until=longest_kept(given.keep_until, twin.keep_until))
-    )
+    unit.accounts.update(remains.kept_longer(goes.keep_until, goes.consent_version))
     unit.agreements.move(removed.account_id, remains.account_id)
+    unit.consents.move(removed.account_id, remains.account_id)
     note_discard(unit, UnkeptToken.of(removed), now=now)
     note_account_event(
         unit, note_event, EventType.ACCOUNT_REMOVED, removed, reason=REPLACED, now=now

@@ -13,7 +13,8 @@ OVERDUE_AFTER: Final = timedelta(minutes=1)
 class SessionResult(StrEnum):
     """The result of a session.
 
-    `RENEWED` and `STORED` are completed sessions: the card was already on file, or is new.
+    `RENEWED`, `CARD_ON_FILE_USED` and `STORED` are completed sessions: the card that was typed was
+    already on file, the guest used a card on file without typing it, or the card is new.
     `DECLINED`, `ABANDONED` and `NEVER_OPENED` are expired sessions: the PSP refused a card, the
     guest left the page, or the link was not opened. `WAITING_FOR_PSP` and `OVERDUE` are open
     sessions: the PSP does not respond, or a worker is late.
@@ -21,6 +22,7 @@ class SessionResult(StrEnum):
 
     STORED = "stored"
     RENEWED = "renewed"
+    CARD_ON_FILE_USED = "card_on_file_used"
     REFUSED_BY_RULE = "refused_by_rule"
     DECLINED = "declined"
     ABANDONED = "abandoned"

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from domain.agreements.agreement import general_among
 from domain.agreements.click import click_for
 from domain.cards.account import longest_kept
 from domain.events.note_event import NoteEvent
@@ -62,8 +63,8 @@ class CompleteAgreements:
             return None
         on_file = unit.accounts.active_at(session.guest_id, session.center_id)
         account = next((each for each in on_file if each.account_id == session.account_id), None)
-        agreements = unit.agreements.of_guest(session.guest_id)
-        if account is None or any(each.token_id == token_id for each in agreements):
+        of_guest = unit.agreements.of_guest(session.guest_id)
+        if account is None or any(each.token_id == token_id for each in of_guest):
             return None
         consents = unit.consents.of(account)
         latest = max(consents, key=lambda each: each.agreed_at, default=None)
@@ -79,17 +80,19 @@ class CompleteAgreements:
         )
         if agreed.agreement is None:
             return session
-        keep_until, version = agreed.keep_until, account.consent_version
-        if not is_latest or account.token_id != token_id:
-            # The card was on file before, or the guest agreed to something since.
-            keep_until = longest_kept(keep_until, account.keep_until)
+        agreements = [*unit.agreements.of_account(account.account_id), agreed.agreement]
+        general = general_among(consents, agreements)
+        before = account.keep_until
+        if not general and account.token_id in {each.token_id for each in agreements}:
+            # The earlier release kept the card, although its guest agreed to bookings only.
+            before = max(each.keeps_card_until for each in agreements)
+        version = account.consent_version
         if agreed.keep_until is None:
             version = agreed.consent.version
-        elif is_latest and keep_until is None:
+        elif is_latest and before is None and general:
             # The general consent goes on, but the earlier release has named the booking's text.
-            of_bookings = {token_id, *(each.token_id for each in agreements)}
-            general = (each.version for each in consents if each.token_id not in of_bookings)
-            version = next(general, version)
+            version = general[0].version
+        keep_until = longest_kept(agreed.keep_until, before)
         unit.accounts.update(replace(account, keep_until=keep_until, consent_version=version))
         store_agreement(
             unit,

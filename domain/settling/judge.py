@@ -217,7 +217,7 @@ def judge_card(
             # An outdated result does not undo a renewal, but the guest has agreed.
             return Verdict(
                 session=session.completed(same.account_id, now),
-                kept=kept_after(same, agreed),
+                kept=same.kept_longer(keep_until, consent.version),
                 consent=consent,
                 agreement=agreement,
                 unkept=_token(session, collected),
@@ -315,17 +315,6 @@ def agreed_to(
         due_at=session.agreement.ends_at,
     )
     return Agreed(consent, agreement, click.kept_until if click.general is None else None)
-
-
-def kept_after(account: Account, agreed: Agreed) -> Account:
-    """Return the account of a card on file after another agreement of its guest.
-
-    With the box, the card of a booking gets the general consent. A card that has one keeps it.
-    """
-    keep_until = longest_kept(agreed.keep_until, account.keep_until)
-    is_now_kept = keep_until is None and account.keep_until is not None
-    version = agreed.consent.version if is_now_kept else account.consent_version
-    return replace(account, keep_until=keep_until, consent_version=version)
 
 
 def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> UnkeptToken:

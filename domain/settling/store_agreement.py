@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from domain.agreements.agreement import Agreement, EndOfAgreement
@@ -22,9 +21,12 @@ def store_agreement(
     psp_account: PspAccount,
     now: datetime,
 ) -> None:
-    """Store a new agreement and end those that it replaces, each with its event.
+    """Store a new agreement, and end those that are replaced, each with its event.
 
-    `psp_account` is where the agreement's card is. Store the account first. The caller commits.
+    One booking has one agreement: the one to which the guest agreed last. A card may be reported
+    late, so that may be an agreement which is stored already. `psp_account` is where the
+    agreement's card is. Store the account first. The caller holds the locks on the guest's cards,
+    and commits.
     """
     unit.agreements.add(agreement)
     note_agreement_event(
@@ -35,19 +37,11 @@ def store_agreement(
         psp_account=psp_account,
         now=now,
     )
-    for former in _replaced_by(unit, agreement):
-        end_agreement(unit, note_event, former, EndOfAgreement.REPLACED, now)
-
-
-def _replaced_by(unit: WriteUnit, agreement: Agreement) -> Sequence[Agreement]:
-    """Return the agreements that end because of a new one: one booking has one agreement."""
-    terms = agreement.terms
-    named = unit.agreements.get(terms.replaces) if terms.replaces else None
-    same = [
-        each
-        for each in unit.agreements.of_account(agreement.account_id)
-        if each.terms.reference == terms.reference and each.agreement_id != agreement.agreement_id
-    ]
-    if named is not None and named.guest_id == agreement.guest_id:
-        same.append(named)
-    return [each for each in same if each.ended_at is None]
+    of_guest = unit.agreements.of_guest(agreement.guest_id)
+    booking = agreement.center_id, agreement.terms.reference
+    same = [each for each in of_guest if (each.center_id, each.terms.reference) == booking]
+    last = max(same, key=lambda each: (each.agreed_at, each.agreement_id == agreement.agreement_id))
+    for each in of_guest:
+        is_replaced = each in same and each.agreement_id != last.agreement_id
+        if is_replaced or each.agreement_id == agreement.terms.replaces:
+            end_agreement(unit, note_event, each, EndOfAgreement.REPLACED, now)

@@ -129,9 +129,10 @@ def show(*, token: str, as_json: bool) -> None:
 def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
     """Count sessions by their result.
 
-    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open. It is
-    overdue if the worker should have looked at the session more than a minute ago. If a session
-    ended without a card, it is declined, abandoned (opened, but no card) or never_opened.
+    RESULT is stored, renewed, card_on_file_used, refused_by_rule (REASON is the rule),
+    waiting_for_psp or open. It is overdue if the worker should have looked at the session more than
+    a minute ago. If a session ended without a card, it is declined, abandoned (opened, but no card)
+    or never_opened.
 
     \b
     Example:

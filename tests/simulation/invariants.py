@@ -290,7 +290,7 @@ class Known:
     secrets: dict[str, list[str]] = field(default_factory=dict)
     asks: bool = False
     texts: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    offered: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    offered: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     clicks: defaultdict[str, list[Click]] = field(default_factory=lambda: defaultdict(list))
 
 

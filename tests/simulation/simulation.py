@@ -542,9 +542,9 @@ class Simulation:
         if way_back.agreement is None:
             return way_back.consent.digest, None
         self._known.texts[token_id].add(way_back.agreement.text.text)
-        card = None if way_back.card is None else str(way_back.card.account_id)
-        self._known.offered[token_id].add(card)
-        return way_back.agreement.digest, card
+        if way_back.card is not None:
+            self._known.offered[token_id].add(way_back.card.account_id)
+        return way_back.agreement.digest, way_back.card_name
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
         """Type a card on a page, answer the challenge or not, and return or not."""

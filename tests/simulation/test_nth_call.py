@@ -21,6 +21,7 @@ from domain.cards.import_card import BroughtCard, Fate
 from domain.centers.card_limit import CardLimit, Counted, CountedPer
 from domain.errors import GuestNotFound, ServiceUnavailable
 from domain.events.event_sender import EventNotSent
+from domain.hosted_payments.show_agreement import name_of
 from domain.identifiers import EndpointId
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable, WebhookRejected
 from domain.psps.webhook import WebhookDelivery
@@ -411,7 +412,7 @@ def booking_with_a_card_on_file(it: It) -> Mapping[str, str | None]:
     return {
         "key": session.link_key,
         "agreed": way_back.agreement.digest,
-        "card": account.account_id,
+        "card": name_of(account),
     }
 
 

@@ -11,7 +11,7 @@ from adapters.sql.repositories.repository import Repository
 from adapters.sql.rows import Rows
 from domain.consents.consent_text import ConsentText, ConsentTexts
 from domain.consents.given_consent import Consents, GivenConsent, StoredWithConsent
-from domain.identifiers import CenterId
+from domain.identifiers import AccountId, CenterId
 
 _CONSENTS = Rows("consents", GivenConsent, key=("account_id", "token_id"))
 
@@ -34,6 +34,13 @@ class SqlConsents(Repository, Consents):
             "ON CONFLICT (account_id, token_id) DO UPDATE "
             "SET text_id = excluded.text_id, agreed_at = excluded.agreed_at",
             row,
+        )
+
+    @override
+    def move(self, of: AccountId, to: AccountId) -> None:
+        # A session belongs to one account, so the other account has no consent of it.
+        self._transaction.execute(
+            "UPDATE consents SET account_id = :to WHERE account_id = :of", {"of": of, "to": to}
         )
 
     @override

@@ -100,7 +100,10 @@ _RESULT: Final = f"""
             SELECT 1 FROM payment_accounts AS renewed
             WHERE renewed.account_id = card_sessions.account_id
             AND renewed.token_id <> card_sessions.token_id
-        ) THEN '{SessionResult.RENEWED}' ELSE '{SessionResult.STORED}' END
+        ) THEN CASE
+            WHEN attempt IS NULL THEN '{SessionResult.CARD_ON_FILE_USED}'
+            ELSE '{SessionResult.RENEWED}' END
+        ELSE '{SessionResult.STORED}' END
         WHEN status = '{SessionStatus.OPEN}' THEN CASE
             WHEN unanswered_since IS NOT NULL THEN '{SessionResult.WAITING_FOR_PSP}'
             WHEN due_at < :overdue_before THEN '{SessionResult.OVERDUE}' ELSE '{SessionResult.OPEN}' END

@@ -311,13 +311,14 @@ def test_sessions_are_counted_by_outcome(storage: Storage) -> None:
         expired,
         {**expired, "configuration": a_configuration(merchant_account=MerchantAccount("two"))},
         {**completed, "token_id": account.token_id},
-        completed,
+        {**completed, "attempt": an_attempt()},
         {"status": SessionStatus.FAILED, "failure": failure},
         {"status": SessionStatus.FAILED, "failure": failure},
         overdue,
         overdue,
         {"due_at": None},
         {"status": SessionStatus.EXPIRED},
+        completed,
     )
     with committed(storage) as unit:
         add(unit, account, *sessions)
@@ -339,6 +340,7 @@ def test_sessions_are_counted_by_outcome(storage: Storage) -> None:
         ("", "open", None, 2),
         ("", "overdue", None, 2),
         ("", "abandoned", None, 1),
+        ("", "card_on_file_used", None, 1),
         ("", "declined", None, 1),
         ("", "never_opened", None, 1),
         ("", "refused_by_rule", "An old one", 1),
@@ -352,7 +354,7 @@ def test_sessions_are_counted_by_outcome(storage: Storage) -> None:
         for by, found in counted.items()
     }
     assert in_groups == {
-        None: {"": 12},
-        CountedBy.CENTER: {CENTER_ID: 11, OTHER_CENTER_ID: 1},
-        CountedBy.MERCHANT: {f"fake/{MERCHANT_ACCOUNT}": 11, "fake/two": 1},
+        None: {"": 13},
+        CountedBy.CENTER: {CENTER_ID: 12, OTHER_CENTER_ID: 1},
+        CountedBy.MERCHANT: {f"fake/{MERCHANT_ACCOUNT}": 12, "fake/two": 1},
     }

@@ -42,7 +42,7 @@ from tests.domain.agreements.bookings import (
     takes_agreements,
     way_back,
 )
-from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 
 @pytest.fixture
@@ -527,6 +527,71 @@ def test_a_booking_has_one_agreement_if_the_card_of_an_earlier_session_comes_lat
     (account,) = installation.accounts()
     open_ones = [each for each in agreements(installation, account) if each.ended_at is None]
     assert len(open_ones) == 1
+
+
+@pytest.mark.parametrize("number", [GOOD_CARD, OTHER_GOOD_CARD], ids=["same card", "other card"])
+def test_a_click_of_earlier_terms_changes_nothing_if_its_card_comes_late(
+    installation: Installation, number: str
+) -> None:
+    guaranteed(installation, agreement=a_booking(installation, reference="booking-1"))
+    (account,) = installation.accounts()
+    dear = started(installation, agreement=a_booking(installation, 20))
+    agree(installation, dear)
+    installation.clock.advance(timedelta(seconds=5))
+    installation.type_card(dear, number)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.clock.advance(timedelta(seconds=5))
+    installation.cancel_session(dear)
+    cheap = {"no_show": {"amount": "20.00", "currency": "EUR"}, "late_cancellation": None}
+    cheaper = started(installation, agreement=a_booking(installation, 20, reuse="offer", **cheap))
+    shown = way_back(installation, cheaper)
+    assert shown.agreement is not None
+    installation.use_cases.open_hosted_page(
+        key=cheaper.link_key,
+        by_click=True,
+        agreed=shown.agreement.digest,
+        card=shown.card_name,
+        browser=BROWSER,
+    )
+    installation.provider.recover()
+    installation.clock.advance(timedelta(hours=1))
+    installation.reconcile()
+
+    assert installation.session(dear.token_id).status is SessionStatus.COMPLETED
+    now = installation.clock.now()
+    found = [
+        each
+        for it in installation.accounts()
+        for each in agreements(installation, it)
+        if each.terms.reference == "booking-17" and each.allows_charges(now)
+    ]
+    assert [(each.token_id, each.account_id) for each in found] == [
+        (cheaper.token_id, account.account_id)
+    ]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_booking_that_was_replaced_after_its_end_allows_no_charges(
+    installation: Installation, *, is_named: bool
+) -> None:
+    guaranteed(installation, agreement=a_booking(installation, 1))
+    (account,) = installation.accounts()
+    (first,) = agreements(installation, account)
+    installation.clock.advance(DAY + timedelta(minutes=50))
+    named = {"reference": "booking-18", "replaces": first.agreement_id}
+    session = started(installation, agreement=a_booking(installation, 3, **named))
+    installation.clock.advance(timedelta(minutes=15))
+    installation.container.end_agreements()()
+    if not is_named:
+        # Its agreement has ended, so the booking has another session.
+        session = started(installation, agreement=a_booking(installation, 4))
+    agree(installation, session)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+    now = installation.clock.now()
+    chargeable = [each for each in agreements(installation, account) if each.allows_charges(now)]
+    assert [each.token_id for each in chargeable] == [session.token_id]
 
 
 def test_a_guest_may_agree_after_the_center_removed_its_text(installation: Installation) -> None:

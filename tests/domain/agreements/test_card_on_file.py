@@ -17,11 +17,13 @@ from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
 from domain.events.event import EventType
 from domain.hosted_payments.link import ClickNeeded, LinkCancelled
+from domain.hosted_payments.show_agreement import name_of
 from domain.identifiers import AgreementId
 from domain.psps.card import Funding
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.builders import a_guest
+from tests.databases import change_by_hand
 from tests.domain.agreements.bookings import (
     BROWSER,
     DAY,
@@ -33,7 +35,7 @@ from tests.domain.agreements.bookings import (
     takes_agreements,
     way_back,
 )
-from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
+from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 
 @pytest.fixture
@@ -52,7 +54,9 @@ def second_booking(installation: Installation, **changes: Any) -> CardSession:
     return started(installation, agreement=booking, **changes)
 
 
-def use(installation: Installation, session: CardSession, card: str, *, keeps: bool = False) -> str:
+def use(
+    installation: Installation, session: CardSession, card: Account, *, keeps: bool = False
+) -> str:
     """Click the button on the page that offers a card; return where the browser is sent."""
     shown = way_back(installation, session).agreement
     assert shown is not None
@@ -61,7 +65,7 @@ def use(installation: Installation, session: CardSession, card: str, *, keeps: b
         by_click=True,
         agreed=shown.digest,
         keeps=keeps,
-        card=card,
+        card=name_of(card),
         browser=BROWSER,
     )
 
@@ -74,7 +78,7 @@ def test_one_click_gives_the_card_on_file_another_booking(installation: Installa
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     assert way_back(installation, session).card == account
 
-    assert use(installation, session, account.account_id) == REDIRECT_URI
+    assert use(installation, session, account) == REDIRECT_URI
 
     completed = installation.session(session.token_id)
     (kept,) = installation.accounts()
@@ -99,7 +103,7 @@ def test_a_click_with_the_box_keeps_the_card_on_file(installation: Installation)
     session = second_booking(installation)
     general = way_back(installation, session).agreement
 
-    use(installation, session, account.account_id, keeps=True)
+    use(installation, session, account, keeps=True)
 
     (kept,) = installation.accounts()
     assert general is not None
@@ -110,12 +114,12 @@ def test_a_second_click_changes_nothing(installation: Installation) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
     session = second_booking(installation)
-    use(installation, session, account.account_id)
+    use(installation, session, account)
     before = installation.session(session.token_id)
 
     assert (
         installation.use_cases.open_hosted_page(
-            key=session.link_key, by_click=True, agreed="x", card=account.account_id
+            key=session.link_key, by_click=True, agreed="x", card=name_of(account)
         )
         == REDIRECT_URI
     )
@@ -156,6 +160,15 @@ def _the_card_has_20_open_agreements(installation: Installation, account: Accoun
         unit.commit()
 
 
+def _the_card_had_to_go(installation: Installation, account: Account) -> None:
+    yesterday = installation.clock.now() - DAY
+    installation.put_account(replace(account, keep_until=yesterday))
+
+
+def _an_agreement_of_the_card_cannot_be_decoded(installation: Installation, _: Account) -> None:
+    change_by_hand(installation.storage, "UPDATE agreements SET shown = '{}'")
+
+
 def _another_guest_is_merged_into_the_guest(installation: Installation, account: Account) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     installation.use_cases.merge_guests(
@@ -177,6 +190,8 @@ def _the_link_is_a_day_old(installation: Installation, _: Account) -> None:
         _the_card_expires_before_the_booking,
         _the_psp_does_not_know_the_card,
         _the_card_has_20_open_agreements,
+        _the_card_had_to_go,
+        _an_agreement_of_the_card_cannot_be_decoded,
         _another_guest_is_merged_into_the_guest,
         _the_link_is_a_day_old,
     ],
@@ -199,13 +214,25 @@ def test_a_card_that_cannot_be_used_any_more_must_be_typed(
             key=session.link_key,
             by_click=True,
             agreed=shown.agreement.digest,
-            card=account.account_id,
+            card=name_of(account),
             browser=BROWSER,
         )
     after = way_back(installation, session)
     assert after.card is None
     assert after.agreement is not None
     assert installation.session(session.token_id).status is SessionStatus.OPEN
+
+
+def test_a_card_that_the_bank_changed_is_shown_again(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    session = second_booking(installation)
+    installation.put_account(replace(account, last_four="0000"))
+    with pytest.raises(ClickNeeded):
+        use(installation, session, account)
+    card = way_back(installation, session).card
+    assert card is not None
+    assert card.last_four == "0000"
 
 
 def test_the_card_of_another_guest_cannot_be_used(installation: Installation) -> None:
@@ -215,7 +242,7 @@ def test_the_card_of_another_guest_cannot_be_used(installation: Installation) ->
     session = second_booking(installation, guest_id=OTHER_GUEST_ID)
 
     with pytest.raises(ClickNeeded):
-        use(installation, session, account.account_id)
+        use(installation, session, account)
 
 
 def test_a_card_without_the_authentication_that_the_center_requires_is_not_offered(
@@ -249,7 +276,7 @@ def test_the_default_card_is_offered_first(installation: Installation) -> None:
     assert way_back(installation, session).card == first
 
     # The other card may have been offered before the default changed.
-    use(installation, session, second.account_id)
+    use(installation, session, second)
     assert installation.session(session.token_id).account_id == second.account_id
 
 
@@ -260,7 +287,7 @@ def test_a_center_that_keeps_one_card_lets_the_guest_use_it_again(
     guaranteed(installation)
     (account,) = installation.accounts()
     session = second_booking(installation)
-    use(installation, session, account.account_id)
+    use(installation, session, account)
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
@@ -296,7 +323,7 @@ def test_a_session_ends_with_the_typed_card_or_else_the_card_on_file(
         key=session.link_key,
         by_click=True,
         agreed=shown.agreement.digest,
-        card=account.account_id,
+        card=name_of(account),
         browser="another-browser-of-the-guest",
     )
     used = installation.session(session.token_id).account_id
@@ -313,4 +340,56 @@ def test_a_link_that_has_ended_uses_no_card(installation: Installation) -> None:
     session = second_booking(installation)
     installation.cancel_session(session)
     with pytest.raises(LinkCancelled):
-        use(installation, session, account.account_id)
+        use(installation, session, account)
+
+
+@pytest.mark.parametrize("opens_another_page", [False, True])
+def test_a_card_on_a_page_that_was_over_is_discarded(
+    installation: Installation, *, opens_another_page: bool
+) -> None:
+    """The PSP did not know the page for a while. Later its webhook tells of a card."""
+    guaranteed(installation)
+    receive_webhooks(installation)
+    (account,) = installation.accounts()
+    session = second_booking(installation)
+    agree(installation, session)
+    installation.type_card(session, OTHER_GOOD_CARD)
+    page_is_over(installation, session)
+    if opens_another_page:
+        agree(installation, session)
+    receive_webhooks(installation)
+    if opens_another_page:
+        page_is_over(installation, session)
+
+    use(installation, session, account)
+    installation.reconcile()
+
+    assert installation.tokens_at_psp() == {account.token}
+
+
+def page_is_over(installation: Installation, session: CardSession) -> None:
+    stored = installation.session(session.token_id)
+    installation.put_session(stored.without_card(installation.clock.now()))
+
+
+def receive_webhooks(installation: Installation) -> None:
+    """Receive every webhook that the PSP has to send."""
+    installation.clock.advance(timedelta(minutes=2))
+    now = installation.clock.now()
+    while event := installation.psp.take_due_event(now, until=now + timedelta(minutes=1)):
+        installation.receive_webhook(installation.webhook(event.body))
+
+
+def test_a_guest_with_too_many_refused_cards_may_still_use_the_card_on_file(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    installation.configure(card_testing_limits="guest=off/1")
+    installation.session_with_card(DECLINED_CARD)
+    installation.reconcile()
+    session = second_booking(installation)
+    with pytest.raises(ClickNeeded):
+        installation.open_page(session)
+    use(installation, session, account)
+    assert installation.session(session.token_id).account_id == account.account_id

@@ -17,6 +17,7 @@ from domain.disputes.evidence import DisputeEvidence, HowEnded, Moment, StatedEn
 from domain.disputes.read_evidence import GuestWasErased
 from domain.errors import EvidenceKeyMissing, PaymentAccountNotFound, UserNotAuthorized
 from domain.events.event import CardSummary, EventType
+from domain.hosted_payments.show_agreement import name_of
 from domain.permissions import Permission
 from tests.builders import OTHER_CENTER_ID
 from tests.domain.agreements.bookings import (
@@ -148,7 +149,7 @@ def test_evidence_has_the_booking_for_which_the_guest_used_the_card_on_file(
         key=session.link_key,
         by_click=True,
         agreed=shown.digest,
-        card=account.account_id,
+        card=name_of(account),
         browser="browser",
     )
 

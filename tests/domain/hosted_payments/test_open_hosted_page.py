@@ -449,3 +449,22 @@ def test_a_page_that_opens_by_a_form_is_created_once(installation: Installation)
     installation.clock.advance(ASK_AGAIN_AFTER)
     installation.return_to_shop(session)
     assert len(installation.accounts()) == 1
+
+
+def test_a_card_that_a_webhook_reported_is_not_forgotten_when_the_next_page_opens(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    # The PSP did not know the page for a while.
+    stored = installation.session(session.token_id)
+    installation.put_session(stored.without_card(installation.clock.now()))
+    installation.clock.advance(timedelta(minutes=1))
+    installation.receive_webhook()
+
+    installation.open_page(session)
+    for _ in range(2):
+        installation.clock.advance(timedelta(hours=1))
+        installation.reconcile()
+
+    assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}

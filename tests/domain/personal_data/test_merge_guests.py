@@ -800,3 +800,23 @@ def test_an_open_link_of_the_former_guest_opens_a_page_for_the_guest_who_stays(
     made = installation.session(session.token_id)
     assert made.current_attempt.request.guest_id == STAYS
     assert [each.account_id for each in installation.accounts()] == [made.account_id]
+
+
+def test_the_general_consent_of_the_same_card_stays_with_the_account_that_remains(
+    installation: Installation,
+) -> None:
+    kept = installation.stored_card()
+    installation.clock.advance(timedelta(minutes=5))
+    booked = installation.stored_card(guest_id=GOES)
+    until = installation.clock.now() + DAY
+    installation.put_account(replace(booked, keep_until=until, consent_version="booking-2026-11"))
+
+    merge(installation)
+
+    (account,) = installation.accounts(STAYS)
+    assert account.account_id == booked.account_id
+    assert (account.keep_until, account.consent_version) == (None, kept.consent_version)
+    assert {each.token_id for each in installation.consents(account)} == {
+        kept.token_id,
+        booked.token_id,
+    }

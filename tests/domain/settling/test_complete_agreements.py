@@ -100,6 +100,27 @@ def test_a_card_that_was_on_file_keeps_what_kept_it(
     assert len(agreements(installation, account)) == (1 if was_kept else 2)
 
 
+def test_a_card_that_was_used_before_it_was_completed_is_not_kept_for_ever(
+    installation: Installation,
+) -> None:
+    settled_by_0_2(installation)
+    booking = a_booking(installation, 20, reference="booking-19", reuse="offer")
+    session = installation.add_card(agreement=booking)
+    shown = installation.container.find_way_back()(key=session.link_key)
+    assert shown is not None
+    assert shown.agreement is not None
+    installation.use_cases.open_hosted_page(
+        key=session.link_key,
+        by_click=True,
+        agreed=shown.agreement.digest,
+        card=shown.card_name,
+        browser="browser",
+    )
+    account = complete(installation)
+    first, second = agreements(installation, account)
+    assert account.keep_until == max(first.kept_until, second.kept_until)
+
+
 def test_a_card_that_the_guest_allowed_to_keep_since_is_kept(installation: Installation) -> None:
     settled_by_0_2(installation)
     installation.clock.advance(timedelta(minutes=1))
