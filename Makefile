@@ -40,6 +40,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SEED ?= 1
 STEPS ?= 20000
 KILLS ?= 100
+BOOKINGS ?= 300
 
 # Number of rounds, and length of each load, of `make bench` and `make bench-growth`.
 ROUNDS ?= 5
@@ -59,6 +60,7 @@ help: ## Show this help
 	@echo "  SEED=7 STEPS=90000  make simulate: its first seed, and how many steps"
 	@echo "  SEED=7 DAYS=366     make simulate: one run of so many days"
 	@echo "  SEED=7 KILLS=500    make torture: its seed, and how many kills on each storage"
+	@echo "  BOOKINGS=900        make torture: how many bookings on each storage"
 	@echo "  ROUNDS=9 SECONDS=10 make bench, bench-growth: how many rounds, how long each load"
 	@echo "  CHROMIUM=/path      make test: the browser"
 
@@ -116,6 +118,7 @@ simulate: .venv/dev.stamp ## Run the whole service through random faults and cra
 torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each storage, and count what is lost
 	@$(BIN)/python -m tests.entrypoints.torture --rounds $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.entrypoints.erasing --kills $(KILLS) --seed $(SEED)
+	@$(BIN)/python -m tests.entrypoints.booking --bookings $(BOOKINGS) --seed $(SEED)
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Test the Stripe adapter in Stripe's test mode (set CARDONFILE_STRIPE_TEST_KEY)
 	@$(BIN)/python -m pytest adapters/psp_suite tests/browser/stripe_in_test_mode.py \

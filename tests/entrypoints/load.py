@@ -49,6 +49,7 @@ WITHOUT_KEY: Final = 0.2
 """The share of add-cards without an Idempotency-Key. They are not retried."""
 REMOVED: Final = 0.2
 """The share of cards that are added for one of the client's own guests, and removed again."""
+FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, *[0.4] * 100)
 """The pauses between retries. After the last one the client fails."""
 
@@ -331,19 +332,25 @@ class Client:
     def _type_card(self, added: Added, *, comes_back: bool) -> None:
         link = json.loads(added.answer)["hosted_payment_uri"]
         page = self._ask(Request("GET", link, {}), 303).location
+        number = self._random.choice([GOOD_CARD, OTHER_GOOD_CARD])
+        expiry = self._random.choice(["08 / 40", "09 / 41"])
+        way_back = self._type_on(page, number, expiry)
+        added.card = number
+        if comes_back:
+            self._come_back(way_back, added)
+
+    def _type_on(self, page: str, number: str, expiry: str) -> str:
+        """Type a card on a page of the fake PSP; return where the browser is sent."""
         shown = self._ask(Request("GET", page, {}), 200).text
         token = re.search(r'name="form_token" value="(\w+)"', shown)
         assert token is not None
-        number = self._random.choice([GOOD_CARD, OTHER_GOOD_CARD])
-        expiry = self._random.choice(["08 / 40", "09 / 41"])
         typed = {"form_token": token[1], "number": number, "expiry": expiry, "cvc": "123"}
-        form = {"Content-Type": "application/x-www-form-urlencoded"}
-        way_back = self._ask(Request("POST", page, form, urlencode(typed)), 303).location
-        added.card = number
-        if comes_back:
-            shop = self._ask(Request("GET", way_back, {}), 303).location
-            if shop != added.redirect_uri:
-                raise Unexpected(f"the guest was sent to {shop}")
+        return self._ask(Request("POST", page, FORM, urlencode(typed)), 303).location
+
+    def _come_back(self, way_back: str, added: Added) -> None:
+        shop = self._ask(Request("GET", way_back, {}), 303).location
+        if shop != added.redirect_uri:
+            raise Unexpected(f"the guest was sent to {shop}")
 
     def _add_and_remove_card(self, guest_id: GuestId) -> None:
         added = self._add_card(guest_id)

@@ -1,0 +1,24 @@
+"""A service that is killed while guests book; `make torture` does it with hundreds of bookings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.entrypoints.booking import book_under_kills
+from tests.entrypoints.torture import STORAGES
+
+
+# Shows I5, I7, I11.
+@pytest.mark.parametrize("storage", STORAGES)
+def test_cards_go_after_their_last_booking_despite_repeated_kills(
+    storage: str, tmp_path: Path
+) -> None:
+    with STORAGES[storage](tmp_path) as lent:
+        booked = book_under_kills(lent, bookings=3, longest_seconds=10, seed=1)
+
+    assert not any(booked.faults.values()), booked.faults
+    assert booked.done["bookings"] >= 3
+    assert booked.done["kills of the service"] > 0
+    assert booked.done["cards removed"] > 0
