@@ -58,7 +58,6 @@ help: ## Show this help
 	@echo "  TIMES=500           make fuzz: how many times the inputs of make test (now $(TIMES))"
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
 	@echo "  SEED=7 STEPS=90000  make simulate: its first seed, and how many steps"
-	@echo "  SEED=7 DAYS=366     make simulate: one run of so many days"
 	@echo "  SEED=7 KILLS=500    make torture: its seed, and how many kills on each storage"
 	@echo "  BOOKINGS=900        make torture: how many bookings on each storage"
 	@echo "  ROUNDS=9 SECONDS=10 make bench, bench-growth: how many rounds, how long each load"
@@ -113,7 +112,7 @@ fuzz: .venv/dev.stamp ## Try TIMES times as many generated inputs as make test
 	FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis or fuzz"
 
 simulate: .venv/dev.stamp ## Run the whole service through random faults and crashes, from a seed
-	@$(BIN)/python -m tests.simulation.run --seed $(SEED) --steps $(STEPS) $(if $(DAYS),--days $(DAYS)) $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python -m tests.simulation.run --seed $(SEED) --steps $(STEPS) $(if $(ONLY),--only $(ONLY))
 
 torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each storage, and count what is lost
 	@$(BIN)/python -m tests.entrypoints.torture --rounds $(KILLS) --seed $(SEED)

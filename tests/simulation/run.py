@@ -17,7 +17,6 @@ import structlog
 from tests.simulation.simulation import SHARES, Simulation
 
 STEPS_PER_RUN: Final = 80
-STEPS_PER_DAY: Final = 5
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of a random name is made in it
 
@@ -40,11 +39,10 @@ class Run:
     steps: int
 
 
-def run(seed: int, steps: Sequence[int], *, day_by_day: bool = False) -> Run:
+def run(seed: int, steps: Sequence[int]) -> Run:
     """Do the given steps of the run with this seed, then let everything end.
 
-    Each step has random choices of its own, so a step does the same when others are left out. With
-    `day_by_day`, a day passes in every fifth step.
+    Each step has random choices of its own, so a step does the same when others are left out.
     """
     weights = Random(f"{seed} weights")  # runs that favour some rules find more
     shares = [share * weights.choice((1, 2, 4)) for share in SHARES.values()]
@@ -54,8 +52,6 @@ def run(seed: int, steps: Sequence[int], *, day_by_day: bool = False) -> Run:
             for step in steps:
                 choices = Random(f"{seed} {step}")
                 (rule,) = choices.choices(list(SHARES), shares)
-                if day_by_day and step % STEPS_PER_DAY == 0:
-                    rule = Simulation.a_day_passes.__name__
                 simulation.take(rule, choices, step)
             simulation.end(Random(f"{seed} end"))
         except Exception as fault:  # noqa: BLE001 - any exception is a finding
@@ -63,9 +59,7 @@ def run(seed: int, steps: Sequence[int], *, day_by_day: bool = False) -> Run:
         return Run(story=simulation.story(broken), broken=broken, steps=simulation.steps)
 
 
-def shorten(
-    seed: int, failed: Run, steps: Sequence[int], *, day_by_day: bool = False
-) -> tuple[Run, Sequence[int]]:
+def shorten(seed: int, failed: Run, steps: Sequence[int]) -> tuple[Run, Sequence[int]]:
     """Leave out the steps without which the same invariant still breaks."""
     steps = steps[: failed.steps]
     size = len(steps) // 2
@@ -73,7 +67,7 @@ def shorten(
         start = 0
         while start < len(steps):
             fewer = [*steps[:start], *steps[start + size :]]
-            again = run(seed, fewer, day_by_day=day_by_day)
+            again = run(seed, fewer)
             if again.broken is not None and _kind(again.broken) == _kind(failed.broken):
                 failed, steps = again, fewer
             else:
@@ -89,31 +83,27 @@ def _kind(broken: Exception | None) -> tuple[object, ...]:
 @click.command()
 @click.option("--seed", default=1, show_default=True, help="The seed of the first run.")
 @click.option("--steps", default=20_000, show_default=True, help="How many steps in all.")
-@click.option("--days", default=0, help="Do one run of this many days instead.")
 @click.option("--only", default="", help="Do only these steps of one run: 3,5,8.")
-def main(seed: int, steps: int, days: int, only: str) -> None:
+def main(seed: int, steps: int, only: str) -> None:
     """Simulate the service until an invariant breaks or all steps are done."""
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     if only:
-        found = run(seed, [int(number) for number in only.split(",")], day_by_day=days > 0)
+        found = run(seed, [int(number) for number in only.split(",")])
         click.echo(found.story)
         raise SystemExit(found.broken is not None)
     started_at = time.perf_counter()
     done = runs = 0
-    steps_per_run = days * STEPS_PER_DAY or STEPS_PER_RUN
-    steps = days * STEPS_PER_DAY or steps
     while done < steps:
-        planned = range(1, min(steps_per_run, steps - done) + 1)
-        found = run(seed + runs, planned, day_by_day=days > 0)
+        planned = range(1, min(STEPS_PER_RUN, steps - done) + 1)
+        found = run(seed + runs, planned)
         done += found.steps
         if found.broken is not None:
             seconds = time.perf_counter() - started_at
-            found, needed = shorten(seed + runs, found, planned, day_by_day=days > 0)
+            found, needed = shorten(seed + runs, found, planned)
             click.echo(found.story)
             click.echo(
                 f"\nBroken after {done} steps and {seconds:.1f} s. To see it again:\n"
                 f"  make simulate SEED={seed + runs} ONLY={','.join(map(str, needed))}"
-                f"{f' DAYS={days}' if days else ''}"
             )
             raise SystemExit(1)
         runs += 1

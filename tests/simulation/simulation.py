@@ -750,13 +750,6 @@ class Simulation:
         if choices.randrange(2):
             self.the_reconciler_runs(process, choices)
 
-    def a_day_passes(self, process: Process, choices: Random) -> None:
-        """Move the clock on by about a day. Then the reconciler runs."""
-        by = timedelta(minutes=choices.randrange(20 * 60, 28 * 60))
-        self._clock.advance(by)
-        self._log(f"{by} later")
-        self.the_reconciler_runs(process, choices)
-
     def a_process_has_a_mishap(self, process: Process, choices: Random) -> None:
         """Kill a process between two requests, or set its clock wrong."""
         if choices.randrange(2):
@@ -1174,9 +1167,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.an_endpoint_has_trouble: 2,
 }
 
-RULES: Final[Mapping[str, Rule]] = {
-    rule.__name__: rule for rule in (*_SHARES, Simulation.a_day_passes)
-}
+RULES: Final[Mapping[str, Rule]] = {rule.__name__: rule for rule in _SHARES}
 """Everything that may happen, by name."""
 
 SHARES: Final[Mapping[str, int]] = {rule.__name__: share for rule, share in _SHARES.items()}
