@@ -168,7 +168,7 @@ class RefreshAccount:
             unit.accounts.update(kept)
             if removed is not None and verdict.reason == REPLACED:
                 unit.agreements.move(removed.account_id, kept.account_id)
-                unit.consents.move(removed.account_id, kept.account_id)
+                unit.consents.copy(removed.account_id, kept.account_id)
             if verdict.is_updated:
                 note(EventType.ACCOUNT_UPDATED, kept)
 

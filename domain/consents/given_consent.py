@@ -52,8 +52,8 @@ class Consents(Protocol):
         """
         ...
 
-    def move(self, of: AccountId, to: AccountId) -> None:
-        """Give the consents of an account to another account of the same card."""
+    def copy(self, of: AccountId, to: AccountId) -> None:
+        """Store the consents of an account with another account of the same card too."""
         ...
 
     def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:

@@ -80,7 +80,7 @@ def _give(
     unit.accounts.update(removed)
     unit.accounts.update(remains.kept_longer(goes.keep_until, goes.consent_version))
     unit.agreements.move(removed.account_id, remains.account_id)
-    unit.consents.move(removed.account_id, remains.account_id)
+    unit.consents.copy(removed.account_id, remains.account_id)
     note_discard(unit, UnkeptToken.of(removed), now=now)
     note_account_event(
         unit, note_event, EventType.ACCOUNT_REMOVED, removed, reason=REPLACED, now=now

@@ -283,7 +283,10 @@ _SESSIONS: Final = """
 
 
 _CONSENTS: Final = """
-    SELECT account_id, token_id, language, text, agreed_at FROM consents JOIN consent_texts USING (text_id)
+    SELECT consents.account_id, token_id, language, text, agreed_at
+    FROM consents JOIN consent_texts USING (text_id) LEFT JOIN card_sessions USING (token_id)
+    -- The last of a session counts: that of its own account.
+    ORDER BY consents.account_id = card_sessions.account_id
 """
 
 _AGREEMENTS: Final = """

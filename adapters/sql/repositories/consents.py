@@ -37,10 +37,12 @@ class SqlConsents(Repository, Consents):
         )
 
     @override
-    def move(self, of: AccountId, to: AccountId) -> None:
-        # A session belongs to one account, so the other account has no consent of it.
+    def copy(self, of: AccountId, to: AccountId) -> None:
         self._transaction.execute(
-            "UPDATE consents SET account_id = :to WHERE account_id = :of", {"of": of, "to": to}
+            "INSERT INTO consents (account_id, token_id, text_id, agreed_at) "
+            "SELECT :to, token_id, text_id, agreed_at FROM consents WHERE account_id = :of "
+            "ON CONFLICT DO NOTHING",
+            {"of": of, "to": to},
         )
 
     @override
