@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import falcon
@@ -9,7 +10,7 @@ import falcon
 from adapters.http.authentication import Authentication
 from adapters.http.operations import Operation
 from adapters.http.requests import Query, read_body
-from adapters.http.responses import json_body
+from adapters.http.responses import PageInfo, json_body
 from domain.identifiers import plain_uuid
 from domain.pagination import PageRequest
 
@@ -37,11 +38,15 @@ class Dispatcher:
             caller.require(operation.calls.needs)
         if operation.body is not None:
             given["body"] = read_body(req, operation.body)
+        asked: dict[str, Sequence[str]] = {}
         if operation.query:
             query = Query(req, None if operation.ignores_unknown else operation.query)
-            given.update((name, query.all(name)) for name in operation.query)
+            asked = {name: query.all(name) for name in operation.query}
+            given.update(asked)
             if "page" in operation.takes:
-                given["page"] = PageRequest.parse(pages=query.all("page"), sizes=query.all("size"))
+                given["page"] = PageRequest.parse(pages=asked["page"], sizes=asked["size"])
         body = operation.handler(self.resource, **{name: given[name] for name in operation.takes})
         if body is not None:
             json_body(resp, body)
+        if isinstance(info := getattr(body, "page_info", None), PageInfo):
+            resp.set_header("Link", info.links(asked))

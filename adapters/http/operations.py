@@ -13,6 +13,7 @@ from msgspec import Struct
 from adapters.http.errors import UnknownQueryParameter
 from adapters.http.examples import Example
 from adapters.http.requests import BODY_REFUSALS, RequestBody
+from adapters.http.responses import LINK
 from domain import errors
 from domain.errors import Refusal
 from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
@@ -161,6 +162,7 @@ class Operation:
             handler=handler,
             takes=frozenset(takes),
             parameters=(*self.parameters, *(PAGING if is_list else ())),
+            headers={**self.headers, **(LINK if is_list else {})},
             body=body,
             response=self.response if returned is NoneType else returned,
         )

@@ -5,7 +5,9 @@ The schemas of the OpenAPI document are generated from the types of the bodies.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
 
 import falcon
 import msgspec
@@ -94,6 +96,33 @@ class PageInfo(Struct, frozen=True):
     def of(cls, page: Page[Any]) -> PageInfo:  # Any, because only the page itself is described
         """Return the page info of `page`."""
         return cls(total=page.total, page=page.request.page, size=page.request.size)
+
+    def links(self, asked: Mapping[str, Sequence[str]]) -> str:
+        """Return the header `Link` (RFC 8288) with the neighbors of this page in the list.
+
+        The links are relative, and keep the other parameters of the query that was `asked`.
+        """
+        last = max(1, -(-self.total // self.size))
+        pages = {"first": 1, "prev": min(self.page - 1, last), "next": self.page + 1, "last": last}
+        return ", ".join(
+            f'<?{urlencode({**asked, "page": page, "size": self.size}, doseq=True)}>; rel="{name}"'
+            for name, page in pages.items()
+            if 1 <= page <= last
+        )
+
+
+LINK: Final = {
+    "Link": {
+        "description": (
+            "The addresses of the `first`, `prev`, `next` and `last` page (RFC 8288), relative to "
+            "the address of the request. There is no `prev` on the first page, and no `next` on "
+            "the last page."
+        ),
+        "required": True,
+        "schema": {"type": "string", "examples": ['<?page=2&size=10>; rel="next"']},
+    }
+}
+"""The header of every page of a list, for the document."""
 
 
 class Health(Struct, frozen=True):

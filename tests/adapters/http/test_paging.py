@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+from urllib.parse import urlencode, urljoin
 
 import pytest
 from falcon import testing
+from requests.utils import parse_header_links
 
 from adapters.psp_suite.samples import GUEST_ID
-from tests.adapters.http.api import DOCUMENT, Api, refused, refused_bare
+from tests.adapters.http.api import ACCOUNTS, DOCUMENT, Api, refused, refused_bare
 from tests.builders import CENTER_ID, a_guest, a_product, an_agreement
 from tests.installation import Installation
 
@@ -105,6 +107,40 @@ def test_a_page_past_the_end_has_the_correct_total(api: Api, row: Row, page: str
     assert f'"page":{page},"size":1}}' in result.text
     assert '"total":1,' in result.text
     assert "[]" in result.text
+
+
+def links(result: testing.Result) -> dict[str, str]:
+    """Return the address of each link, as the client `requests` reads the header."""
+    return {each["rel"]: each["url"] for each in parse_header_links(result.headers["link"])}
+
+
+@EACH_LIST
+def test_a_page_links_to_its_neighbors(api: Api, row: Row) -> None:
+    only = f"?{row.query}page=1&size=10"
+    assert links(get(api, row, "")) == {"first": only, "last": only}
+    past_the_end = get(api, row, f"page={'9' * 3999}&size=0007")
+    only = f"?{row.query}page=1&size=7"
+    assert links(past_the_end) == {"first": only, "prev": only, "last": only}
+
+
+def test_links_lead_through_a_list_and_keep_the_condition(installation: Installation) -> None:
+    reference = 'Ada & Co, <"1">; ü'
+    for _ in range(5):
+        installation.add_card(reference=reference)
+    installation.add_card(reference="another")
+    api, address, seen = Api(installation), f"{ACCOUNTS}/sessions", []
+    page = api.get(address, urlencode({"reference": reference, "size": 2}))
+    first = page.json
+    while "next" in links(page):
+        seen += page.json["sessions"]
+        address = urljoin(address, links(page)["next"])
+        page = api.get(*address.split("?"))
+    seen += page.json["sessions"]
+
+    assert len({session["token_id"] for session in seen}) == 5
+    assert links(page).keys() == {"first", "prev", "last"}
+    assert page.json["page_info"]["page"] == 3
+    assert api.get(*urljoin(address, links(page)["first"]).split("?")).json == first
 
 
 @EACH_LIST
