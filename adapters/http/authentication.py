@@ -42,8 +42,8 @@ class Authentication:
     refusal_log: RefusalLog = field(default_factory=lambda: RefusalLog(LINES_A_MINUTE))
     refused: Callable[[str], None] = lambda _: None
 
-    def __call__(self, req: falcon.Request) -> Caller:
-        """Return the caller.
+    def __call__(self, req: falcon.Request, resp: falcon.Response) -> Caller:
+        """Return the caller, and say in the response's headers how many writes the caller has left.
 
         Raises UserNotAuthenticated. Raises TooManyRequests after 30 failures in a minute, and over
         the caller's limit of requests that write.
@@ -63,5 +63,5 @@ class Authentication:
             raise UserNotAuthenticated
         req.context.caller = caller.name
         if req.method != "GET":
-            self.limits.count_write(caller)
+            self.limits.count_write(caller, resp)
         return caller

@@ -34,7 +34,7 @@ class Dispatcher:
         given: dict[str, object] = {"req": req, "resp": resp, **path}
         req.context.asked_for = {name: plain_uuid(path[name]) for name in operation.logged}
         if operation.calls is not None:
-            caller = given["caller"] = self.authenticate(req)
+            caller = given["caller"] = self.authenticate(req, resp)
             caller.require(operation.calls.needs)
         if operation.body is not None:
             given["body"] = read_body(req, operation.body)

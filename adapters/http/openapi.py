@@ -21,6 +21,7 @@ from adapters.http.hosted_payments import HostedPayments
 from adapters.http.middleware import REQUEST_ID, REQUEST_ID_PATTERN
 from adapters.http.operations import TAGS, Json, Operation, Tag, operations_of, parameter
 from adapters.http.products import ProductResource
+from adapters.http.rate_limits import RATE_LIMIT, RATE_LIMIT_POLICY
 from adapters.http.responses import ErrorObject, Refused
 from adapters.http.sessions import SessionResource
 from adapters.http.webhooks import Webhooks
@@ -80,6 +81,20 @@ _REQUEST_ID: Final[Json] = {
     "required": True,
     "schema": {"type": "string", "pattern": f"^{REQUEST_ID_PATTERN}$"},
 }
+_WRITE_HEADERS: Final[Json] = {
+    RATE_LIMIT_POLICY: {
+        "description": (
+            "How often the caller may write, if the operator limits it: `q` writes in `w` seconds "
+            "(draft-ietf-httpapi-ratelimit-headers-10)."
+        ),
+        "schema": {"type": "string", "examples": ['"writes";q=60;w=60']},
+    },
+    RATE_LIMIT: {
+        "description": "What is left of this limit: `r` writes in the next `t` seconds.",
+        "schema": {"type": "string", "examples": ['"writes";r=59;t=60']},
+    },
+}
+"""The headers of each response to a write of a known caller."""
 _EVENT_HEADERS: Final = {
     "webhook-id": "The id of the event. It is the same at every attempt.",
     "webhook-timestamp": "The time of this attempt, in Unix seconds.",
@@ -163,7 +178,7 @@ def document(base_url: str, events: Mapping[EventType, Struct]) -> Json:
         "webhooks": {kind: {"post": _webhook(kind, body)} for kind, body in events.items()},
         "components": {
             "schemas": {name: _schema(name, schema) for name, schema in schemas.items()},
-            "headers": {REQUEST_ID: _REQUEST_ID},
+            "headers": {REQUEST_ID: _REQUEST_ID, **_WRITE_HEADERS},
             "securitySchemes": _SECURITY_SCHEMES,
         },
     }
@@ -204,7 +219,8 @@ def _operation(operation: Operation, base_url: str) -> Json:
         "tags": [operation.tag],
         "summary": operation.summary,
         "responses": {
-            status: _with_request_id(response) for status, response in _responses(operation).items()
+            status: _with_common_headers(operation, status, response)
+            for status, response in _responses(operation).items()
         },
         "security": _ANY_SCHEME if operation.calls is not None else [],
     }
@@ -273,10 +289,12 @@ def _responses(operation: Operation) -> dict[str, Json]:
     return responses
 
 
-def _with_request_id(response: Json) -> Json:
+def _with_common_headers(operation: Operation, status: str, response: Json) -> Json:
     headers = cast(Json, response.get("headers", {}))  # as made below
-    reference: Json = {"$ref": f"#/components/headers/{REQUEST_ID}"}
-    return {**response, "headers": {**headers, REQUEST_ID: reference}}
+    is_counted = operation.calls is not None and operation.method != "get" and status != "401"
+    common = [REQUEST_ID, *(_WRITE_HEADERS if is_counted else ())]
+    references = {name: {"$ref": f"#/components/headers/{name}"} for name in common}
+    return {**response, "headers": {**headers, **references}}
 
 
 def _refusals(operation: Operation) -> Sequence[Refusal]:

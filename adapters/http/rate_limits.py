@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
+import falcon
 import structlog
 from limits import RateLimitItem, RateLimitItemPerMinute, parse
 from limits.errors import StorageError
 from limits.storage import RedisStorage, Storage
-from limits.strategies import FixedWindowRateLimiter
 
 from adapters.http.client_networks import counted_network
 from adapters.http.counts_in_memory import CountsInMemory
@@ -24,7 +24,26 @@ REDIS_SECONDS: Final = 0.5
 REDIS_BACKOFF_SECONDS: Final = 5.0
 """How long Redis is not called after an error."""
 
+RATE_LIMIT: Final = "RateLimit"
+RATE_LIMIT_POLICY: Final = "RateLimit-Policy"
+"""The headers that tell callers their limit of writes (draft-ietf-httpapi-ratelimit-headers-10)."""
+
+Returned = TypeVar("Returned")
+
 log = structlog.get_logger()
+
+
+class Counted(NamedTuple):
+    """A counted request: how many more the window allows, and the seconds until the window ends."""
+
+    is_over: bool
+    left: int
+    seconds: int
+
+    def require(self) -> None:
+        """Raise TooManyRequests if the request is over the limit."""
+        if self.is_over:
+            raise TooManyRequests(retry_after_seconds=self.seconds)
 
 
 class RateLimits:
@@ -41,35 +60,40 @@ class RateLimits:
         Raises ValueError if `write` cannot be parsed.
         """
         self._write = parse(write) if write else None
-        self._own = FixedWindowRateLimiter(CountsInMemory())
-        self._shared = FixedWindowRateLimiter(shared) if shared else None
+        self._own = CountsInMemory()
+        self._shared = shared
         self._is_away = False
         self._next_call_at = 0.0
 
     def count_failed_authentication(self, address: str) -> None:
         """Count a failure from this address. Raises TooManyRequests over 30 in a minute."""
-        self._count(FAILED_AUTHENTICATIONS, "authentication", counted_network(address))
+        self._count(FAILED_AUTHENTICATIONS, "authentication", counted_network(address)).require()
 
-    def count_write(self, caller: Caller) -> None:
-        """Count a write of this caller. Raises TooManyRequests over the limit, if any."""
-        if self._write is not None:
-            self._count(self._write, "write", caller.name)
+    def count_write(self, caller: Caller, resp: falcon.Response) -> None:
+        """Count a write of this caller, and say in the response's headers how many are left.
+
+        Without a limit, there are no such headers. Raises TooManyRequests over the limit.
+        """
+        if self._write is None:
+            return
+        counted = self._count(self._write, "write", caller.name)
+        quota, window = self._write.amount, self._write.get_expiry()
+        resp.set_header(RATE_LIMIT_POLICY, f'"writes";q={quota};w={window}')
+        resp.set_header(RATE_LIMIT, f'"writes";r={counted.left};t={counted.seconds}')
+        counted.require()
 
     def check_storage(self) -> bool:
         """Log if the shared storage is unavailable; return whether it is available. Counts nothing."""
         found = self._in_shared_storage(
-            lambda window: window.test(FAILED_AUTHENTICATIONS, "authentication")
+            lambda counts: counts.get(FAILED_AUTHENTICATIONS.key_for("authentication"))
         )
         return found is not None
 
-    def _count(self, limit: RateLimitItem, *who: str) -> None:
-        wait_seconds = self._in_shared_storage(lambda window: _count_in(window, limit, *who))
-        if wait_seconds is None:
-            wait_seconds = _count_in(self._own, limit, *who)
-        if wait_seconds:
-            raise TooManyRequests(retry_after_seconds=wait_seconds)
+    def _count(self, limit: RateLimitItem, *who: str) -> Counted:
+        shared = self._in_shared_storage(lambda counts: _count_in(counts, limit, *who))
+        return _count_in(self._own, limit, *who) if shared is None else shared
 
-    def _in_shared_storage(self, call: Callable[[FixedWindowRateLimiter], int]) -> int | None:
+    def _in_shared_storage(self, call: Callable[[Storage], Returned]) -> Returned | None:
         """Return the result of `call`, or None if the shared storage is missing or unavailable."""
         if self._shared is None or time.monotonic() < self._next_call_at:
             return None
@@ -109,13 +133,12 @@ def counts_in_redis(url: str) -> Storage:
     )
 
 
-def _count_in(window: FixedWindowRateLimiter, limit: RateLimitItem, *who: str) -> int:
-    """Count one request. Return the seconds to wait if it is over the limit, else 0."""
-    if window.hit(limit, *who):
-        return 0
-    wait = window.get_window_stats(limit, *who).reset_time - time.time()
-    if wait > limit.get_expiry():
+def _count_in(counts: Storage, limit: RateLimitItem, *who: str) -> Counted:
+    key, longest = limit.key_for(*who), limit.get_expiry()
+    left = limit.amount - counts.incr(key, longest)
+    seconds = counts.get_expiry(key) - time.time()
+    if left < 0 and seconds > longest:
         # The window began while the clock was ahead.
-        window.clear(limit, *who)
-        return _count_in(window, limit, *who)
-    return max(1, round(wait))
+        counts.clear(key)
+        return _count_in(counts, limit, *who)
+    return Counted(left < 0, max(left, 0), min(max(1, round(seconds)), longest))

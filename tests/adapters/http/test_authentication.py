@@ -3,7 +3,10 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import falcon
+import http_sf
 import pytest
 from falcon import testing
 from hypothesis import example, given
@@ -175,10 +178,10 @@ def test_only_a_well_formed_authorization_header_is_accepted(parts: list[str]) -
 
     word, _, rest = header.strip().partition(" ")
     if word.lower() in ("bearer", "apikey") and rest.lstrip(" ") == TOKEN:
-        assert authenticate(request) == a_caller()
+        assert authenticate(request, falcon.Response()) == a_caller()
     else:
         with pytest.raises(UserNotAuthenticated):
-            authenticate(request)
+            authenticate(request, falcon.Response())
 
 
 # Shows S16.
@@ -208,3 +211,32 @@ def test_the_write_limit_counts_every_write_of_a_caller(tmp_path: Path) -> None:
             assert api.get(path).status_code != 429
     assert other.post(GOOD_BODY).status_code == 200
     installation.close()
+
+
+def test_responses_to_writes_say_how_many_writes_are_left(tmp_path: Path) -> None:
+    installation = Installation(
+        tmp_path, CARDONFILE_WRITE_LIMIT="3/hour", CARDONFILE_CARD_TESTING_LIMITS="guest=1/10"
+    )
+    api, other = Api(installation), Api(installation, a_caller(centers=None))
+    results = [api.post(GOOD_BODY) for _ in range(4)]
+
+    # The second is refused by a limit against card testing, about which nothing is said.
+    assert [result.status_code for result in results] == [200, 429, 429, 429]
+    policies = [rate_limit(result, "ratelimit-policy") for result in results]
+    assert policies == [[("writes", {"q": 3, "w": 3600})]] * 4
+    (*_, last) = left = [rate_limit(result, "ratelimit")[0] for result in results]
+    assert [(name, quota["r"]) for name, quota in left] == [("writes", r) for r in (2, 1, 0, 0)]
+    assert all(1 <= quota["t"] <= 3600 for _, quota in left)
+    assert results[-1].headers["retry-after"] == str(last[1]["t"])
+    unread = (api.get(ACCOUNTS), api.send("POST", ACCOUNTS, authenticated=False))
+    assert all("ratelimit" not in result.headers for result in unread)
+    assert rate_limit(other.post(GOOD_BODY), "ratelimit")[0][1]["r"] == 2
+    installation.close()
+
+
+def test_without_a_write_limit_responses_name_no_limit(api: Api) -> None:
+    assert not [name for name in api.post(GOOD_BODY).headers if name.startswith("ratelimit")]
+
+
+def rate_limit(result: testing.Result, name: str) -> Any:  # Any: as the parser returns it
+    return http_sf.parse(result.headers[name].encode(), tltype="list")

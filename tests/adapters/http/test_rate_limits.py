@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import falcon
 import pytest
 from structlog.testing import capture_logs
 
@@ -43,16 +44,19 @@ def fail(limits: RateLimits, times: int) -> None:
 # Shows S16.
 def test_processes_share_their_counts_through_redis(redis: RedisServer) -> None:
     processes = [a_process(redis, write="2/day") for _ in range(2)]
-    for process in processes:
+    told = [falcon.Response() for _ in processes]
+    for process, response in zip(processes, told, strict=True):
         fail(process, 15)
-        process.count_write(a_caller())
+        process.count_write(a_caller(), response)
+    left = [(response.get_header("RateLimit") or "").split(";t=")[0] for response in told]
+    assert left == ['"writes";r=1', '"writes";r=0']
 
     for process in processes:
         with pytest.raises(TooManyRequests) as refusal:
             process.count_failed_authentication(ADDRESS)
         assert 1 <= refusal.value.retry_after_seconds <= 60
         with pytest.raises(TooManyRequests):
-            process.count_write(a_caller())
+            process.count_write(a_caller(), falcon.Response())
         process.count_failed_authentication("198.51.100.8")
 
 
