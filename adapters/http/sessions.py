@@ -392,7 +392,8 @@ class SessionResource:
             parameter(
                 "Idempotency-Key",
                 "header",
-                "For 24 hours, a repeated request with the same key returns the same session.",
+                "For 24 hours, a repeated request with the same key returns the same session. The "
+                "key may be a quoted string.",
                 type="string",
                 minLength=1,
                 maxLength=255,

@@ -45,6 +45,7 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 
 _ANY_TIME: Final = datetime.min.replace(tzinfo=UTC)
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 
 
 class StartedSession(NamedTuple):
@@ -99,7 +100,10 @@ class AddCard:
                 center_id, configuration, decimals_of=self.formats.decimals_of, now=now
             )
             key = _parse_idempotency_key(request.idempotency_key)
-            if key and (used_for := unit.idempotency_keys.get(caller.name, key, since=keys_since)):
+            # Before 0.3, a quoted key was stored with its quotes.
+            stored_as = dict.fromkeys(filter(None, (key, request.idempotency_key)))
+            used = (unit.idempotency_keys.get(caller.name, k, since=keys_since) for k in stored_as)
+            if used_for := next(filter(None, used), None):
                 if wanted.guest_id and unit.erasures.get(wanted.guest_id):
                     raise GuestNotFound
                 return StartedSession(
@@ -284,7 +288,12 @@ def _same_booking(caller: Caller, earlier: CardSession, wanted: RequestedSession
     return earlier
 
 
-def _parse_idempotency_key(key: str | None) -> str | None:
-    if key is not None and not _IDEMPOTENCY_KEY.fullmatch(key):
+def _parse_idempotency_key(sent: str | None) -> str | None:
+    """Return the key that was sent, bare or as a quoted string (RFC 9651)."""
+    if sent is None:
+        return None
+    quoted = _QUOTED.fullmatch(sent)
+    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else sent
+    if not _IDEMPOTENCY_KEY.fullmatch(key):
         raise IdempotencyKeyInvalid
     return key

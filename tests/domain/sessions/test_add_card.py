@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
+import http_sf
 import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
@@ -302,6 +303,44 @@ def test_an_idempotency_key_can_be_used_again_after_a_day(installation: Installa
     installation.clock.advance(timedelta(hours=24))
 
     assert installation.add_card(idempotency_key=key, source=5).token_id != first.token_id
+
+
+@pytest.mark.parametrize("key", ["key", 'a"b', "a\\b", 'a\\"', "!" + "~" * 254])
+def test_a_quoted_idempotency_key_is_the_same_key(installation: Installation, key: str) -> None:
+    bare = installation.add_card(idempotency_key=key)
+
+    assert installation.add_card(idempotency_key=http_sf.ser(key)) == bare
+
+
+@pytest.mark.parametrize("key", ['"key', 'key"', '"a"b"', r'"a\b"', r'"a\"', '"key";a=1'])
+def test_a_malformed_quoted_string_is_a_key_as_it_is(installation: Installation, key: str) -> None:
+    other = installation.add_card(idempotency_key=key.strip('"'))
+    first = installation.add_card(idempotency_key=key)
+
+    assert first.token_id != other.token_id
+    assert installation.add_card(idempotency_key=key) == first
+
+
+@pytest.mark.parametrize("key", ['""', '"a b"', '"ü"', f'"{"x" * 256}"'])
+def test_an_unusable_quoted_idempotency_key_is_refused(
+    installation: Installation, key: str
+) -> None:
+    with pytest.raises(IdempotencyKeyInvalid):
+        installation.add_card(idempotency_key=key)
+
+
+def test_a_quoted_idempotency_key_that_an_earlier_release_stored_is_found(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    now = installation.clock.now()
+    with installation.storage.write() as unit:
+        unit.idempotency_keys.claim(
+            session.caller, '"key"', session.token_id, now=now, since=now - timedelta(days=1)
+        )
+        unit.commit()
+
+    assert installation.add_card(idempotency_key='"key"') == session
 
 
 def test_two_callers_may_use_the_same_idempotency_key(installation: Installation) -> None:
