@@ -127,6 +127,14 @@ class IdempotencyKeyInvalid(Refusal):
     message = "Idempotency-Key is invalid"
 
 
+class PreconditionFailed(Refusal):
+    """The guest is not in a state that the header If-Match names: another program has changed it."""
+
+    code = 412
+    type = "precondition_failed"
+    message = "Precondition failed"
+
+
 class IdempotencyKeyReused(Refusal):
     """The same caller sent a different request under this Idempotency-Key within 24 hours."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
+import falcon
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
@@ -18,7 +19,7 @@ from adapters.thread_safe_types import prepare
 from domain import errors
 from domain.billing import MAX_LENGTHS
 from domain.fields import invalid_line
-from domain.guests.guest import MAX_NAME_LENGTH, UNCHANGED, Guest, invalid_email
+from domain.guests.guest import ANY_VERSION, MAX_NAME_LENGTH, UNCHANGED, Guest, invalid_email
 from domain.guests.put_guest import PutGuest
 from domain.guests.queries import ReadGuest, SearchGuests
 from domain.languages import MAX_TAG_LENGTH
@@ -171,7 +172,16 @@ class GuestResource:
             "To create a guest, the caller needs `guests:add`. To change a guest, it needs "
             "`guests:edit`. A repeated request changes nothing."
         ),
-        parameters=(GUEST_ID,),
+        parameters=(
+            GUEST_ID,
+            parameter(
+                "If-Match",
+                "header",
+                "The `ETag` of the guest whom you want to change (RFC 9110). If the guest has "
+                "another by now, nothing is done. Needs `guests:view`.",
+                type="string",
+            ),
+        ),
         body_examples=lambda _: {
             "ada": sample(
                 "Ada Sample, without changes",
@@ -183,9 +193,12 @@ class GuestResource:
         refusals=(
             *GUEST_REFUSALS,
             invalid_line("first_name", max_length=MAX_NAME_LENGTH),
+            errors.PreconditionFailed(),
         ),
     )
-    def put(self, caller: Caller, guest_id: str, body: GuestBody) -> GuestRecord:
+    def put(
+        self, req: falcon.Request, caller: Caller, guest_id: str, body: GuestBody
+    ) -> GuestRecord:
         """Create or update the guest."""
         guest = self.put_guest(
             caller,
@@ -194,6 +207,7 @@ class GuestResource:
             last_name=body.last_name,
             email=body.email,
             language=UNCHANGED if body.language is UNSET else body.language,
+            versions=_strong_tags(req.if_match),
         )
         return GuestRecord.of(guest)
 
@@ -253,12 +267,23 @@ class GuestResource:
         tag=Tag.GUESTS,
         summary="Read a guest",
         parameters=(GUEST_ID,),
+        headers={
+            "ETag": {
+                "description": (
+                    "An opaque text that changes with the guest, for `If-Match` of `putGuest`."
+                ),
+                "required": True,
+                "schema": {"type": "string"},
+            }
+        },
         calls=ReadGuest,
         refusals=GUEST_REFUSALS,
     )
-    def read(self, caller: Caller, guest_id: str) -> GuestRecord:
+    def read(self, resp: falcon.Response, caller: Caller, guest_id: str) -> GuestRecord:
         """Read the guest."""
-        return GuestRecord.of(self.read_guest(caller, guest_id=guest_id))
+        guest = self.read_guest(caller, guest_id=guest_id)
+        resp.etag = guest.version
+        return GuestRecord.of(guest)
 
     @Operation(
         method="post",
@@ -277,3 +302,15 @@ class GuestResource:
     def search(self, caller: Caller, body: GuestSearch, page: PageRequest) -> FoundGuests:
         """Find guests by their e-mail address."""
         return FoundGuests.of(self.search_guests(caller, email=body.email, page=page))
+
+
+def _strong_tags(tags: Sequence[falcon.ETag | Literal["*"]] | None) -> Sequence[str] | None:
+    """Return the tags of If-Match that may match (RFC 9110, 13.1.1); None without the header."""
+    if tags is None:
+        return None
+    # Only a star without quotes stands for every tag.
+    return [
+        tag
+        for tag in tags
+        if not isinstance(tag, falcon.ETag) or not (tag.is_weak or tag == ANY_VERSION)
+    ]

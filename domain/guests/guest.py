@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from hashlib import sha256
 from typing import Final, Protocol
 
 from domain.billing import MAX_LENGTHS, is_email_address
@@ -18,6 +19,9 @@ MAX_NAME_LENGTH: Final = 200
 
 UNCHANGED: Final = object()
 """Stands for a field that is missing from a request. The field keeps its stored value."""
+
+ANY_VERSION: Final = "*"
+"""Stands for every version of a guest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,14 @@ class Guest:
     def full_name(self) -> str:
         """Both names, as pages show them."""
         return f"{self.first_name} {self.last_name}"
+
+    @property
+    def version(self) -> str:
+        """An opaque text, the same for equal guests. Whoever changes the guest changes the version.
+
+        It is computed from the fields, so it is right although an earlier release stored the guest.
+        """
+        return sha256(ascii(astuple(self)).encode()).hexdigest()[:32]
 
     @classmethod
     def parse(
@@ -92,6 +104,10 @@ class Guests(Protocol):
 
     def get(self, guest_id: GuestId) -> Guest | None:
         """Return the guest, or None."""
+        ...
+
+    def lock(self, guest_id: GuestId) -> Guest | None:
+        """Return the guest, or None. Nobody else changes the guest until the write unit ends."""
         ...
 
     def with_email(self, email: str, request: PageRequest) -> Page[Guest]:

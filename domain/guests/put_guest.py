@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from domain.errors import GuestNotFound
-from domain.guests.guest import UNCHANGED, Guest, parse_guest_id
-from domain.permissions import MAY_ADD_GUESTS, MAY_EDIT_GUESTS, MAY_PUT_GUESTS, Caller
+from domain.errors import GuestNotFound, PreconditionFailed
+from domain.guests.guest import ANY_VERSION, UNCHANGED, Guest, parse_guest_id
+from domain.permissions import (
+    MAY_ADD_GUESTS,
+    MAY_EDIT_GUESTS,
+    MAY_PUT_GUESTS,
+    MAY_VIEW_GUESTS,
+    Caller,
+)
 from domain.storage import AlreadyStored, Storage, WriteUnit
 
 
@@ -27,6 +33,10 @@ class PutGuest:
     and needs either permission. A guest belongs to no center, so a caller that is limited to
     centers may do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField, and
     GuestNotFound for the id of an erased guest.
+
+    With `versions`, a guest who has none of these versions is not changed or created: raises
+    PreconditionFailed. A caller that may not read guests knows no version: raises
+    UserNotAuthorized.
     """
 
     needs = MAY_PUT_GUESTS
@@ -42,9 +52,12 @@ class PutGuest:
         last_name: object,
         email: object,
         language: object = UNCHANGED,
+        versions: Collection[str] | None = None,
     ) -> Guest:
         """Store the guest and return it."""
         caller.require(self.needs)
+        if versions is not None:
+            caller.require(MAY_VIEW_GUESTS)
         known = Guest.parse(
             id=parse_guest_id(guest_id),
             first_name=first_name,
@@ -56,16 +69,17 @@ class PutGuest:
         def put(unit: WriteUnit) -> Guest:
             if unit.erasures.get(known.id) is not None:
                 raise GuestNotFound
-            stored, guest = unit.guests.get(known.id), known
+            stored, guest = unit.guests.lock(known.id), known
             if stored is not None and language is UNCHANGED:
                 guest = replace(known, language=stored.language)
             if stored == guest:
                 return guest
+            caller.require(MAY_ADD_GUESTS if stored is None else MAY_EDIT_GUESTS)
+            if versions is not None and not _has_version(stored, versions):
+                raise PreconditionFailed
             if stored is None:
-                caller.require(MAY_ADD_GUESTS)
                 unit.guests.add(guest)
             else:
-                caller.require(MAY_EDIT_GUESTS)
                 unit.guests.update(guest)
             unit.commit()
             return guest
@@ -75,3 +89,7 @@ class PutGuest:
         with suppress(AlreadyStored):
             return self.storage.transact(put)
         return self.storage.transact(put)
+
+
+def _has_version(stored: Guest | None, versions: Collection[str]) -> bool:
+    return stored is not None and (ANY_VERSION in versions or stored.version in versions)

@@ -19,6 +19,10 @@ class SqlGuests(ById[GuestId, Guest], Guests):
     _rows = _GUESTS
 
     @override
+    def lock(self, guest_id: GuestId) -> Guest | None:
+        return _GUESTS.get(self._transaction, lock=True, id=guest_id)
+
+    @override
     def with_email(self, email: str, request: PageRequest) -> Page[Guest]:
         condition = "WHERE email IS NOT NULL AND lower(email) = lower(:email) "
         return self._page(condition, {"email": email}, order="id", request=request)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pytest
 from falcon import testing
 
 from adapters.http.guests import GuestResource
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
+from domain.permissions import Permission
 from tests.adapters.http.api import Api, refused, refused_bare
 from tests.builders import CENTER_ID
+from tests.installation import Installation
 
 GUEST = f"/api/v1/guests/{OTHER_GUEST_ID}"
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@guests.example"}
@@ -150,3 +154,59 @@ def test_a_merge_is_refused_in_the_envelope(api: Api) -> None:
         code, message = refused(merge(api, body))
         assert (code, message[: len(result[1])]) == result
     assert refused(merge(api, {}, "/api/v1/guests/x")) == (400, "Guest not found")
+
+
+ON_FILE = f"/api/v1/guests/{GUEST_ID}"
+
+
+def put_if(api: Api, if_match: str, last_name: str = "Li", guest: str = ON_FILE) -> testing.Result:
+    """Put the guest if the guest has one of these tags."""
+    headers = {"If-Match": if_match, "Content-Type": "application/json"}
+    body = json.dumps({"first_name": "Ada", "last_name": last_name})
+    return api.send("PUT", guest, body=body, headers=headers)
+
+
+def test_the_second_of_two_programs_that_change_a_guest_notices(api: Api) -> None:
+    tag = api.get(ON_FILE).headers["etag"]
+    first = put_if(api, tag)
+    second = put_if(api, tag, "Ríos")
+
+    assert first.status_code == 200
+    # RFC 9110, 9.3.4: a reader gets other content than the request had.
+    assert "etag" not in first.headers
+    assert refused(second) == (412, "Precondition failed")
+    assert api.get(ON_FILE).json["last_name"] == "Li"
+    assert put_if(api, api.get(ON_FILE).headers["etag"], "Ríos").status_code == 200
+    # Its response may have been lost.
+    assert put_if(api, tag, "Ríos").status_code == 200
+
+
+@pytest.mark.parametrize("sent", ["{}", '"x,y" ,{},W/"z"', "*"])
+def test_a_strong_tag_matches(api: Api, sent: str) -> None:
+    tag = api.get(ON_FILE).headers["etag"]
+
+    assert re.fullmatch('"[0-9a-f]{32}"', tag)
+    assert put_if(api, sent.format(tag)).status_code == 200
+
+
+@pytest.mark.parametrize("sent", ["W/{}", 'W/{}, "x"', '"*"', '"x", *', '"'])
+def test_no_other_tag_matches(api: Api, sent: str) -> None:
+    tag = api.get(ON_FILE).headers["etag"]
+
+    assert put_if(api, sent.format(tag)).status_code == 412
+    assert api.get(ON_FILE).headers["etag"] == tag
+
+
+def test_no_guest_is_created_if_a_tag_must_match(api: Api) -> None:
+    assert put_if(api, "*", guest=GUEST).status_code == 412
+    assert api.get(GUEST).status_code == 404
+
+
+def test_a_caller_that_may_not_read_guests_may_not_compare_tags(
+    installation: Installation, api: Api
+) -> None:
+    blind = Api(installation, installation.a_caller(Permission.GUESTS_EDIT))
+
+    for tag in ("*", api.get(ON_FILE).headers["etag"], '"x"'):
+        assert refused(put_if(blind, tag)) == (403, "User not authorized")
+    assert blind.put(ON_FILE, ADA).status_code == 200

@@ -88,6 +88,7 @@ TYPES: Final = {
     "payment_configuration_not_done": (400, "Payment configuration not done"),
     "payment_method_already_exists": (400, "Payment method already exists"),
     "payment_method_not_accepted": (400, "Payment method not accepted"),
+    "precondition_failed": (412, "Precondition failed"),
     "redirect_uri_invalid": (400, "redirect_uri is invalid"),
     "redirect_uri_required": (400, "redirect_uri is required"),
     "request_body_too_large": (413, "Request body too large"),

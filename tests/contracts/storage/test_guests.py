@@ -57,6 +57,20 @@ def test_concurrent_additions_of_a_guest_add_it_once(storage: Storage) -> None:
     assert sum(at_once(8, add)) == 1
 
 
+def test_concurrent_changes_of_a_locked_guest_are_seen_by_each_other(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.guests.add(a_guest())
+
+    def change(number: int) -> bool:
+        with committed(storage) as unit:
+            if unit.guests.lock(GUEST_ID) != a_guest():
+                return False
+            unit.guests.update(a_guest(last_name=str(number)))
+        return True
+
+    assert sum(at_once(8, change)) == 1
+
+
 def test_an_import_that_fails_midway_stores_no_guests(storage: Storage) -> None:
     def guests() -> Iterator[Guest]:
         yield a_guest()
