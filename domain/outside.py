@@ -1,9 +1,10 @@
-"""The current time and random identifiers, which the domain takes from outside."""
+"""The current time, random identifiers and traces, which the domain takes from outside."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, NewType, Protocol
 
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
@@ -44,4 +45,20 @@ class Ids(Protocol):
 
     def secret(self) -> str:
         """Return new URL-safe random text of at least 128 bits."""
+        ...
+
+
+Trace = NewType("Trace", str)
+"""The trace of a client's request through several systems, as the adapters write it."""
+
+
+class Traces(Protocol):
+    """The trace to which the present work of this thread belongs."""
+
+    def current(self) -> Trace | None:
+        """Return the trace, or None if the work belongs to no trace."""
+        ...
+
+    def following(self, trace: Trace | None) -> AbstractContextManager[None]:
+        """Let the work in a `with` statement belong to a trace, unless it belongs to another."""
         ...

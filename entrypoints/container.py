@@ -46,6 +46,7 @@ from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
 from adapters.system import RandomIds, SystemClock, operating_system_user
+from adapters.traces import TracesOfThreads
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
 from domain.access.token import Identity
@@ -300,6 +301,7 @@ class Container(DeclarativeContainer):
 
     clock = Part(SystemClock)
     ids = Part(RandomIds)
+    traces = Part(TracesOfThreads)
     postal_codes = Part(PostalCodeFormats)
     storage = Part(
         storage_in,
@@ -317,7 +319,7 @@ class Container(DeclarativeContainer):
     )
     note_act = Part(NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids)
     note_operators_act = Part(NoteOperatorsAct, storage=storage, note_act=note_act)
-    note_event = Part(NoteEvent, ids=ids, psps=settings.provided.psps)
+    note_event = Part(NoteEvent, ids=ids, traces=traces, psps=settings.provided.psps)
     issue_token = Part(IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act)
     revoke_token = Part(RevokeToken, storage=storage, clock=clock, note_act=note_act)
     add_event_endpoint = Part(
@@ -422,6 +424,7 @@ class Container(DeclarativeContainer):
         obtain_page=obtain_in_worker,
         clock=clock,
         ids=ids,
+        traces=traces,
         note_event=note_event,
         log=session_log,
     )
@@ -515,6 +518,7 @@ class Container(DeclarativeContainer):
         formats=locale_formats,
         clock=clock,
         ids=ids,
+        traces=traces,
         log=session_log,
     )
     list_sessions = Part(ListSessions, storage=storage)
@@ -588,6 +592,7 @@ class Container(DeclarativeContainer):
         postal_codes=postal_codes,
         links=links,
         clock=clock,
+        traces=traces,
         log=session_log,
         notes_browsers=settings.provided.notes_browsers,
     )

@@ -17,6 +17,7 @@ from adapters.events.addresses import Address, Network, is_public, parse_address
 from adapters.events.payload import encode
 from adapters.events.signatures import signed_headers
 from adapters.outbound_http import AddressInfo, Connection, LookUp, begin, look_up, reason_of
+from adapters.traces import headers_of
 from domain.errors import InvalidField
 from domain.events.event import Event, EventEndpoint, parse_endpoint_url
 from domain.events.event_sender import EventNotSent, EventSender
@@ -59,6 +60,7 @@ class HttpEventSender(EventSender):
         headers = {
             "content-type": "application/json",
             "user-agent": self._user_agent,
+            **headers_of(event.trace),
             **signed_headers(event.event_id, body, endpoint.secrets.at(now), now),
         }
 

@@ -12,6 +12,7 @@ import falcon
 from adapters.http.client_networks import logged_network
 from adapters.http.rate_limits import RateLimits
 from adapters.http.refusal_log import RefusalLog
+from adapters.traces import begin
 from domain.access.token import Identity, prefix_of
 from domain.errors import UserNotAuthenticated
 from domain.permissions import Caller
@@ -32,7 +33,7 @@ def sent_token(req: falcon.Request) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
-    """Finds the caller of a request, and counts the caller's writes.
+    """Finds the caller of a request, counts the caller's writes, and begins the caller's trace.
 
     Only a token in the header is accepted. `refused` receives the reason of each refusal.
     """
@@ -62,6 +63,8 @@ class Authentication:
             self.limits.count_failed_authentication(req.remote_addr)
             raise UserNotAuthenticated
         req.context.caller = caller.name
+        # The trace of an unknown caller is logged, but not passed on.
+        begin(req.context.get("trace"))
         if req.method != "GET":
             self.limits.count_write(caller, resp)
         return caller

@@ -14,6 +14,7 @@ from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from adapters.http.client_networks import logged_network
 from adapters.http.errors import ERROR_TYPE
+from adapters.traces import TRACEPARENT, begin, logged, trace_of
 from domain.access.token import MARK
 from domain.card_numbers import holds_card_number
 from domain.identifiers import plain_uuid
@@ -40,8 +41,9 @@ log = structlog.get_logger()
 class RequestIds:
     """Gives each request an id: the client's id if well-formed, otherwise a new id.
 
-    The response and every line that the thread logs until then have the id. This must be the first
-    middleware, so that it wraps the others.
+    The response and every line that the thread logs until then have the id. The lines also have the
+    id of the request's trace, if any. This must be the first middleware, so that it wraps the
+    others.
     """
 
     ids: Ids
@@ -50,14 +52,16 @@ class RequestIds:
         """Bind the id to the thread's log lines."""
         sent = req.get_header(REQUEST_ID, default="")
         req.context.request_id = sent if _may_be_logged(sent) else self.ids.uuid()
-        bind_contextvars(request_id=req.context.request_id)
+        req.context.trace = trace_of(req.get_header(TRACEPARENT, default=""))
+        bind_contextvars(request_id=req.context.request_id, **logged(req.context.trace))
 
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
-        """Set the header, and unbind the id before the thread's next request."""
+        """Set the header, and unbind id and trace before the thread's next request."""
         resp.set_header(REQUEST_ID, req.context.request_id)
         clear_contextvars()
+        begin(None)
 
 
 def _may_be_logged(request_id: str) -> bool:

@@ -25,6 +25,7 @@ from adapters.http.rate_limits import RATE_LIMIT, RATE_LIMIT_POLICY
 from adapters.http.responses import ErrorObject, Refused
 from adapters.http.sessions import SessionResource
 from adapters.http.webhooks import Webhooks
+from adapters.traces import TRACEPARENT
 from domain import errors
 from domain.errors import Refusal
 from domain.events.event import MEANINGS, EventType
@@ -59,7 +60,8 @@ card there and comes back to `redirect_uri`.
 
 The examples use the ids of `make demo`. The header `Error-Type` of a refusal names its type. A \
 request may send an id of your choice in the header `X-Request-ID`. The response and the service's \
-log then contain this id, and otherwise a new id. Any request may also be refused with 405 Method \
+log then contain this id, and otherwise a new id. The trace in the header `traceparent` (W3C Trace \
+Context) is logged, and continues in events and in calls to payment service providers. Any request may also be refused with 405 Method \
 not allowed, or with 431 Request header fields too large.
 """
 
@@ -100,6 +102,9 @@ _EVENT_HEADERS: Final = {
     "webhook-timestamp": "The time of this attempt, in Unix seconds.",
     "webhook-signature": "One or more signatures, separated by spaces.",
 }
+_EVENT_TRACE: Final = (
+    "The trace of the request that caused the event, if known (W3C Trace Context)."
+)
 _ANY_SCHEME: Final[list[Json]] = [{name: []} for name in _SECURITY_SCHEMES]
 
 
@@ -247,7 +252,8 @@ def _webhook(event_type: EventType, example: Struct) -> Json:
         "parameters": [
             parameter(name, "header", about, required=True, type="string")
             for name, about in _EVENT_HEADERS.items()
-        ],
+        ]
+        + [parameter(TRACEPARENT, "header", _EVENT_TRACE, type="string")],
         "requestBody": {"required": True, "content": content},
         "responses": {
             "2XX": {"description": "The endpoint accepted the event, which is not sent again."},

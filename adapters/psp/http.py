@@ -20,6 +20,7 @@ import msgspec
 
 from adapters.outbound_http import Connection
 from adapters.psp.settings import is_https_or_loopback
+from adapters.traces import TracesOfThreads, headers_of
 from domain.psps.payment_provider import (
     FailureDetails,
     NotFound,
@@ -145,13 +146,14 @@ class HttpClient:
 
         `path` begins with a slash, is appended to the base URL, and may have a query; quote the
         values in it. Raises ProviderUnavailable if no complete response of at most 1 MiB arrives in
-        time.
+        time. If a client's request of a known trace causes the call, `traceparent` is sent too.
         """
+        headers = {**headers_of(TracesOfThreads().current()), **self._headers, **(headers or {})}
         failure = ""
         for tries_left in reversed(range(self._retry_policy.tries)):
             response: Response | None = None
             try:
-                response = self._try(method, path, {**self._headers, **(headers or {})}, body)
+                response = self._try(method, path, headers, body)
             # ValueError: a header or a path cannot be sent, such as a key with a newline.
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self.close()

@@ -188,6 +188,7 @@ RELEASE_0_3: Final = """
     ALTER TABLE card_sessions ADD COLUMN authentication text;
     ALTER TABLE card_sessions ADD COLUMN not_accepted text;
     ALTER TABLE card_sessions ADD COLUMN link_key text;
+    ALTER TABLE card_sessions ADD COLUMN trace text;
     ALTER TABLE payment_configurations ADD COLUMN keep_after_end_days integer NOT NULL DEFAULT 7;
     ALTER TABLE payment_configurations
         ADD COLUMN no_show_indicator {boolean} NOT NULL DEFAULT false;

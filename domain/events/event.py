@@ -25,6 +25,7 @@ from domain.identifiers import (
     GuestId,
     TokenId,
 )
+from domain.outside import Trace
 from domain.psps.card import Card, Funding
 from domain.redirects import redirect_origin
 from domain.retries import Waiting
@@ -134,6 +135,7 @@ class Event:
     card. `live` is whether the PSP takes real cards; None if unknown. `merged_guest_id` is the guest
     who was merged into `guest_id`; such an event is about no center and no session. `agreement_id`
     is the agreement of the event, and `agreement_reference` the client's name for the booking.
+    `trace` is sent beside the event, not in it.
     """
 
     event_id: EventId
@@ -153,6 +155,7 @@ class Event:
     merged_guest_id: GuestId | None = None
     agreement_id: AgreementId | None = None
     agreement_reference: str | None = None
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

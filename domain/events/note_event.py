@@ -7,12 +7,12 @@ sent about something that was not committed. If no endpoint subscribes, nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from domain.centers.configure_payments import LoadedPsp
 from domain.events.event import Event, EventDelivery
 from domain.identifiers import EventId, ProviderName
-from domain.outside import Ids
+from domain.outside import Ids, Traces
 from domain.storage import WriteUnit
 
 
@@ -23,12 +23,17 @@ def new_event_id(ids: Ids) -> EventId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteEvent:
-    """Step: note an event for each endpoint that subscribes to it. The caller commits."""
+    """Step: note an event for each endpoint that subscribes to it. The caller commits.
+
+    The event belongs to the trace of the work that caused it.
+    """
 
     ids: Ids
+    traces: Traces
     psps: Mapping[ProviderName, LoadedPsp]
 
     def __call__(self, unit: WriteUnit, event: Event) -> None:
+        event = replace(event, trace=self.traces.current())
         for endpoint in unit.event_endpoints.all():
             if endpoint.takes(event):
                 unit.event_deliveries.add(

@@ -23,7 +23,7 @@ from domain.hosted_payments.link import (
 from domain.hosted_payments.show_agreement import ShowAgreement, cards_to_offer
 from domain.hosted_payments.store_change import store_change
 from domain.hosted_payments.use_card_on_file import UseCardOnFile
-from domain.outside import Clock
+from domain.outside import Clock, Traces
 from domain.psps.hosted_page import MAX_PAGE_LIFETIME, HostedPageRequest
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.redirects import redirect_origin
@@ -66,6 +66,7 @@ class OpenHostedPage:
     postal_codes: PostalCodes
     links: HostedLinks
     clock: Clock
+    traces: Traces
     log: SessionLog
     notes_browsers: bool
 
@@ -98,16 +99,17 @@ class OpenHostedPage:
         now = self.clock.now()
         if not by_click and session.needs_click(now):
             raise ClickNeeded
-        if self._begin_question(session, now):
-            self.settle(session.token_id)
         # An erasure may remove the address at the same time.
         redirect_uri = session.redirect_uri
         noted = Browser(address, user_agent) if self.notes_browsers else None
         click = ClickOnPage(agreed=agreed, keeps=keeps, secret=browser, noted=noted)
-        if card:
-            self.use_card_on_file(session, card, click, accepted)
-            return redirect_uri
-        session = self._with_page(self._with_attempt(session, by_click, click, accepted))
+        with self.traces.following(session.trace):
+            if self._begin_question(session, now):
+                self.settle(session.token_id)
+            if card:
+                self.use_card_on_file(session, card, click, accepted)
+                return redirect_uri
+            session = self._with_page(self._with_attempt(session, by_click, click, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:

@@ -33,7 +33,7 @@ from domain.errors import (
     TooManyAgreements,
 )
 from domain.identifiers import ProviderName, TokenId, link_key_from
-from domain.outside import Clock, Ids
+from domain.outside import Clock, Ids, Traces
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.address_verification import PostalCodes, require_billing_address
 from domain.sessions.card_testing import require_below_limits
@@ -82,6 +82,7 @@ class AddCard:
     formats: LocaleFormats
     clock: Clock
     ids: Ids
+    traces: Traces
     log: SessionLog
 
     def __call__(self, caller: Caller, request: AddCardRequest) -> StartedSession:
@@ -157,6 +158,7 @@ class AddCard:
             due_at=expires_at,
             shows_guest=caller.may(MAY_VIEW_GUESTS),
             link_key=link_key_from(self.ids.secret()),
+            trace=self.traces.current(),
         )
 
     def _require_agreements(

@@ -29,6 +29,7 @@ from domain.identifiers import (
     PspAccount,
     TokenId,
 )
+from domain.outside import Trace
 from domain.pagination import Page, PageRequest
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import (
@@ -96,7 +97,7 @@ class CardSession(PolledSession, RequestedSession):
     link. `clicks` are those with which the guest agreed to the terms of `agreement`. `card` is the
     card that the session stored or renewed, as the PSP reported it then; None also if an earlier
     release stored it. `browsers` are those in which the guest clicked, if the operator has them
-    noted.
+    noted. `trace` is that of add-card.
     """
 
     token_id: TokenId
@@ -108,6 +109,7 @@ class CardSession(PolledSession, RequestedSession):
     clicks: tuple[AgreementClick, ...] | None = None
     card: CardSummary | None = None
     browsers: tuple[BrowserOfClick, ...] | None = None
+    trace: Trace | None = None
 
     def clicked_in(self, browser: BrowserOfClick) -> CardSession:
         """Note the browser of a click. The first click and the latest ones are kept."""

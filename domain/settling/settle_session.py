@@ -17,7 +17,7 @@ from domain.cards.note_account_event import note_account_event
 from domain.centers.card_limit import CardLimit
 from domain.events.note_event import NoteEvent
 from domain.identifiers import AccountId, AgreementId, PspAccount, TokenId
-from domain.outside import Clock, Ids
+from domain.outside import Clock, Ids, Traces
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import (
     CardCollected,
@@ -67,6 +67,7 @@ class SettleSession:
     obtain_page: ObtainPage
     clock: Clock
     ids: Ids
+    traces: Traces
     note_event: NoteEvent
     log: SessionLog
 
@@ -96,6 +97,12 @@ class SettleSession:
                 return None
             is_closed = unit.merchant_standings.of(session.configuration.psp_account).is_closed
             told = [page for page in unit.earlier_pages.of(token_id) if page.told_at is not None]
+        with self.traces.following(session.trace):
+            return self._settle(session, told, is_closed=is_closed)
+
+    def _settle(
+        self, session: CardSession, told: Sequence[EarlierPage], *, is_closed: bool
+    ) -> CardSession:
         if is_closed:
             return self._end_unasked(session)
         for page in told:

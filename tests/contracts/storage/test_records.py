@@ -24,6 +24,7 @@ from domain.billing import BillingInfo
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.events.event import ENDPOINT_TYPES
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
+from domain.outside import Trace
 from domain.personal_data.erasure import Erasure
 from domain.products.product import Product
 from domain.psps.evidence import EvidenceOrigin
@@ -103,6 +104,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_session(link_minutes=43_200, progress=Progress.CANCELLED, cancelled_at=NOW),
         a_session(cancelled_at=NOW, cancelled_by=Actor(AWKWARD)),
         a_session(opened_at=NOW, returned_at=NOW + DAY, locale="de-AT", reference="order-1"),
+        a_session(trace=Trace(AWKWARD)),
         a_consent_text(version=AWKWARD, language=AWKWARD, text=AWKWARD),
         a_reservation_text(text=AWKWARD, button=AWKWARD),
         an_agreement(),

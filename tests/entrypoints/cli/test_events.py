@@ -9,6 +9,7 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from adapters.system import RandomIds
+from adapters.traces import TracesOfThreads
 from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
@@ -26,7 +27,7 @@ def a_card_is_stored(cardonfile: CommandLine) -> None:
         unit.centers.put_many([a_center()])
         note_account_event(
             unit,
-            NoteEvent(ids=RandomIds(), psps={}),
+            NoteEvent(ids=RandomIds(), traces=TracesOfThreads(), psps={}),
             EventType.ACCOUNT_STORED,
             an_account(),
             now=datetime.now(UTC),

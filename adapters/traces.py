@@ -1,0 +1,72 @@
+"""The traces of clients' requests (W3C Trace Context): read, logged, and passed on."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from structlog.contextvars import bound_contextvars
+from typing_extensions import override
+
+from domain.outside import Trace, Traces
+
+TRACEPARENT: Final = "traceparent"
+
+# Version 00 ends after the flags. Later versions may go on after a dash.
+_VERSION_00 = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})")
+_LATER_VERSION = re.compile(
+    r"(?!00|ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?"
+)
+_SAMPLED: Final = 1
+"""The only flag of version 00. Others are not passed on."""
+
+_current: ContextVar[Trace | None] = ContextVar("trace", default=None)
+
+
+def trace_of(traceparent: str) -> Trace | None:
+    """Return the trace in a header `traceparent`, or None if the header is malformed."""
+    found = _VERSION_00.fullmatch(traceparent) or _LATER_VERSION.fullmatch(traceparent)
+    return Trace(f"{found[1]}-{int(found[2], 16) & _SAMPLED:02x}") if found else None
+
+
+def logged(trace: Trace | None) -> Mapping[str, str]:
+    """Return the field of a log line that names the trace; empty without a trace."""
+    return {} if trace is None else {"trace_id": trace.partition("-")[0]}
+
+
+def headers_of(trace: Trace | None) -> Mapping[str, str]:
+    """Return the header of a request that follows from the trace; empty without a trace."""
+    if trace is None:
+        return {}
+    trace_id, _, flags = trace.partition("-")
+    return {TRACEPARENT: f"00-{trace_id}-{secrets.token_hex(8)}-{flags}"}
+
+
+def begin(trace: Trace | None) -> None:
+    """Let all further work of this thread belong to a trace, or to no trace."""
+    _current.set(trace)
+
+
+class TracesOfThreads(Traces):
+    """The trace to which the work of each thread belongs."""
+
+    @override
+    def current(self) -> Trace | None:
+        return _current.get()
+
+    @override
+    @contextmanager
+    def following(self, trace: Trace | None) -> Iterator[None]:
+        if trace is None or _current.get() is not None:
+            yield
+            return
+        before = _current.set(trace)
+        try:
+            with bound_contextvars(**logged(trace)):
+                yield
+        finally:
+            _current.reset(before)
