@@ -123,7 +123,7 @@ def test_a_page_links_to_its_neighbors(api: Api, row: Row) -> None:
     assert links(past_the_end) == {"first": only, "prev": only, "last": only}
 
 
-def test_links_lead_through_a_list_and_keep_the_condition(installation: Installation) -> None:
+def test_links_lead_through_a_list_with_its_condition(installation: Installation) -> None:
     reference = 'Ada & Co, <"1">; ü'
     for _ in range(5):
         installation.add_card(reference=reference)
