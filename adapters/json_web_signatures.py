@@ -6,7 +6,7 @@ import json
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import jwt
 import msgspec
@@ -19,6 +19,8 @@ from domain.disputes.evidence import DisputeEvidence, EvidenceSigner, SignedEvid
 ALGORITHM: Final = "EdDSA"
 TYPE: Final = "cardonfile-evidence"
 """The header `typ`, so that a signature for another purpose does not count as evidence."""
+_MEMBERS: Final = frozenset({"success", "error", "document", "jws"})
+"""Those of a response of the API, of which the first two say nothing about the evidence."""
 _PUBLIC: Final = ("kty", "crv", "x", "kid", "use", "alg")
 _PRIVATE: Final = (*_PUBLIC, "d")
 
@@ -70,10 +72,11 @@ def with_new_key(text: str | None) -> str:
 
 
 class Genuine(NamedTuple):
-    """Verified evidence: when and for which service it was made, and the id of the key."""
+    """Verified evidence: when, for which service and about which account; and the id of the key."""
 
     made_at: str
     service: str
+    account_id: str
     key_id: str
 
 
@@ -84,18 +87,45 @@ def verify_evidence(text: str, keys: str) -> Genuine:
     """
     by_id = {key["kid"]: key for key in _keys_of(keys)}
     try:
-        signed = json.loads(text)
+        signed = _json_of(text)
+        if not signed.keys() <= _MEMBERS:
+            raise NotGenuine("it has members that are not signed")
         key_id = jwt.get_unverified_header(signed["jws"])["kid"]
         if key_id not in by_id:
             raise NotGenuine("no key in the file has signed it")
         key = _usable(by_id[key_id])
         found = jwt.PyJWS().decode_complete(signed["jws"], key, [ALGORITHM])
-        payload = json.loads(found["payload"])
-        if found["header"]["typ"] != TYPE or payload != signed["document"]:
+        payload = _json_of(found["payload"])
+        is_same = _sorted(payload) == _sorted(signed["document"])
+        if found["header"]["typ"] != TYPE or not is_same:
             raise NotGenuine("the signature is for another document")
-        return Genuine(payload["made"]["at"], payload["service"], key_id)
+        account_id = payload["card"]["account_id"]
+        return Genuine(payload["made"]["at"], payload["service"], account_id, key_id)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, jwt.PyJWTError):
         raise NotGenuine("it is not signed evidence, or it was changed") from None
+
+
+def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON type
+    """Return an object in JSON. Raises ValueError, also if a member is repeated.
+
+    Readers differ in which of two equal members they show.
+    """
+
+    def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:  # as above
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError
+        return found
+
+    found = json.loads(text, object_pairs_hook=members)
+    if not isinstance(found, dict):
+        raise TypeError
+    return found
+
+
+def _sorted(value: object) -> str:
+    """Return a value as text, because 1 equals true in Python."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _keys_of(text: str) -> Sequence[Key]:

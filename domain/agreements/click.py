@@ -42,8 +42,13 @@ class ShownAgreement:
         words = (self.text.version, self.text.language, self.text.text, self.text.button)
         return sha256("\n".join((*words, self.general.digest)).encode()).hexdigest()
 
-    def clicked(self, *, attempt: int, browser: str, keeps: bool, now: datetime) -> AgreementClick:
-        """Return the click on the button. `keeps` says whether the box is ticked."""
+    def clicked(
+        self, *, attempt: int, browser: str, keeps: bool, now: datetime, card: str | None = None
+    ) -> AgreementClick:
+        """Return the click on the button. `keeps` says whether the box is ticked.
+
+        `card` is the card on file that the page showed, such as `visa 4242`.
+        """
         return AgreementClick(
             attempt=attempt,
             browser=browser,
@@ -51,6 +56,7 @@ class ShownAgreement:
             shown=self.text,
             kept_until=self.kept_until,
             general=self.general if keeps else None,
+            card=card,
         )
 
 
@@ -59,8 +65,9 @@ class AgreementClick:
     """A guest's click on the page before the page of an `attempt`, with the words as shown.
 
     `browser` is the hash of the secret of the guest's browser; "" if the guest used a card on file,
-    because the click then counts for no other browser. `general` is the text to which the
-    guest agreed by the box; None if the box was not ticked.
+    because the click then counts for no other browser. `general` is the text to which the guest
+    agreed by the box; None if the box was not ticked. `card` is the card on file that the page
+    showed, such as `visa 4242`; None if the guest went on to type a card.
     """
 
     attempt: int
@@ -69,6 +76,7 @@ class AgreementClick:
     shown: ShownText
     kept_until: datetime
     general: Consent | None = None
+    card: str | None = None
 
     @property
     def consent(self) -> Consent:

@@ -51,7 +51,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardHolder:
-    """The guest. `name` and `email` are null after an erasure."""
+    """The guest as now on file.
+
+    `name` and `email` are null after an erasure, or if the caller may not read the guest.
+    """
 
     guest_id: GuestId
     name: str | None

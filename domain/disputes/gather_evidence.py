@@ -42,8 +42,13 @@ class GatherEvidence:
 
     base_url: str
 
-    def __call__(self, unit: UnitOfWork, account: Account, now: datetime) -> DisputeEvidence:
-        """Return the evidence. Raises RecordUnreadable."""
+    def __call__(
+        self, unit: UnitOfWork, account: Account, now: datetime, *, shows_guest: bool
+    ) -> DisputeEvidence:
+        """Return the evidence. Raises RecordUnreadable.
+
+        Unless it `shows_guest`, it is without the guest's name, address and browsers.
+        """
         guest = unit.guests.get(account.guest_id)
         center = unit.centers.get(account.center_id)
         agreements = unit.agreements.of_account(account.account_id)
@@ -56,8 +61,8 @@ class GatherEvidence:
             made=_by_service(now),
             guest=CardHolder(
                 guest_id=account.guest_id,
-                name=guest.full_name if guest else None,
-                email=guest.email if guest else None,
+                name=guest.full_name if guest and shows_guest else None,
+                email=guest.email if guest and shows_guest else None,
             ),
             card=CardNow(
                 account_id=account.account_id,
@@ -66,7 +71,10 @@ class GatherEvidence:
                 provider=account.provider,
                 merchant_account=account.merchant_account,
                 details=CardSummary.of(account, authenticated=account.authenticated),
-                reported=Moment(at=account.is_true_at, clock=WhoseClock.PSP),
+                reported=Moment(
+                    at=account.is_true_at,
+                    clock=WhoseClock.PSP if account.read_at or sessions[account.token_id] else None,
+                ),
                 stored=_by_service(account.created_at),
                 removed=_by_service(account.removed_at) if account.removed_at else None,
             ),
@@ -80,7 +88,11 @@ class GatherEvidence:
                 )
                 for each in general_among(consents, agreements)
             ],
-            sessions=[_session(unit, each) for each in sessions.values() if each is not None],
+            sessions=[
+                _session(unit, each, shows_guest=shows_guest)
+                for each in sessions.values()
+                if each is not None
+            ],
             events=[
                 _event(unit, each) for each in unit.event_deliveries.of_account(account.account_id)
             ],
@@ -155,7 +167,7 @@ def _how_ended(agreement: Agreement) -> HowEnded | None:
     return HowEnded.ERASURE if agreement.reason is None else HowEnded.SHOP
 
 
-def _session(unit: UnitOfWork, session: CardSession) -> SessionSeen:
+def _session(unit: UnitOfWork, session: CardSession, *, shows_guest: bool) -> SessionSeen:
     return SessionSeen(
         session=session.prefix,
         status=session.status,
@@ -168,7 +180,7 @@ def _session(unit: UnitOfWork, session: CardSession) -> SessionSeen:
             )
             for each in steps_seen(unit, session)
         ],
-        browsers=session.browsers or (),
+        browsers=(session.browsers or ()) if shows_guest else (),
     )
 
 

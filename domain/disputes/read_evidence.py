@@ -12,7 +12,7 @@ from domain.disputes.evidence import EvidenceSigner, SignedEvidence
 from domain.disputes.gather_evidence import GatherEvidence
 from domain.errors import PaymentAccountNotFound
 from domain.outside import Clock
-from domain.permissions import MAY_READ_EVIDENCE, Caller
+from domain.permissions import MAY_READ_EVIDENCE, MAY_VIEW_GUESTS, Caller
 from domain.storage import Storage, UnitOfWork
 
 
@@ -28,7 +28,8 @@ class ReadEvidence:
     """Use case: return the evidence about a guest's payment account, even if it was removed.
 
     Raises UserNotAuthorized, EvidenceKeyMissing, or PaymentAccountNotFound if the guest was erased
-    or has no such account at a center that the caller may see.
+    or has no such account at a center that the caller may see. Only a caller that may read guests
+    gets the guest's name, address and browsers.
     """
 
     needs = MAY_READ_EVIDENCE
@@ -45,7 +46,8 @@ class ReadEvidence:
             account = account_of_guest(unit, caller, guest_id=guest_id, account_id=account_id)
             if unit.guests.get(account.guest_id) is None:
                 raise PaymentAccountNotFound
-            return self._signed(unit, account)
+            shows_guest = caller.may(MAY_VIEW_GUESTS)
+            return self._signed(unit, account, shows_guest=shows_guest)
 
     def for_operator(self, account_id: str, *, after_erasure: bool) -> SignedEvidence:
         """Return the evidence about an account of any guest, and note that in the audit trail.
@@ -58,10 +60,11 @@ class ReadEvidence:
             is_erased = unit.guests.get(account.guest_id) is None
             if is_erased and not after_erasure:
                 raise GuestWasErased
-            evidence = self._signed(unit, account)
+            evidence = self._signed(unit, account, shows_guest=True)
         details = {"after_erasure": "yes"} if is_erased else None
         self.note(Action.EVIDENCE_SHOWN, account.account_id, details)
         return evidence
 
-    def _signed(self, unit: UnitOfWork, account: Account) -> SignedEvidence:
-        return self.signer.sign(self.gather(unit, account, self.clock.now()))
+    def _signed(self, unit: UnitOfWork, account: Account, *, shows_guest: bool) -> SignedEvidence:
+        now = self.clock.now()
+        return self.signer.sign(self.gather(unit, account, now, shows_guest=shows_guest))

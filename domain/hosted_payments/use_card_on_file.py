@@ -57,7 +57,11 @@ class UseCardOnFile:
                 raise ClickNeeded
             account = cards[card]
             agreement_click = shown.clicked(
-                attempt=WITH_CARD_ON_FILE, browser="", keeps=click.keeps, now=now
+                attempt=WITH_CARD_ON_FILE,
+                browser="",
+                keeps=click.keeps,
+                now=now,
+                card=f"{account.card_logo} {account.last_four}",
             )
             noted = click.noted_in(session, now)
             completed = noted.completed_with(account, agreement_click, now)

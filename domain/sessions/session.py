@@ -139,7 +139,6 @@ class CardSession(PolledSession, RequestedSession):
         used = replace(
             self,
             attempt=None,
-            card=CardSummary.of(account, authenticated=account.authenticated),
             progress=Progress.OPENED,
             opened_at=self.opened_at or now,
             clicks=with_click(self.clicks or (), click),

@@ -85,7 +85,11 @@ def steps_seen(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
             (
                 click.agreed_at,
                 "agreed",
-                {"version": click.shown.version, "page": click.attempt},
+                {
+                    "version": click.shown.version,
+                    "page": click.attempt or None,
+                    "card_on_file": click.card,
+                },
             )
             for click in session.clicks or ()
         ),

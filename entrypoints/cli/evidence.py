@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import click
 from entrypoints.plain_errors import plain_errors
 from entrypoints.settings_error import with_extra_jwt
 
+_MAX_BYTES: Final = 10_000_000
 _PACKAGE: Final = "the package for signatures"
 
 
@@ -38,21 +40,32 @@ def new_key(*, file: Path) -> None:
     with plain_errors():
         with with_extra_jwt(_PACKAGE):
             from adapters.json_web_signatures import NotKeys, with_new_key
-        former = file.read_text("utf-8") if file.exists() else None
-        try:
-            keys = with_new_key(former)
-        except NotKeys as error:
-            raise click.ClickException(f"{file} cannot be extended: {error}") from None
+        # A link is kept: other settings may name the file to which it leads.
+        file = file.resolve()
         # Beside the file, so that a crash leaves the former keys.
         beside = file.with_name(f"{file.name}.new")
-        with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as new:
-            new.write(keys)
-            new.flush()
-            os.fsync(new.fileno())
-        if former is not None:
-            owner = file.stat()
-            os.chown(beside, owner.st_uid, owner.st_gid)
-        beside.replace(file)
+        try:
+            # Opened before the former keys are read, so that a second run at once fails.
+            with os.fdopen(
+                os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w"
+            ) as new:
+                former = _text_of(file) if file.exists() else None
+                new.write(with_new_key(former))
+                new.flush()
+                os.fsync(new.fileno())
+            if former is not None:
+                owner = file.stat()
+                os.chown(beside, owner.st_uid, owner.st_gid)
+            beside.replace(file)
+        except FileExistsError:
+            raise click.ClickException(
+                f"{beside} is there: another run makes a key, or was stopped; then delete this file"
+            ) from None
+        except (NotKeys, OSError, click.ClickException) as error:
+            beside.unlink(missing_ok=True)
+            if isinstance(error, NotKeys):
+                raise click.ClickException(f"{file} cannot be extended: {error}") from None
+            raise
     click.echo(f"{'rolled' if former else 'made'} the key in {file}: restart the service to use it")
 
 
@@ -80,10 +93,21 @@ def verify(*, file: Path, keys_file: Path) -> None:
         with with_extra_jwt(_PACKAGE):
             from adapters.json_web_signatures import NotGenuine, NotKeys, verify_evidence
         try:
-            found = verify_evidence(file.read_text("utf-8"), keys_file.read_text("utf-8"))
-        except (NotGenuine, NotKeys, UnicodeDecodeError) as error:
+            found = verify_evidence(_text_of(file), _text_of(keys_file))
+        except (NotGenuine, NotKeys) as error:
             about = keys_file if isinstance(error, NotKeys) else file
             raise click.ClickException(f"{about} is not accepted: {error}") from None
     click.echo(
-        f"genuine: made at {found.made_at} for {found.service}, signed by the key {found.key_id}"
+        f"genuine: about the payment account {found.account_id}, made at {found.made_at} for "
+        f"{found.service}, signed by the key {found.key_id}"
     )
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a file. Raises OSError or ClickException."""
+    with file.open("rb") as opened:
+        content = opened.read(_MAX_BYTES + 1)
+    if len(content) <= _MAX_BYTES:
+        with suppress(UnicodeDecodeError):
+            return content.decode()
+    raise click.ClickException(f"{file} is not accepted: it is no text of at most 10 MB")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha512
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,25 @@ def test_evidence_is_refused_after_a_byte_was_changed(signed: SignedEvidence) ->
         changed = text[:place] + chr(ord(text[place]) + 1) + text[place + 1 :]
         with pytest.raises(NotGenuine):
             verify_evidence(changed, published())
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda text: text.replace('{"document":', '{"document":{"about":"forged"},"document":', 1),
+        lambda text: text.replace('"card":{', '"card":{"forged":1},"card":{', 1),
+        lambda text: text.replace('{"document":', '{"note":"by the bank","document":', 1),
+        lambda text: text.replace(":null", ":false", 1),
+    ],
+    ids=["another document before it", "another member", "a note", "another type"],
+)
+def test_evidence_with_something_that_is_not_signed_is_refused(
+    signed: SignedEvidence, forge: Callable[[str], str]
+) -> None:
+    forged = forge(as_given(signed))
+    assert forged != as_given(signed)
+    with pytest.raises(NotGenuine):
+        verify_evidence(forged, published())
 
 
 def test_evidence_of_a_former_key_is_verified_after_a_roll(signed: SignedEvidence) -> None:

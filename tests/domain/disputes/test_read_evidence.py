@@ -158,8 +158,10 @@ def test_evidence_has_the_booking_for_which_the_guest_used_the_card_on_file(
     assert (second.session, second.shown.text) == (session.prefix, shown.text.text)
     assert second.agreed.clock is WhoseClock.SERVICE
     assert used.session == session.prefix
-    assert used.card_then == CardSummary.of(account, authenticated=account.authenticated)
+    # Nobody typed a card, and no bank authenticated the guest, in this session.
+    assert used.card_then is None
     assert [each.step for each in used.steps][:3] == ["created", "opened", "agreed"]
+    assert used.steps[2].details["card_on_file"] == f"{account.card_logo} {account.last_four}"
 
 
 def test_evidence_tells_what_the_shop_stated_after_the_booking(
@@ -244,6 +246,21 @@ def test_evidence_is_refused_to_callers_who_may_not_read_it(installation: Instal
         read(replace(caller, centers=frozenset({OTHER_CENTER_ID})), **ids)
     with pytest.raises(PaymentAccountNotFound):
         read(caller, guest_id=OTHER_GUEST_ID, account_id=account.account_id)
+
+
+def test_evidence_names_the_guest_only_to_callers_who_may_read_guests(tmp_path: Path) -> None:
+    installation = an_installation(tmp_path, browser_days=30)
+    agree(installation, session := started(installation), address="192.0.2.7")
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    (account,) = installation.accounts()
+    read, caller = installation.container.read_evidence(), installation.caller
+    of_center = replace(caller, centers=frozenset({account.center_id}))
+    for each, is_named in ((caller, True), (of_center, False)):
+        found = read(each, guest_id=account.guest_id, account_id=account.account_id).document
+        assert (found.guest.name is not None) is is_named
+        assert bool(found.sessions[0].browsers) is is_named
+    installation.close()
 
 
 def test_evidence_is_refused_without_a_key(tmp_path: Path) -> None:

@@ -52,11 +52,15 @@ def test_evidence_is_verified_without_a_database(
     monkeypatch.delenv("CARDONFILE_EVIDENCE_KEYS_FILE")
     verify = ("evidence", "verify", str(evidence), "--keys", str(keys))
 
-    assert with_card.succeeds(*verify).startswith("genuine: made at ")
+    assert with_card.succeeds(*verify).startswith(
+        f"genuine: about the payment account {ACCOUNT.account_id}, made at "
+    )
     # Evidence of a former key stays valid.
     with_card.succeeds("evidence", "new-key", keys_of(with_card))
     published(with_card)
-    assert with_card.succeeds(*verify).startswith("genuine: made at ")
+    assert with_card.succeeds(*verify).startswith(
+        f"genuine: about the payment account {ACCOUNT.account_id}, made at "
+    )
     evidence.write_text(evidence.read_text().replace("You may charge my card.", "You may not."))
     assert "the signature is for another document" in with_card.refuses(*verify)
 
