@@ -63,7 +63,7 @@ class EvidenceKeys(EvidenceSigner):
 def with_new_key(text: str | None) -> str:
     """Return a JWK Set in JSON with a new key, which signs from now on.
 
-    Of the former keys in `text`, the public parts are kept. Raises NotKeys.
+    The public parts of the former keys in `text` are kept. Raises NotKeys.
     """
     former = [_only(_PUBLIC, key) for key in _keys_of(text)] if text else []
     made = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)

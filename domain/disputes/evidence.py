@@ -81,8 +81,8 @@ class Shown:
     """A text as the guest read it, in its language (RFC 5646).
 
     `page` is the address of the page, or names the PSP's page. `button` has the words of the button
-    that the guest clicked, and `box` those of the box that the guest ticked. Each is null if there
-    was none, or if it is not known.
+    that the guest clicked, and `box` those of the box that the guest ticked. Each is null if the
+    page had no such words, or if they are not known.
     """
 
     version: str

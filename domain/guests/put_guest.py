@@ -34,8 +34,8 @@ class PutGuest:
     centers may do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField, and
     GuestNotFound for the id of an erased guest.
 
-    With `versions`, a guest who has none of these versions is not changed or created: raises
-    PreconditionFailed. A caller that may not read guests knows no version: raises
+    With `versions`, raises PreconditionFailed, and stores nothing, unless the guest is in one of
+    these versions. A caller that may not read guests knows no version: raises
     UserNotAuthorized.
     """
 

@@ -206,7 +206,7 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
 def evidence(*, account_id: str, as_html: bool, after_erasure: bool) -> None:
     """Print the signed evidence about a card, for a dispute.
 
-    The card may have been removed. The evidence is JSON with a signature, as the API has it, or a
+    The card may have been removed. The evidence is JSON with a signature, as from the API, or a
     page with the same content. The audit trail records it.
 
     \b

@@ -141,7 +141,7 @@ def test_an_event_has_the_trace_of_the_request_that_caused_it(api: Api) -> None:
     }
 
 
-def test_no_line_has_a_malformed_trace_id(api: Api) -> None:
+def test_a_malformed_trace_id_is_in_no_log_line(api: Api) -> None:
     with capture_logs([merge_contextvars]) as lines:
         api.send("GET", ACCOUNTS, headers={"traceparent": f"00-{'4242' * 8}\nx-{PARENT}-01"})
         api.send("GET", ACCOUNTS, headers={"traceparent": SENT}, authenticated=False)

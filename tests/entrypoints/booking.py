@@ -304,7 +304,7 @@ def _kill_reconcile(machine: Machine, seed: str, stop: Event) -> int:
             running.kill()
             running.communicate()
             kills += 1
-            # Otherwise no run would finish any more once the machine has become slower.
+            # Otherwise no run would finish once the machine has become slower.
             seconds *= 1.2
     return kills
 
@@ -345,7 +345,7 @@ class Faults:
         self.found[kind] += map(str, found)
 
     def look_at(self, bookings: Sequence[Booking]) -> dict[str, int]:
-        """Compare; return what was done. No process runs any more, and all bookings are over."""
+        """Compare; return what was done. All processes have stopped, and all bookings are over."""
         # What is on file now stays on file: the reconciling below removes no card.
         active = _active(self._installation)
         clock = self._installation.clock

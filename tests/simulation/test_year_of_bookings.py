@@ -24,7 +24,7 @@ GRACE: Final = 7 * DAY
 
 @dataclass
 class Year:
-    """An installation, and what its guests know of the cards: until when each may be kept."""
+    """An installation, and the times until which each card may be kept, as its guests read them."""
 
     installation: Installation
     chance: Random

@@ -190,14 +190,14 @@ def test_a_strong_tag_matches(api: Api, sent: str) -> None:
 
 
 @pytest.mark.parametrize("sent", ["W/{}", 'W/{}, "x"', '"*"', '"x", *', '"'])
-def test_no_other_tag_matches(api: Api, sent: str) -> None:
+def test_a_guest_is_not_changed_if_another_tag_must_match(api: Api, sent: str) -> None:
     tag = api.get(ON_FILE).headers["etag"]
 
     assert put_if(api, sent.format(tag)).status_code == 412
     assert api.get(ON_FILE).headers["etag"] == tag
 
 
-def test_no_guest_is_created_if_a_tag_must_match(api: Api) -> None:
+def test_a_guest_is_not_created_if_a_tag_must_match(api: Api) -> None:
     assert put_if(api, "*", guest=GUEST).status_code == 412
     assert api.get(GUEST).status_code == 404
 

@@ -347,7 +347,7 @@ def test_a_link_that_has_ended_uses_no_card(installation: Installation) -> None:
 def test_a_card_on_a_page_that_was_over_is_discarded(
     installation: Installation, *, opens_another_page: bool
 ) -> None:
-    """The PSP did not know the page for a while. Later its webhook tells of a card."""
+    """The PSP did not know the page for a while. Later its webhook reports a card."""
     guaranteed(installation)
     receive_webhooks(installation)
     (account,) = installation.accounts()

@@ -288,7 +288,7 @@ def test_the_browser_of_a_click_is_noted_if_the_operator_wants_it(tmp_path: Path
     installation.close()
 
 
-def test_no_browser_is_noted_unless_the_operator_wants_it(installation: Installation) -> None:
+def test_browsers_are_not_noted_unless_the_operator_wants_it(installation: Installation) -> None:
     session = started(installation)
     agree(installation, session)
 
