@@ -225,6 +225,22 @@ class SessionNotFound(Refusal):
     message = "Session not found"
 
 
+class SessionEnded(Refusal):
+    """The link of the session no longer works: the session was cancelled or settled, or expired."""
+
+    code = 409
+    type = "session_ended"
+    message = "Session has ended"
+
+
+class TooManyDeskLinks(Refusal):
+    """The session has 20 desk links."""
+
+    code = 409
+    type = "too_many_desk_links"
+    message = "Too many desk links"
+
+
 class PaymentAccountNotFound(Refusal):
     """The guest has no active account with this id at a center that the caller may see."""
 

@@ -22,6 +22,7 @@ from domain.centers.center_settings import SettingsOfCenters
 from domain.centers.payment_configuration import PaymentConfigurations
 from domain.consents.consent_text import ConsentTexts
 from domain.consents.given_consent import Consents
+from domain.desk_links.desk_link import DeskLinks
 from domain.events.event import EventDeliveries, EventEndpoints
 from domain.guests.guest import Guests
 from domain.installation.installation import Installations
@@ -63,6 +64,7 @@ class UnitOfWork:
     refused_cards: RefusedCards
     earlier_pages: EarlierPages
     evidence: EvidenceLog
+    desk_links: DeskLinks
     erasures: Erasures
     idempotency_keys: IdempotencyKeys
     accounts: Accounts

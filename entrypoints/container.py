@@ -27,6 +27,7 @@ from adapters.http.app import create_app
 from adapters.http.authentication import Authentication
 from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
+from adapters.http.desk_links import DeskResource
 from adapters.http.evidence import EvidenceResource
 from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks, WorkerWatch
@@ -77,6 +78,9 @@ from domain.centers.queries import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
 from domain.consents.choose_consent import ChooseConsent, ConsentsOf
 from domain.consents.set_consent import SetConsent
+from domain.desk_links.cancel_at_desk import CancelAtDesk
+from domain.desk_links.make_desk_link import MakeDeskLink
+from domain.desk_links.queries import ReadDesk, ReadLinkToSend
 from domain.disputes.evidence import EvidenceSigner, NoEvidenceKey
 from domain.disputes.gather_evidence import GatherEvidence
 from domain.disputes.read_evidence import ReadEvidence
@@ -524,6 +528,12 @@ class Container(DeclarativeContainer):
     list_sessions = Part(ListSessions, storage=storage)
     read_session = Part(ReadSession, storage=storage, clock=clock)
     cancel_session = Part(CancelSession, storage=storage, settle=settle_session, clock=clock)
+    make_desk_link = Part(MakeDeskLink, storage=storage, clock=clock, ids=ids)
+    read_link_to_send = Part(ReadLinkToSend, storage=storage, links=links, clock=clock)
+    read_desk = Part(
+        ReadDesk, storage=storage, links=links, choose_consent=choose_consent, clock=clock
+    )
+    cancel_at_desk = Part(CancelAtDesk, storage=storage, cancel_session=cancel_session, clock=clock)
     list_accounts = Part(ListAccounts, storage=storage)
     read_account = Part(ReadAccount, storage=storage, clock=clock)
     read_consent = Part(ReadConsent, storage=storage)
@@ -652,6 +662,16 @@ class Container(DeclarativeContainer):
         links=links,
         wake_reconciler=wake_reconciler,
     )
+    desk = Part(
+        DeskResource,
+        make_desk_link=make_desk_link,
+        read_link_to_send=read_link_to_send,
+        read_desk=read_desk,
+        cancel_at_desk=cancel_at_desk,
+        limits=rate_limits,
+        links=links,
+        wake_reconciler=wake_reconciler,
+    )
     cards = Part(
         CardResource,
         list_accounts=list_accounts,
@@ -689,6 +709,7 @@ class Container(DeclarativeContainer):
         create_app,
         guests=guests,
         sessions=sessions,
+        desk=desk,
         cards=cards,
         agreements=agreements,
         evidence=evidence,

@@ -30,6 +30,7 @@ from domain.centers.center_settings import CenterSettings, Logo
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.consents.consent_text import ConsentText
 from domain.consents.given_consent import GivenConsent
+from domain.desk_links.desk_link import DeskLink
 from domain.events.event import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
 from domain.guests.guest import Guest
 from domain.identifiers import (
@@ -344,6 +345,19 @@ def an_access_token(**changes: Any) -> AccessToken:
         expires_at=NOW + timedelta(hours=24),
     )
     return replace(token, **changes)
+
+
+def a_desk_link(**changes: Any) -> DeskLink:
+    """Return a link to the front desk's page of the other records' session."""
+    link = DeskLink(
+        secret_hash="8c6976e5b5410415bde908bd4dee15df",
+        token_id=TOKEN_ID,
+        label="Chair 3",
+        caller=a_caller(),
+        access_token_hash=an_access_token().token_hash,
+        created_at=NOW,
+    )
+    return replace(link, **changes)
 
 
 def a_psp_guest() -> PspGuest:

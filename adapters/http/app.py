@@ -15,6 +15,7 @@ from adapters.http.api_docs import ApiDocs, ApiDocsFiles
 from adapters.http.authentication import Authentication
 from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
+from adapters.http.desk_links import DeskResource
 from adapters.http.dispatcher import Dispatcher
 from adapters.http.errors import add_error_handlers
 from adapters.http.evidence import EvidenceResource
@@ -38,6 +39,7 @@ def create_app(
     *,
     guests: GuestResource,
     sessions: SessionResource,
+    desk: DeskResource,
     cards: CardResource,
     agreements: AgreementResource,
     evidence: EvidenceResource,
@@ -72,7 +74,7 @@ def create_app(
     )
     add_error_handlers(app)
     hosted_payments.add_error_handlers(app)
-    resources = (guests, sessions, cards, agreements, evidence, centers, products)
+    resources = (guests, sessions, desk, cards, agreements, evidence, centers, products)
     of_service = (hosted_payments, webhooks, health, OpenApi(links, events))
     _add_routes(app, (*resources, *of_service), authenticate)
     add_style(app, STYLE)

@@ -29,6 +29,7 @@ from adapters.http.requests import (
     Query,
     read_bytes,
 )
+from domain.desk_links.find_desk import DeskLinkStopped, DeskLinkUnknown
 from domain.errors import ServiceUnavailable
 from domain.hosted_payments.find_way_back import FindWayBack, WayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
@@ -151,6 +152,8 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
     ClickedElsewhere: Problem(status=403, key="problem.clicked_elsewhere"),
     LinkExpired: Problem(status=410, key="problem.expired"),
     LinkCancelled: Problem(status=410, key="problem.cancelled"),
+    DeskLinkUnknown: Problem(status=404, key="problem.unknown"),
+    DeskLinkStopped: Problem(status=403, key="problem.desk_stopped"),
     ProviderUnavailable: UNREACHABLE,
 }
 """The texts for guests whose link leads nowhere."""
@@ -220,7 +223,7 @@ class HostedPayments:
         """
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
-        form = _form_in(req)
+        form = form_in(req)
         agreed = form.get("agreed")
         browser = self._browser_of(req) or self.ids.secret()
         if agreed:
@@ -263,7 +266,7 @@ class HostedPayments:
             accepted=accepted_by(req),
         )
         self.wake_reconciler()
-        _redirect(resp, address)
+        redirect(resp, address)
 
     def _remember_link(self, req: falcon.Request, resp: falcon.Response) -> None:
         key = find_link_key(_link_in(req)["key"])
@@ -328,7 +331,7 @@ class HostedPayments:
 
         The page has a form, which is sent to the page's own address.
         """
-        _redirect(resp, self.links.uri_of_key(key))
+        redirect(resp, self.links.uri_of_key(key))
 
     @_RETURN
     def come_back(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -348,7 +351,7 @@ class HostedPayments:
 
         Any site may send such a form, as it may send any query.
         """
-        self._come_back(req, resp, form=_form_in(req))
+        self._come_back(req, resp, form=form_in(req))
 
     def _come_back(
         self, req: falcon.Request, resp: falcon.Response, *, form: Mapping[str, str]
@@ -360,7 +363,7 @@ class HostedPayments:
             key=req.cookies.get(self._cookie(_LINK_COOKIE)),
         )
         self.wake_reconciler()
-        _redirect(resp, address)
+        redirect(resp, address)
 
     @replace(
         _CANCEL,
@@ -383,7 +386,7 @@ class HostedPayments:
 
     def _go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         token_id = Query(req).only("token_id")
-        _redirect(resp, self.cancel_hosted_page(token_id=token_id))
+        redirect(resp, self.cancel_hosted_page(token_id=token_id))
         log.info("guest_went_back", session=token_id[:SHOWN_OF_TOKENS])
 
     def _showing(self, problem: Problem) -> _ErrorHandler:
@@ -449,7 +452,7 @@ def _name_in(user_agent: str | None) -> str:
     return "".join(printable)[:MAX_USER_AGENT_LENGTH]
 
 
-def _form_in(req: falcon.Request) -> Mapping[str, str]:
+def form_in(req: falcon.Request) -> Mapping[str, str]:
     """Return the first value of each field of the request's form. Raises HTTPBadRequest."""
     body = read_bytes(req, MAX_BODY_BYTES).decode(errors="replace")
     try:
@@ -459,7 +462,8 @@ def _form_in(req: falcon.Request) -> Mapping[str, str]:
     return {name: values[0] for name, values in form.items()}
 
 
-def _redirect(resp: falcon.Response, address: str) -> None:
+def redirect(resp: falcon.Response, address: str) -> None:
+    """Respond with a redirect to an address, as 303."""
     # Falcon's own redirect would encode the address again; this keeps it byte for byte.
     resp.status = falcon.HTTP_303
     resp.set_header("Location", address)

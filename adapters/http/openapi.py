@@ -13,6 +13,7 @@ from msgspec import Struct
 from adapters.http.agreements import AgreementResource
 from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
+from adapters.http.desk_links import DeskResource
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
 from adapters.http.evidence import EvidenceResource
 from adapters.http.guests import GuestResource
@@ -139,6 +140,7 @@ _RESOURCES = (
     GuestResource,
     SessionResource,
     CardResource,
+    DeskResource,
     AgreementResource,
     EvidenceResource,
     CenterResource,
@@ -278,9 +280,12 @@ def _needed(operation: Operation) -> str:
 
 def _responses(operation: Operation) -> dict[str, Json]:
     responses = {str(status): _page(status, text) for status, text in operation.pages.items()}
-    if operation.response is None:
+    if operation.media_type:
+        content: Json = {operation.media_type: {"schema": {"type": "string"}}}
+    elif operation.response is not None:
+        content = _json(_ref(operation.response))
+    else:
         return responses
-    content = _json(_ref(operation.response))
     responses["200"] = {"description": "Done.", "content": content, "headers": operation.headers}
     if operation.links:
         responses["200"]["links"] = {

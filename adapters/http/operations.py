@@ -132,6 +132,8 @@ class Operation:
     """Whether the provider chooses the format of the body."""
     response: type[Struct] | None = None
     """The body of status 200."""
+    media_type: str | None = None
+    """The type of a body of status 200 that is no JSON."""
     headers: Mapping[str, Json] = field(default_factory=dict)
     """The headers that status 200 may have."""
     also_head: bool = False
@@ -139,7 +141,7 @@ class Operation:
     refusals: Sequence[Refusal] = ()
     """The refusals of its use case. Its body and its query add theirs.
 
-    Every operation with a `response` has further refusals.
+    Every operation with a `response` or a `media_type` has further refusals.
     """
     calls: type[UseCase] | None = None
     """The use case, which states the required permission; None if there is no caller."""

@@ -62,35 +62,37 @@ def show_page(
 ) -> None:
     """Respond with a page from a template, in the center's style.
 
-    Its language is that of the hosted page, or otherwise one that the browser accepts.
+    Its language is that of the hosted page, or otherwise one that the browser accepts. `values` are
+    for the template; they replace those of the way back.
     """
     if way_back is None or way_back.negotiated:
         resp.append_header("Vary", "Accept-Language")
     t = catalog(way_back.language) if way_back else catalog(*accepted_by(req))
     resp.content_type = "text/html; charset=utf-8"
     resp.set_header("Content-Language", t.language)
-    resp.text = _TEMPLATES.get_template(name).render(
-        t=t,
-        way_back=way_back,
-        center=way_back and way_back.center_name,
-        color=way_back and way_back.settings.color,
-        logo_uri=way_back and way_back.logo_uri,
-        accessibility=way_back and way_back.settings.accessibility,
-        guest=way_back
-        and way_back.guest_name
-        and MaskedGuest(way_back.guest_name, way_back.guest_email),
-        **values,
-    )
+    of_way_back = way_back and {
+        "way_back": way_back,
+        "center": way_back.center_name,
+        "color": way_back.settings.color,
+        "logo_uri": way_back.logo_uri,
+        "accessibility": way_back.settings.accessibility,
+        "guest": way_back.guest_name and MaskedGuest(way_back.guest_name, way_back.guest_email),
+    }
+    shown = {"t": t, **(of_way_back or {}), **values}
+    resp.text = _TEMPLATES.get_template(name).render(shown)
 
 
-def protect_page(resp: falcon.Response, *, has_form: bool = False) -> None:
+def protect_page(
+    resp: falcon.Response, *, has_form: bool = False, has_script: bool = False
+) -> None:
     """Set the headers that forbid loading from elsewhere, framing and sending a referrer.
 
     A form is sent with its origin. Browsers send the origin "null" if no referrer is allowed.
     """
+    script = "script-src 'self'; connect-src 'self'; " if has_script else ""
     resp.set_header(
         "Content-Security-Policy",
-        "default-src 'none'; style-src 'self'; img-src 'self'; "
+        f"default-src 'none'; style-src 'self'; img-src 'self'; {script}"
         f"{form_action(has_form=has_form)}frame-ancestors 'none'; base-uri 'none'",
     )
     resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")

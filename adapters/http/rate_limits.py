@@ -1,4 +1,4 @@
-"""Rate limits per address and per caller, in fixed windows of time."""
+"""Rate limits per address, per caller and per desk link, in fixed windows of time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from limits.storage import RedisStorage, Storage
 
 from adapters.http.client_networks import counted_network
 from adapters.http.counts_in_memory import CountsInMemory
+from domain.access.token import hash_of
 from domain.errors import TooManyRequests
 from domain.permissions import Caller
 
 FAILED_AUTHENTICATIONS: Final = RateLimitItemPerMinute(30)
+DESK_LOADS: Final = RateLimitItemPerMinute(60)
 
 REDIS_SECONDS: Final = 0.5
 """Time-out of a connection to Redis, and of each command."""
@@ -47,7 +49,7 @@ class Counted(NamedTuple):
 
 
 class RateLimits:
-    """Counts failed authentications per address, and writing requests per caller.
+    """Counts failed authentications per address, loads per desk link, and writes per caller.
 
     With a shared storage, processes count together. Without a shared storage, or while it is
     unavailable, each process counts for itself, so that the limits still apply and no request
@@ -81,6 +83,13 @@ class RateLimits:
         resp.set_header(RATE_LIMIT_POLICY, f'"writes";q={quota};w={window}')
         resp.set_header(RATE_LIMIT, f'"writes";r={counted.left};t={counted.seconds}')
         counted.require()
+
+    def count_desk_load(self, secret: str, address: str) -> None:
+        """Count a request of this address for a desk link. Raises TooManyRequests over 60 in a minute.
+
+        The storage may be shared, so it gets the hash of the link's secret.
+        """
+        self._count(DESK_LOADS, "desk", hash_of(secret), counted_network(address)).require()
 
     def check_storage(self) -> bool:
         """Log if the shared storage is unavailable; return whether it is available. Counts nothing."""

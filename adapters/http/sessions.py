@@ -38,6 +38,7 @@ from domain.sessions.session import CardSession
 from domain.settling.cancel_session import CancelSession
 from domain.source import DEFAULT_SOURCE, Source
 
+SESSION: Final = ACCOUNTS + "/sessions/{token_id}"
 _TOKEN_ID: Final = parameter(
     "token_id", "path", "The token of the session, from the response to add-card.", known=TOKEN_IDS
 )
@@ -505,7 +506,7 @@ class SessionResource:
 
     @Operation(
         method="get",
-        path=ACCOUNTS + "/sessions/{token_id}",
+        path=SESSION,
         name="readSession",
         tag=Tag.SESSIONS,
         summary="Read the state of a card-addition session",
@@ -521,7 +522,7 @@ class SessionResource:
 
     @Operation(
         method="delete",
-        path=ACCOUNTS + "/sessions/{token_id}",
+        path=SESSION,
         name="cancelSession",
         tag=Tag.SESSIONS,
         summary="Cancel a card-addition session",

@@ -259,10 +259,19 @@ RELEASE_0_3: Final = """
     ){strict};
     CREATE INDEX earlier_pages_reference ON earlier_pages (
         provider, merchant_account, page_reference
-    )
+    );
+    CREATE TABLE desk_links (
+        secret_hash text PRIMARY KEY,
+        token_id {uuid} NOT NULL,
+        label text NOT NULL,
+        caller {json} NOT NULL,
+        access_token_hash text NOT NULL,
+        created_at {time} NOT NULL
+    ){strict};
+    CREATE INDEX desk_links_of_session ON desk_links (token_id, created_at, secret_hash)
 """
 """The further tables of release 0.3.0: closed merchant accounts, unknown objects at PSPs,
-earlier pages, and merged guests.
+earlier pages, merged guests, and desk links.
 """
 
 

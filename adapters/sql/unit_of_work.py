@@ -12,6 +12,7 @@ from adapters.sql.repositories.centers import (
     SqlSettingsOfCenters,
 )
 from adapters.sql.repositories.consents import SqlConsents, SqlConsentTexts
+from adapters.sql.repositories.desk_links import SqlDeskLinks
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests
 from adapters.sql.repositories.installation import SqlInstallations
@@ -49,6 +50,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         refused_cards=SqlRefusedCards(transaction),
         earlier_pages=SqlEarlierPages(transaction),
         evidence=SqlEvidenceLog(transaction),
+        desk_links=SqlDeskLinks(transaction),
         erasures=SqlErasures(transaction),
         idempotency_keys=SqlIdempotencyKeys(transaction),
         accounts=SqlAccounts(transaction),

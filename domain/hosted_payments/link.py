@@ -40,6 +40,14 @@ class HostedLinks:
         """Return the short form of the link, or None for a session of an earlier release."""
         return session.link_key and f"{self.base_url}/h/{session.link_key}"
 
+    def link_to_send(self, session: CardSession) -> str:
+        """Return the short form of the link, or the link of a session without a short form."""
+        return self.short_uri(session) or self.hosted_payment_uri(session)
+
+    def desk_uri(self, secret: str) -> str:
+        """Return the address of the front desk's page."""
+        return f"{self.base_url}/hosted-payments/desk/{secret}"
+
     def uri_of_key(self, key: str) -> str:
         """Return the link that a short form stands for, without looking the key up."""
         return f"{self.base_url}/hosted-payments?key={quote(key, safe='')}"

@@ -56,10 +56,13 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
     The page offers the first: the default card, or else the newest. A card that ends before the booking, or that the
     center would not accept for its funding or authentication, is not offered. Whoever holds the link could use the
     card for the booking. So no card is offered on an old link, or on a link that was made before
-    other guests were merged into the guest. A write unit locks the guest's cards.
+    other guests were merged into the guest. Nor is any offered once a desk link was made: another
+    guest may stand at the desk. A write unit locks the guest's cards.
     """
     terms, configuration = session.agreement, session.configuration
     if terms is None or terms.reuse is not Reuse.OFFER or session.is_old(now):
+        return []
+    if unit.desk_links.of(session.token_id):
         return []
     if session.attempt is not None and session.attempt.is_unanswered:
         # The PSP may be making a page on which the guest types another card.

@@ -27,6 +27,7 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
     unit.guests.remove(guest_id)
     are_over = unit.sessions.blank_unreadable(guest_id, now)
     for session in unit.sessions.of_guest(guest_id):
+        unit.desk_links.remove(session.token_id)
         blank = session.cancelled(now).without_personal_data()
         if blank != session:
             unit.sessions.update(blank)

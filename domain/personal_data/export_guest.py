@@ -10,6 +10,7 @@ from typing import Any, Final
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteOperatorsAct
 from domain.cards.account import Account, AccountFilter
+from domain.desk_links.desk_link import DeskLink
 from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
@@ -27,6 +28,7 @@ _HIDDEN: Final = {
     HostedPage: ["address", "fields", "reference"],
     Evidence: ["content"],
     CardSession: ["link_key"],
+    DeskLink: ["secret_hash", "access_token_hash"],
 }
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -89,6 +91,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
                 **_shown(session, tokens),
                 "earlier_pages": unit.earlier_pages.of(session.token_id),
                 "evidence": unit.evidence.of(session.token_id),
+                "desk_links": unit.desk_links.of(session.token_id),
             }
             for session in sessions
         ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from domain.errors import SessionNotFound
+from datetime import datetime
+
+from domain.errors import SessionEnded, SessionNotFound, UserNotAuthorized
 from domain.identifiers import TokenId, plain_uuid
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.session import CardSession
@@ -32,3 +34,18 @@ def may_have_link(caller: Caller, session: CardSession) -> bool:
     """
     is_its_own = session.caller == caller.name
     return caller.may(MAY_ADD_CARDS) and (is_its_own or caller.may(MAY_VIEW_GUESTS))
+
+
+def session_with_link(
+    unit: UnitOfWork, caller: Caller, *, guest_id: str, token_id: str, now: datetime
+) -> CardSession:
+    """Return a guest's session whose link works and may be shown to the caller.
+
+    Raises SessionNotFound, UserNotAuthorized or SessionEnded, in this order.
+    """
+    session = session_of_guest(unit, caller, guest_id=guest_id, token_id=token_id)
+    if not may_have_link(caller, session):
+        raise UserNotAuthorized
+    if not session.has_link(now):
+        raise SessionEnded
+    return session

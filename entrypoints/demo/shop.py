@@ -30,6 +30,7 @@ from entrypoints.demo.sample import EVE, EVES_CARD, SPA, a_booking
 
 EVENTS: Final = "/events"
 BACK: Final = "/back"
+DESK: Final = "/desk"
 
 _HERE: Final = Path(__file__).parent
 _PAGES: Final = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
@@ -130,12 +131,14 @@ class Shop:
     switch: Callable[[str, Collection[str]], None]
     on: Collection[str] = ()
     _events: dict[str, Json] = field(default_factory=dict)
+    _newest: tuple[str, str] = ("", "")
 
     def app(self) -> falcon.App[falcon.Request, falcon.Response]:
         """Return the WSGI application."""
         app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[self])
         app.add_route("/", self)
         app.add_route(BACK, self)
+        app.add_route(DESK, self, suffix="desk")
         app.add_route(EVENTS, self, suffix="event")
         app.add_static_route("/static", _HERE / "static")
         return app
@@ -194,8 +197,16 @@ class Shop:
         back = f"{self.origin}{BACK}?visit={guest_id}"
         request = {**EVES_CARD, "redirect_uri": back, "agreement": booking}
         session = self.api("POST", guest_id, "accounts", body=request, key=key)
+        self._newest = guest_id, session["token_id"]
         self.switch(session["token_id"][:SHOWN_OF_TOKENS], form)
         raise falcon.HTTPSeeOther(session["hosted_payment_uri"])
+
+    def on_post_desk(self, _: falcon.Request, __: falcon.Response) -> None:
+        """Redirect the shop's staff to the front desk's page of the newest session."""
+        guest_id, token_id = self._newest
+        path = (guest_id, "accounts", "sessions", token_id, "desk-links")
+        made = self.api("POST", *path, body={"label": "Chair 3"})
+        raise falcon.HTTPSeeOther(made["desk_uri"])
 
     def on_post_event(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Verify an event and keep it. A repeated event has the same id, and is kept once."""

@@ -24,6 +24,7 @@ from adapters.catalogs import (
 )
 from adapters.stripe.plugin import PLUGIN as STRIPE
 from domain.centers.center import MAX_NAME_LENGTH
+from domain.desk_links.queries import DeskState
 from domain.languages import look_up
 from domain.psps.card import Funding
 from domain.sessions.end import NotAccepted
@@ -96,7 +97,7 @@ def test_every_text_of_a_catalog_is_used() -> None:
     )
     parts = set(re.findall(r"[a-z_]+", sources))
     # Other parts are values of the domain.
-    parts |= {*Funding, *NotAccepted}
+    parts |= {*Funding, *NotAccepted, *DeskState}
     unused = [key for key in words_of("en") if not set(key.split(".")) <= {*parts, "direction"}]
     assert unused == []
 

@@ -111,6 +111,19 @@ def test_a_guest_of_the_demo_books_again_by_one_click(demo: Demo, page: Page) ->
     expect(page.get_by_role("heading", name="Cards of this guest")).to_contain_text("on file: 1")
 
 
+def test_the_front_desk_of_the_demo_follows_the_guest(demo: Demo, page: Page) -> None:
+    page.goto(demo.shop)
+    guest = open_guests_window(page)
+    with page.context.expect_page() as opened:
+        page.get_by_role("button", name="At the front desk").click()
+    desk = opened.value
+    expect(desk.get_by_role("status")).to_contain_text("The guest has opened the link")
+    guest.get_by_role("button", name="Add card").click()
+
+    expect(desk.get_by_role("status")).to_contain_text("Visa •••• 4242 stored")
+    expect_card_once(page)
+
+
 def test_a_reloaded_shop_page_still_closes_the_window_of_the_guest(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     guest = open_guests_window(page, CLOSE)

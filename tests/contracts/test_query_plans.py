@@ -163,6 +163,9 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "unanswered discards": lambda unit: unit.discards.unanswered(),
     "deliveries not taken": lambda unit: unit.event_deliveries.counts(),
     "expiring tokens": lambda unit: unit.access_tokens.expiring(NOW, until=NOW),
+    "desk link": lambda unit: unit.desk_links.get("hash"),
+    "desk links of a session": lambda unit: unit.desk_links.of(TOKEN_ID),
+    "desk links of an erased guest": lambda unit: unit.desk_links.remove(TOKEN_ID),
     "access token": lambda unit: unit.access_tokens.get(an_access_token().token_hash),
 }
 

@@ -51,6 +51,7 @@ from tests.builders import (
     a_configuration,
     a_consent,
     a_consent_text,
+    a_desk_link,
     a_discard,
     a_guest,
     a_product,
@@ -169,6 +170,7 @@ def fill(storage: Storage) -> None:
             unit.accounts.add(an_account(number))
             unit.consents.add(a_consent(number))
             unit.access_tokens.add(an_access_token(token_hash=f"hash-{number}"))
+            unit.desk_links.add(a_desk_link(secret_hash=f"hash-{number}", label=ODD))
         unit.accounts.add(an_account(6, removed_at=NOW, is_default=True))
         unit.access_tokens.add(
             an_access_token(

@@ -21,8 +21,9 @@ from tests.installation import REDIRECT_URI
 
 def test_a_generated_client_can_add_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config.json"
-    # Without the formatters that it runs by default.
-    config.write_text('{"post_hooks": []}')
+    # Without the formatters that it runs by default. It knows no images.
+    known = {"image/svg+xml": "text/html"}
+    config.write_text(json.dumps({"post_hooks": [], "content_type_overrides": known}))
     with run_service(tmp_path) as service:
         base_url = f"http://127.0.0.1:{service.port}"
         generated = subprocess.run(
@@ -42,6 +43,7 @@ def test_a_generated_client_can_add_a_card(tmp_path: Path, monkeypatch: pytest.M
         models = importlib.import_module("generated_client.models")
         add_card = importlib.import_module("generated_client.api.cards.add_card")
         read_session = importlib.import_module("generated_client.api.sessions.read_session")
+        read_code = importlib.import_module("generated_client.api.sessions.read_code")
 
         for event_type, example in examples().items():
             told = json.loads(msgspec.json.encode(example))
@@ -57,6 +59,7 @@ def test_a_generated_client_can_add_a_card(tmp_path: Path, monkeypatch: pytest.M
             body = models.AddCardBody(center_id=UUID(CENTER_ID), redirect_uri=REDIRECT_URI)
             added = add_card.sync_detailed(UUID(GUEST_ID), client=caller, body=body)
             session = read_session.sync(UUID(GUEST_ID), added.parsed.token_id, client=caller)
+            code = read_code.sync(UUID(GUEST_ID), added.parsed.token_id, client=caller)
             refused = read_session.sync_detailed(UUID(GUEST_ID), UUID(GUEST_ID), client=caller)
 
     assert isinstance(added.parsed, models.CardSessionStarted)
@@ -64,6 +67,7 @@ def test_a_generated_client_can_add_a_card(tmp_path: Path, monkeypatch: pytest.M
     assert added.parsed.hosted_payment_uri.startswith(f"{base_url}/hosted-payments?")
     assert isinstance(session, models.CardSessionState)
     assert (session.status.value, session.account_id) == ("open", None)
+    assert "</svg>" in code
     assert isinstance(refused.parsed, models.Refused)
     # Nothing that the client does not know.
     assert json.loads(refused.content) == refused.parsed.to_dict()

@@ -109,6 +109,18 @@ def two_links(it: It) -> Sequence[CardSession]:
     return it.add_card(), it.opened_session(redirect_uri=OTHER_VISIT)
 
 
+def desk_link_of_an_open_page(it: It) -> tuple[CardSession, str]:
+    session = it.opened_session()
+    secret = it.container.make_desk_link()(
+        it.caller,
+        access_token=it.token_for(it.caller),
+        guest_id=session.guest_id,
+        token_id=session.token_id,
+        label="Chair 3",
+    )
+    return session, secret
+
+
 def event_of_a_page(it: It) -> WebhookDelivery:
     it.session_with_card()
     return it.webhook()
@@ -296,6 +308,12 @@ def being_erased(prepare: Callable[[It], object]) -> Callable[[It], object]:
 
 def add(it: It, billing_info: object) -> object:
     return it.add_card(idempotency_key="key", billing_info=billing_info).status
+
+
+def cancel_at_desk(it: It, desk: tuple[CardSession, str]) -> None:
+    session, secret = desk
+    it.container.cancel_at_desk()(secret)
+    it.known.cancelled.add(session.token_id)
 
 
 def go_back(it: It, session: CardSession) -> str:
@@ -581,6 +599,11 @@ USE_CASES: Final[Mapping[str, Expected]] = {
         without_storage=(ServiceUnavailable, "open cancelled"),
         without_psp=("open cancelled", "expired cancelled"),
     ),
+    "CancelAtDesk": Expected(
+        situations=after(cancel_at_desk, a_desk_link_of_an_open_page=desk_link_of_an_open_page),
+        without_storage=(ServiceUnavailable, None),
+        without_psp=(None,),
+    ),
     "CancelSessionsOfCaller": Expected(
         situations=after(cancel_all, two_links_of_a_caller_to_cancel=two_links)
     ),
@@ -744,7 +767,7 @@ READ_ONLY: Final = frozenset(
         *("ListCenters", "ListExpiringCards", "ListProducts", "ListSessions", "ReadAccount"),
         *("ListAgreements", "ReadAgreement"),
         *("ReadCenter", "ReadConsent", "ReadGuest", "ReadSession", "ReadStatus", "SearchGuests"),
-        "SendTestEvent",
+        *("ReadDesk", "ReadLinkToSend", "SendTestEvent"),
     }
 )
 """They change nothing, so nothing can be left half done."""
@@ -759,6 +782,7 @@ ONE_UNIT: Final = frozenset(
             "ReadEvidence",
             "IssueToken",
             "LeaveHeartbeat",
+            "MakeDeskLink",
         ),
         *("MoveInstallation", "RecognizeOrigin", "SeparateCopy"),
         *("NoteOperatorsAct", "PutGuest", "PutProduct", "RemoveEventEndpoint", "RevokeToken"),

@@ -246,7 +246,10 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             "SELECT 1 FROM payment_accounts WHERE account_id = card_sessions.account_id)) "
             "ORDER BY ended_at"
         )
-        also = ("evidence", "earlier_pages", "refused_cards", "agreement_references")
+        also = (
+            *("evidence", "earlier_pages", "refused_cards"),
+            *("agreement_references", "desk_links"),
+        )
         return self._forget(
             *("card_sessions", "token_id", condition, *also),
             before=before,
@@ -296,7 +299,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
                 },
             )
             if ended.rowcount:
-                for table in ("evidence", "earlier_pages"):
+                for table in ("evidence", "earlier_pages", "desk_links"):
                     self._transaction.execute(
                         f"DELETE FROM {table} WHERE token_id = :token_id", key
                     )

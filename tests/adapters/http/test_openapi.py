@@ -93,7 +93,9 @@ TYPES: Final = {
     "redirect_uri_required": (400, "redirect_uri is required"),
     "request_body_too_large": (413, "Request body too large"),
     "service_unavailable": (503, "Service temporarily unavailable"),
+    "session_ended": (409, "Session has ended"),
     "session_not_found": (404, "Session not found"),
+    "too_many_desk_links": (409, "Too many desk links"),
     "too_many_items": (422, "You cannot request more than 100 items."),
     "too_many_requests": (429, "Too many requests"),
     "card_limit_reached": (429, "Too many requests"),
@@ -204,8 +206,10 @@ def test_every_request_example_works_with_the_demo_records(
 
 WITHOUT_EXAMPLES: Final = (
     *("eraseGuest", "mergeGuests", "readAgreement", "endAgreement", "readEvidence"),
+    *("makeDeskLink", "readCode"),
 )
-"""The demo has nothing to erase, to merge or to end, and no key that signs evidence."""
+"""The demo has nothing to erase, to merge or to end, no open session, and no key that signs evidence.
+"""
 
 
 def test_every_required_parameter_has_an_example() -> None:

@@ -65,6 +65,8 @@ ROWS: Final = (
     Row("listSessions", frozenset({ADD, EDIT}), EMPTY),
     Row("readSession", frozenset({VIEW, ADD, EDIT}), NO_SESSION),
     Row("cancelSession", frozenset({ADD, EDIT}), NO_SESSION),
+    Row("makeDeskLink", frozenset({ADD, EDIT}), NO_SESSION, body={"label": "Chair 3"}),
+    Row("readCode", frozenset({ADD, EDIT}), NO_SESSION),
     Row("listCards", frozenset({VIEW, ADD, EDIT}), EMPTY),
     Row("readCard", frozenset({VIEW, ADD, EDIT}), NO_ACCOUNT),
     Row("readConsent", frozenset({VIEW, ADD, EDIT}), NO_ACCOUNT),
@@ -84,6 +86,7 @@ WITHOUT_TOKEN: Final = {
     *("openHostedPage", "openHostedPageByClick", "openShortLink"),
     *("returnFromHostedPage", "cancelHostedPage"),
     *("returnFromHostedPageByPost", "cancelHostedPageByPost"),
+    *("openDesk", "cancelAtDesk"),
     *("receiveWebhook", "receiveWebhookOfAccount", "alive", "ready", "openapi", "evidenceKeys"),
 }
 OPERATIONS: Final = {

@@ -54,6 +54,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "EventEndpoint": lambda unit, each: unit.event_endpoints.add(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
     "AccessToken": lambda unit, each: unit.access_tokens.add(each),
+    "DeskLink": lambda unit, each: unit.desk_links.add(each),
     "AuditEntry": lambda unit, each: unit.audit_trail.add(each),
     "Erasure": lambda unit, each: unit.erasures.add(each),
     "MerchantStanding": lambda unit, each: unit.merchant_standings.put(each),
@@ -95,6 +96,7 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
         each.event.event_id, each.endpoint_id
     ),
     "AccessToken": lambda unit, each: unit.access_tokens.get(each.token_hash),
+    "DeskLink": lambda unit, each: unit.desk_links.get(each.secret_hash),
     "Erasure": lambda unit, each: unit.erasures.get(each.guest_id),
     "MerchantStanding": lambda unit, _: next(iter(unit.merchant_standings.all()), None),
     "AuditEntry": lambda unit, each: next(iter(unit.audit_trail.latest(about=each.about)), None),

@@ -13,6 +13,7 @@ from domain.sessions.end import SessionStatus
 from domain.storage import Storage
 from tests.builders import (
     a_consent,
+    a_desk_link,
     a_discard,
     a_refused_card,
     a_session,
@@ -33,6 +34,7 @@ def test_an_old_session_is_forgotten_with_its_dependent_records(storage: Storage
         unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
         unit.earlier_pages.keep(EarlierPage.of(a_session(attempt=an_attempt())))
         unit.refused_cards.add([a_refused_card(token_id=TOKEN_ID)])
+        unit.desk_links.add(a_desk_link())
     with committed(storage) as unit:
         assert unit.sessions.forget(before=BEFORE, evidence_before=BEFORE) == 1
         assert unit.sessions.forget(before=BEFORE, evidence_before=BEFORE) == 0
@@ -41,6 +43,7 @@ def test_an_old_session_is_forgotten_with_its_dependent_records(storage: Storage
         assert list(reading.evidence.of(TOKEN_ID)) == []
         assert list(reading.earlier_pages.of(TOKEN_ID)) == []
         assert list(reading.refused_cards.of(TOKEN_ID)) == []
+        assert list(reading.desk_links.of(TOKEN_ID)) == []
 
 
 def test_a_young_or_open_or_due_session_is_kept(storage: Storage) -> None:

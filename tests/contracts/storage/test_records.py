@@ -40,6 +40,7 @@ from tests.builders import (
     a_configuration,
     a_consent,
     a_consent_text,
+    a_desk_link,
     a_discard,
     a_guest,
     a_page,
@@ -134,6 +135,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_event_delivery(event=replace(an_event_delivery().event, card=None, reason=AWKWARD)),
         an_access_token(caller=a_caller(centers=None), revoked_at=NOW, used_at=NOW),
         an_access_token(caller=a_caller(centers=frozenset(), permissions=frozenset())),
+        a_desk_link(label=AWKWARD),
         an_account(refused_since=NOW, refusals=3),
         a_discard(out_of_reach=True),
         Erasure(

@@ -1,0 +1,46 @@
+"""Find the session of a desk link, and the caller for which the link acts."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from domain.access.token import TokenState, hash_of
+from domain.desk_links.desk_link import DeskLink
+from domain.permissions import Caller
+from domain.sessions.find_session import may_have_link
+from domain.sessions.session import CardSession
+from domain.storage import UnitOfWork
+
+PROVIDED_TOKENS_LAST: Final = timedelta(hours=1)
+"""How long a desk link acts for a token of an identity provider, which cannot be revoked here."""
+
+
+class DeskLinkUnknown(Exception):
+    """No desk link has this secret, or its session is gone."""
+
+
+class DeskLinkStopped(Exception):
+    """The token with which the desk link was made is revoked or expired."""
+
+
+def find_desk(unit: UnitOfWork, secret: str, now: datetime) -> tuple[DeskLink, Caller, CardSession]:
+    """Return the desk link with a secret, the caller for which it acts, and its session.
+
+    Raises DeskLinkUnknown or DeskLinkStopped.
+    """
+    link = unit.desk_links.get(hash_of(secret))
+    session = unit.sessions.get(link.token_id) if link else None
+    if link is None or session is None:
+        raise DeskLinkUnknown
+    caller = _caller_of(unit, link, now)
+    if caller is None or not may_have_link(caller, session):
+        raise DeskLinkStopped
+    return link, caller, session
+
+
+def _caller_of(unit: UnitOfWork, link: DeskLink, now: datetime) -> Caller | None:
+    token = unit.access_tokens.get(link.access_token_hash)
+    if token is not None:
+        return token.caller if token.state(now) is TokenState.ACTIVE else None
+    return link.caller if now < link.created_at + PROVIDED_TOKENS_LAST else None

@@ -1,0 +1,59 @@
+"""Make a link to the front desk's page of a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.access.token import hash_of
+from domain.desk_links.desk_link import MAX_DESK_LINKS, MAX_LABEL_LENGTH, DeskLink
+from domain.errors import TooManyDeskLinks
+from domain.fields import parse_line, without_card_number
+from domain.outside import Clock, Ids
+from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.sessions.find_session import session_with_link
+from domain.storage import Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeDeskLink:
+    """Use case: make a link to the front desk's page of a session, and return its secret.
+
+    The secret cannot be returned again, because only its hash is stored. Each call makes another
+    link, up to 20 for a session. From then on the session's own link offers no card on file,
+    because whoever stands at the desk could use another guest's card. Raises UserNotAuthorized,
+    InvalidField (label), SessionNotFound, SessionEnded or TooManyDeskLinks.
+    """
+
+    needs = MAY_ADD_CARDS
+
+    storage: Storage
+    clock: Clock
+    ids: Ids
+
+    def __call__(
+        self, caller: Caller, *, access_token: str, guest_id: str, token_id: str, label: object
+    ) -> str:
+        """Make the link. `access_token` is the token of the caller's request."""
+        caller.require(self.needs)
+        shown = parse_line("label", label, max_length=MAX_LABEL_LENGTH)
+        without_card_number("label", shown)
+        secret, now = self.ids.secret(), self.clock.now()
+
+        def make(unit: WriteUnit) -> str:
+            session = session_with_link(unit, caller, guest_id=guest_id, token_id=token_id, now=now)
+            if len(unit.desk_links.of(session.token_id)) >= MAX_DESK_LINKS:
+                raise TooManyDeskLinks
+            unit.desk_links.add(
+                DeskLink(
+                    secret_hash=hash_of(secret),
+                    token_id=session.token_id,
+                    label=shown,
+                    caller=caller,
+                    access_token_hash=hash_of(access_token),
+                    created_at=now,
+                )
+            )
+            unit.commit()
+            return secret
+
+        return self.storage.transact(make)

@@ -1,0 +1,185 @@
+"""Links to the front desk's page, the code of a session's link, and the page itself."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import zxingcpp
+from falcon import testing
+
+from adapters.http.desk_links import _code_of
+from adapters.http.rate_limits import DESK_LOADS
+from domain.sessions.session import CardSession
+from tests.adapters.http.api import ACCOUNTS, Api, refused
+from tests.installation import BASE_URL
+
+FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def session(api: Api) -> CardSession:
+    """Return an open session."""
+    return api.installation.add_card()
+
+
+@pytest.fixture
+def desk(api: Api, session: CardSession) -> str:
+    """Return the path of a desk link of the session."""
+    return made(api, session)
+
+
+def made(api: Api, session: CardSession) -> str:
+    path = f"{ACCOUNTS}/sessions/{session.token_id}/desk-links"
+    result = api.post({"label": "Chair <3>"}, path=path)
+    assert result.status_code == 200
+    return str(result.json["desk_uri"]).removeprefix(BASE_URL)
+
+
+def cancelled_by(api: Api, session: CardSession) -> str | None:
+    return api.installation.session(session.token_id).cancelled_by
+
+
+def cancel(api: Api, path: str, **headers: str) -> testing.Result:
+    found = re.search(r'name="token" value="(\w+)"', api.browse(path, "").text)
+    assert found
+    return api.send(
+        "POST", path, body=f"token={found[1]}", headers={**FORM, **headers}, authenticated=False
+    )
+
+
+def test_the_page_sends_the_link_without_linking_to_the_card_form(
+    api: Api, session: CardSession, desk: str
+) -> None:
+    short = f"{BASE_URL}/h/{session.link_key}"
+
+    page = api.browse(desk, "").text
+
+    assert "Chair &lt;3&gt;" in page
+    links = re.findall(r'href="((?:sms|mailto):[^"]+)"', page)
+    for link in links:
+        (body,) = parse_qs(urlsplit(unescape(link)).query)["body"]
+        assert body == f"Harbor Spa asks you to add a card: {short}"
+    assert len(links) == 2
+    without_messages = re.sub(r'href="(sms|mailto):[^"]+"', "", page)
+    assert str(session.link_key) not in without_messages
+    assert session.token_id not in page
+
+
+def test_the_code_is_shown_only_when_it_is_asked_for(api: Api, desk: str) -> None:
+    assert "<svg" not in api.browse(desk, "").text
+    page = api.browse(desk, "code=shown")
+    assert "<svg" in page.text
+    assert "style=" not in page.text
+
+
+def test_the_image_of_the_code_has_the_short_form_of_the_link(
+    api: Api, session: CardSession
+) -> None:
+    result = api.get(f"{ACCOUNTS}/sessions/{session.token_id}/qr.svg")
+
+    assert result.headers["content-type"] == "image/svg+xml"
+    assert result.text.count("<path") >= 1
+    assert result.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_a_phone_reads_the_code(session: CardSession) -> None:
+    link = f"{BASE_URL}/h/{session.link_key}"
+    rows = [
+        bytes(0 if is_dark else 255 for is_dark in row)
+        for row in _code_of(link).matrix_iter(scale=3, border=4)
+    ]
+    image = memoryview(b"".join(rows)).cast("B", (len(rows), len(rows)))
+
+    (found,) = zxingcpp.read_barcodes(image)
+
+    assert found.text == link
+
+
+def test_the_button_cancels_the_session(api: Api, session: CardSession, desk: str) -> None:
+    result = cancel(api, desk)
+
+    assert (result.status_code, result.headers["location"]) == (303, f"{BASE_URL}{desk}")
+    page = api.browse(desk, "").text
+    assert "Cancelled" in page
+    assert "<form" not in page
+    assert cancelled_by(api, session) == "caller:web-shop"
+
+
+def test_a_form_that_is_sent_twice_is_harmless(api: Api, desk: str) -> None:
+    token = re.findall(r'name="token" value="(\w+)"', api.browse(desk, "").text)[0]
+    for _ in range(2):
+        sent = api.send("POST", desk, body=f"token={token}", headers=FORM, authenticated=False)
+        assert sent.status_code == 303
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", None])
+def test_a_form_from_elsewhere_cancels_nothing(
+    api: Api, session: CardSession, desk: str, origin: str | None
+) -> None:
+    if origin:
+        result = cancel(api, desk, Origin=origin)
+    else:
+        result = api.send("POST", desk, body="token=x", headers=FORM, authenticated=False)
+
+    assert result.status_code == 403
+    assert cancelled_by(api, session) is None
+
+
+def test_a_forged_desk_link_is_unknown(api: Api, desk: str) -> None:
+    result = api.browse(desk[:-1], "")
+
+    assert (result.status_code, "This link is not known" in result.text) == (404, True)
+
+
+def test_the_page_ends_when_the_token_is_revoked(api: Api, session: CardSession, desk: str) -> None:
+    token = re.findall(r'name="token" value="(\w+)"', api.browse(desk, "").text)[0]
+    api.installation.container.revoke_token()(api.token)
+
+    for method, body in (("GET", None), ("POST", f"token={token}")):
+        result = api.send(method, desk, body=body, headers=FORM, authenticated=False)
+        assert (result.status_code, "This page has ended" in result.text) == (403, True)
+    assert cancelled_by(api, session) is None
+
+
+def test_loads_are_limited_for_each_desk_link(api: Api, session: CardSession, desk: str) -> None:
+    for _ in range(DESK_LOADS.amount):
+        assert api.browse(desk, "").status_code == 200
+
+    result = api.browse(desk, "")
+    assert result.status_code == 429
+    assert int(result.headers["retry-after"]) > 0
+    assert api.browse(made(api, session), "").status_code == 200
+
+
+def test_the_code_of_a_session_that_has_ended_is_refused(api: Api, session: CardSession) -> None:
+    api.send("DELETE", f"{ACCOUNTS}/sessions/{session.token_id}")
+
+    result = api.get(f"{ACCOUNTS}/sessions/{session.token_id}/qr.svg")
+
+    assert refused(result) == (409, "Session has ended")
+
+
+def test_the_page_may_run_only_its_own_script(api: Api, desk: str) -> None:
+    policy = api.browse(desk, "").headers["content-security-policy"]
+
+    assert "script-src 'self'; connect-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_the_page_of_a_later_state_needs_no_reload(api: Api, desk: str) -> None:
+    assert '<noscript><meta http-equiv="refresh"' in api.browse(desk, "").text
+    cancel(api, desk)
+    assert "refresh" not in api.browse(desk, "").text
+
+
+def test_the_secret_is_never_logged(
+    api: Api, desk: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (desk, f"{desk}x"):
+        api.browse(path, "")
+
+    assert desk.rpartition("/")[2] not in capsys.readouterr().out

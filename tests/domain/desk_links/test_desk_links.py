@@ -1,0 +1,324 @@
+"""The front desk: what its page shows, for which caller it acts, and when it stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
+from domain.access.token import hash_of
+from domain.desk_links.desk_link import MAX_DESK_LINKS
+from domain.desk_links.find_desk import PROVIDED_TOKENS_LAST, DeskLinkStopped, DeskLinkUnknown
+from domain.desk_links.queries import CARD_IS_SHOWN_FOR, Desk, DeskState
+from domain.errors import InvalidField, SessionEnded, TooManyDeskLinks, UserNotAuthorized
+from domain.hosted_payments.link import ClickNeeded
+from domain.identifiers import CallerName
+from domain.permissions import Caller, Permission
+from domain.sessions.session import CardSession
+from tests.builders import a_desk_link, a_guest
+from tests.domain.agreements.bookings import guaranteed, takes_agreements, way_back
+from tests.domain.agreements.test_card_on_file import second_booking, use
+from tests.installation import NO_PREPAID, PREPAID_CARD, REDIRECT_URI, Installation
+
+OTHER_VISIT: Final = f"{REDIRECT_URI}&visit=2"
+
+
+def made(
+    installation: Installation,
+    session: CardSession,
+    *,
+    caller: Caller | None = None,
+    token: str | None = None,
+    label: object = "Chair 3",
+) -> str:
+    """Make a desk link with a new token of the caller, and return its secret."""
+    caller = caller or installation.caller
+    return installation.container.make_desk_link()(
+        caller,
+        access_token=token or installation.token_for(caller),
+        guest_id=session.guest_id,
+        token_id=session.token_id,
+        label=label,
+    )
+
+
+def desk_of(installation: Installation, secret: str) -> Desk:
+    return installation.container.read_desk()(secret)
+
+
+def opened(it: Installation) -> CardSession:
+    return it.opened_session()
+
+
+def returned(it: Installation) -> CardSession:
+    session = it.opened_session()
+    it.return_to_shop(session)
+    return session
+
+
+def left(it: Installation) -> CardSession:
+    session = it.opened_session()
+    it.use_cases.cancel_hosted_page(token_id=session.token_id)
+    return session
+
+
+def another_card_needed(it: Installation) -> CardSession:
+    it.configure(**NO_PREPAID)
+    session = it.session_with_card(PREPAID_CARD)
+    it.return_to_shop(session)
+    return session
+
+
+def cancelled(it: Installation) -> CardSession:
+    session = it.add_card()
+    it.use_cases.cancel_session(it.caller, guest_id=GUEST_ID, token_id=session.token_id)
+    return session
+
+
+def expired(it: Installation) -> CardSession:
+    session = it.add_card()
+    it.clock.advance(timedelta(hours=1))
+    return session
+
+
+def on_file(it: Installation) -> CardSession:
+    it.stored_card()
+    session = it.session_with_card(redirect_uri=OTHER_VISIT)
+    it.return_to_shop(session)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("prepare", "state", "has_link", "is_final"),
+    [
+        (Installation.add_card, DeskState.CREATED, True, False),
+        (opened, DeskState.OPENED, True, False),
+        (returned, DeskState.RETURNED, True, False),
+        (left, DeskState.LEFT, True, False),
+        (another_card_needed, DeskState.ANOTHER_CARD, True, False),
+        (cancelled, DeskState.CANCELLED, False, True),
+        (expired, DeskState.EXPIRED, False, False),
+        (on_file, DeskState.ON_FILE, False, True),
+    ],
+)
+def test_the_page_shows_each_state_of_a_session(
+    installation: Installation,
+    prepare: Callable[[Installation], CardSession],
+    state: DeskState,
+    has_link: bool,
+    is_final: bool,
+) -> None:
+    session = prepare(installation)
+    link = a_desk_link(token_id=session.token_id, secret_hash=hash_of("secret"))
+    with installation.storage.write() as unit:
+        unit.desk_links.add(
+            replace(link, caller=installation.caller, created_at=installation.clock.now())
+        )
+        unit.commit()
+
+    desk = desk_of(installation, "secret")
+    assert (desk.state, desk.link is not None, desk.is_final) == (state, has_link, is_final)
+
+
+def test_the_stored_card_is_shown_for_a_minute(installation: Installation) -> None:
+    session = installation.opened_session()
+    secret = made(installation, session)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+    desk = desk_of(installation, secret)
+    assert (desk.state, desk.link, desk.is_final) == (DeskState.STORED, None, False)
+    assert desk.card is not None
+    assert desk.card.last_four == "4242"
+
+    installation.clock.advance(CARD_IS_SHOWN_FOR)
+    desk = desk_of(installation, secret)
+    assert (desk.state, desk.card, desk.is_final) == (DeskState.DONE, None, True)
+
+
+def test_only_a_hash_of_the_secret_is_stored(installation: Installation) -> None:
+    secret = made(installation, installation.add_card())
+
+    with installation.storage.read() as unit:
+        kept = unit.desk_links.get(hash_of(secret))
+    assert kept is not None
+    assert secret not in repr(kept)
+    with pytest.raises(DeskLinkUnknown):
+        desk_of(installation, kept.secret_hash)
+
+
+def test_the_guest_is_named_only_for_callers_that_may_read_guests(
+    installation: Installation,
+) -> None:
+    adding = installation.a_caller(Permission.GUESTS_ADD)
+    session = installation.add_card(adding)
+
+    assert desk_of(installation, made(installation, session, caller=adding)).guest is None
+    assert desk_of(installation, made(installation, session)).guest == a_guest()
+
+
+def test_another_caller_needs_to_read_the_guest_to_make_made(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    other = Caller(name=CallerName("other"), permissions=frozenset({Permission.GUESTS_ADD}))
+
+    with pytest.raises(UserNotAuthorized):
+        made(installation, session, caller=other)
+
+
+@pytest.mark.parametrize("label", [None, "", " ", "x" * 41, "a\nb", "4242 4242 4242 4242"])
+def test_an_unusable_label_is_refused(installation: Installation, label: object) -> None:
+    with pytest.raises(InvalidField, match="label"):
+        made(installation, installation.add_card(), label=label)
+
+
+def test_a_session_that_has_ended_gets_no_desk_link(installation: Installation) -> None:
+    with pytest.raises(SessionEnded):
+        made(installation, cancelled(installation))
+
+
+def test_a_session_has_at_most_20_desk_links(installation: Installation) -> None:
+    session, token = installation.add_card(), installation.token_for(installation.caller)
+    for _ in range(MAX_DESK_LINKS):
+        made(installation, session, token=token)
+
+    with pytest.raises(TooManyDeskLinks):
+        made(installation, session, token=token)
+    made(installation, installation.add_card(redirect_uri=OTHER_VISIT), token=token)
+
+
+@pytest.mark.parametrize("use_case", ["read_desk", "cancel_at_desk"])
+def test_a_desk_link_stops_with_its_token(installation: Installation, use_case: str) -> None:
+    session, token = installation.add_card(), installation.token_for(installation.caller)
+    stopped = made(installation, session, token=token)
+    going_on = made(installation, session)
+
+    installation.container.revoke_token()(token)
+
+    at_desk = getattr(installation.container, use_case)()
+    with pytest.raises(DeskLinkStopped):
+        at_desk(stopped)
+    assert installation.session(session.token_id) == session
+    at_desk(going_on)
+
+
+def test_a_desk_link_of_an_expired_token_stops(installation: Installation) -> None:
+    session = installation.add_card()
+    token = installation.token_for(installation.caller, ttl=timedelta(minutes=10))
+    secret = made(installation, session, token=token)
+
+    installation.clock.advance(timedelta(minutes=10))
+
+    with pytest.raises(DeskLinkStopped):
+        desk_of(installation, secret)
+
+
+def test_a_desk_link_of_an_identity_providers_token_lasts_an_hour(
+    installation: Installation,
+) -> None:
+    secret = made(installation, installation.add_card(), token="a.json.token")
+    assert desk_of(installation, secret).label == "Chair 3"
+
+    installation.clock.advance(PROVIDED_TOKENS_LAST)
+
+    with pytest.raises(DeskLinkStopped):
+        desk_of(installation, secret)
+
+
+def test_cancelling_at_the_desk_names_the_caller_of_the_desk_link(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    secret = made(installation, session)
+
+    for _ in range(2):
+        installation.container.cancel_at_desk()(secret)
+
+    assert installation.session(session.token_id).cancelled_by == "caller:web-shop"
+    assert desk_of(installation, secret).state is DeskState.CANCELLED
+
+
+def test_an_erasure_deletes_the_desk_links_of_the_guest(installation: Installation) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    session = installation.opened_session()
+    others = installation.add_card(guest_id=OTHER_GUEST_ID)
+    gone, kept = made(installation, session), made(installation, others)
+
+    installation.container.erase_guest()(installation.caller, guest_id=GUEST_ID)
+
+    with pytest.raises(DeskLinkUnknown):
+        desk_of(installation, gone)
+    assert desk_of(installation, kept).state is DeskState.CREATED
+
+
+def test_the_worker_deletes_the_desk_links_that_an_earlier_release_left(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    secret = made(installation, session)
+    with installation.storage.read() as unit:
+        (link,) = unit.desk_links.of(session.token_id)
+    installation.container.erase_guest()(installation.caller, guest_id=GUEST_ID)
+    with installation.storage.write() as unit:
+        unit.desk_links.add(link)
+        unit.commit()
+
+    installation.container.finish_erasures()()
+
+    with pytest.raises(DeskLinkUnknown):
+        desk_of(installation, secret)
+
+
+def test_desk_links_stop_in_a_copy_of_the_installation(installation: Installation) -> None:
+    secret = made(installation, installation.add_card())
+
+    installation.container.separate_copy()()
+
+    with pytest.raises(DeskLinkStopped):
+        desk_of(installation, secret)
+
+
+def test_a_desk_link_follows_its_session_to_the_guest_of_a_merge(
+    installation: Installation,
+) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    session = installation.add_card(guest_id=OTHER_GUEST_ID)
+    secret = made(installation, session)
+
+    installation.use_cases.merge_guests(
+        None, guest_id=GUEST_ID, merged_id=OTHER_GUEST_ID, last_fours=[]
+    )
+
+    assert desk_of(installation, secret).guest == a_guest()
+    installation.container.cancel_at_desk()(secret)
+    assert installation.session(session.token_id).cancelled_at is not None
+
+
+def test_the_export_of_a_guest_has_the_labels_without_access(installation: Installation) -> None:
+    secret = made(installation, installation.add_card())
+
+    exported = json.dumps(installation.container.export_guest()(GUEST_ID), default=str)
+
+    assert '"label": "Chair 3"' in exported
+    assert hash_of(secret) not in exported
+    assert "access_token_hash" not in exported
+
+
+def test_a_session_with_a_desk_link_offers_no_card_on_file(installation: Installation) -> None:
+    takes_agreements(installation)
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    session = second_booking(installation)
+    assert way_back(installation, session).card == account
+
+    made(installation, session)
+
+    assert way_back(installation, session).card is None
+    with pytest.raises(ClickNeeded):
+        use(installation, session, account)
