@@ -65,7 +65,6 @@ _UNAVAILABLE: Final = (
 _DIALECT: Final = Dialect(
     page_reference="attempt #>> '{page,reference}'",
     among_ids="= ANY(:ids::uuid[])",
-    uuid="uuid",
     order_of_creation="sequence",
     skip_locked=" FOR UPDATE SKIP LOCKED",
     now="now()",

@@ -202,6 +202,23 @@ RELEASE_0_3: Final = """
     CREATE INDEX event_deliveries_of_account ON event_deliveries (
         (event ->> 'account_id'), occurred_at, event_id, endpoint_id
     ) WHERE event ->> 'account_id' IS NOT NULL;
+    CREATE INDEX event_deliveries_of_session ON event_deliveries (
+        (event ->> 'token_id'), occurred_at, event_id, endpoint_id
+    ) WHERE event ->> 'token_id' IS NOT NULL;
+    CREATE INDEX card_sessions_of_account ON card_sessions (account_id)
+        WHERE account_id IS NOT NULL;
+    CREATE INDEX consents_of_session ON consents (token_id);
+    CREATE INDEX consents_of_text ON consents (text_id);
+    ALTER TABLE card_sessions ADD COLUMN is_evidence {boolean} NOT NULL DEFAULT false;
+    DROP INDEX card_sessions_ended;
+    CREATE INDEX card_sessions_ended ON card_sessions (ended_at)
+        WHERE ended_at IS NOT NULL AND NOT is_evidence;
+    ALTER TABLE event_deliveries ADD COLUMN is_evidence {boolean} NOT NULL DEFAULT false;
+    CREATE INDEX event_deliveries_old ON event_deliveries (occurred_at) WHERE NOT is_evidence;
+    ALTER TABLE payment_accounts ADD COLUMN is_evidence {boolean} NOT NULL DEFAULT false;
+    DROP INDEX payment_accounts_removed;
+    CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at)
+        WHERE removed_at IS NOT NULL AND NOT is_evidence;
     CREATE TABLE agreement_references (
         guest_id {uuid} NOT NULL,
         center_id {uuid} NOT NULL,
@@ -229,6 +246,8 @@ RELEASE_0_3: Final = """
         stated_at {time}
     ){strict};
     CREATE INDEX agreements_of_account ON agreements (account_id, agreed_at, agreement_id);
+    CREATE INDEX agreements_of_session ON agreements (token_id);
+    CREATE INDEX agreements_kept_until ON agreements (kept_until) WHERE due_at IS NULL;
     CREATE INDEX agreements_due ON agreements (due_at) WHERE due_at IS NOT NULL;
     CREATE INDEX agreements_of_guest ON agreements (guest_id, agreed_at, agreement_id);
     ALTER TABLE center_settings ADD COLUMN time_zone text;

@@ -23,9 +23,6 @@ class Dialect:
     among_ids: str
     """The condition that the preceding column is in `:ids`, a list."""
 
-    uuid: str
-    """The type of an id, for an id that was read from JSON."""
-
     order_of_creation: str
     """The column that orders rows with the same time."""
 

@@ -54,7 +54,6 @@ EMPTY_LOG_SECONDS: Final = 0.1
 _DIALECT: Final = Dialect(
     page_reference="json_extract(attempt, '$.page.reference')",
     among_ids="IN (SELECT value FROM json_each(:ids))",
-    uuid="text",
     order_of_creation="rowid",
     # A write transaction locks the whole database.
     skip_locked="",

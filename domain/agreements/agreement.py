@@ -18,8 +18,7 @@ MAX_OPEN_AGREEMENTS: Final = 20
 """The most open agreements of one card."""
 
 EVIDENCE_KEPT_FOR: Final = timedelta(days=600)
-"""How long evidence is kept after the last end of a card's agreements. A dispute may take 540 days.
-"""
+"""How long an agreement is kept as evidence after its `kept_until`. A dispute may take 540 days."""
 
 
 class EndOfAgreement(StrEnum):
@@ -135,6 +134,13 @@ class Agreements(Protocol):
         """Return all agreements of a card, oldest first."""
         ...
 
+    def given_with(self, account_id: AccountId) -> Sequence[Agreement]:
+        """Return all agreements of a card, and those that have moved from it, oldest first.
+
+        An agreement that moved is found by the session in which the card was typed or used.
+        """
+        ...
+
     def page(self, account_id: AccountId, request: PageRequest) -> Page[Agreement]:
         """Return a page of a card's agreements, oldest first."""
         ...
@@ -177,4 +183,12 @@ class Agreements(Protocol):
 
     def of_guest(self, guest_id: GuestId) -> Sequence[Agreement]:
         """Return a guest's agreements that can be decoded, oldest first."""
+        ...
+
+    def forget(self, *, before: datetime) -> int:
+        """Delete a limited number of agreements that have ended; return the number.
+
+        Their `kept_until` is before the given time. If the text of an agreement is also the consent
+        of its session, that consent is deleted too.
+        """
         ...

@@ -420,11 +420,11 @@ class Accounts(WorkAtPsps, Protocol):
         """Clear the references to the guest and the cards at PSPs in the guest's removed accounts."""
         ...
 
-    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
+    def forget(self, *, before: datetime) -> int:
         """Delete a limited number of accounts removed before a time, with their consents.
 
-        Returns the number. An account stays while its token is still to be discarded, and while it
-        has an agreement that is open or ended at `evidence_before` or later.
+        Returns the number. An account stays while its token is still to be discarded, and while an
+        agreement that was given with it is stored, even if the agreement has moved since.
         """
         ...
 

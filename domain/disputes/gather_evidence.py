@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -51,7 +52,7 @@ class GatherEvidence:
         """
         guest = unit.guests.get(account.guest_id)
         center = unit.centers.get(account.center_id)
-        agreements = unit.agreements.of_account(account.account_id)
+        agreements = unit.agreements.given_with(account.account_id)
         consents = consents_of(unit, account)
         tokens = [each.token_id for each in consents] + [each.token_id for each in agreements]
         sessions = {each: unit.sessions.get(each) for each in (account.token_id, *tokens)}
@@ -93,9 +94,7 @@ class GatherEvidence:
                 for each in sessions.values()
                 if each is not None
             ],
-            events=[
-                _event(unit, each) for each in unit.event_deliveries.of_account(account.account_id)
-            ],
+            events=[_event(unit, each) for each in _deliveries(unit, account, sessions.values())],
         )
 
     @property
@@ -182,6 +181,25 @@ def _session(unit: UnitOfWork, session: CardSession, *, shows_guest: bool) -> Se
         ],
         browsers=(session.browsers or ()) if shows_guest else (),
     )
+
+
+def _deliveries(
+    unit: UnitOfWork, account: Account, sessions: Iterable[CardSession | None]
+) -> Sequence[EventDelivery]:
+    # The events of sessions name another account if an agreement has moved to this account.
+    found = [
+        *unit.event_deliveries.of_account(account.account_id),
+        *(
+            delivery
+            for each in sessions
+            if each is not None
+            for delivery in unit.event_deliveries.of_session(each.token_id, since=each.created_at)
+        ),
+    ]
+    by_key = {
+        (each.event.occurred_at, each.event.event_id, each.endpoint_id): each for each in found
+    }
+    return [by_key[key] for key in sorted(by_key)]
 
 
 def _event(unit: UnitOfWork, delivery: EventDelivery) -> EventTold:

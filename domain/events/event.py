@@ -383,8 +383,7 @@ class EventDeliveries(Protocol):
     def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
         """Return the deliveries of a session's events since a time, oldest first.
 
-        Deliveries that cannot be decoded are left out. Reads every delivery since then, and locks
-        nothing.
+        Deliveries that cannot be decoded are left out. Locks nothing.
         """
         ...
 
@@ -417,11 +416,14 @@ class EventDeliveries(Protocol):
         """
         ...
 
-    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
+    def no_longer_evidence(self, guest_id: GuestId) -> None:
+        """Let `forget` delete the deliveries that a guest's agreements keep. May be called again."""
+        ...
+
+    def forget(self, *, before: datetime) -> int:
         """Delete a limited number of deliveries that are not due; return the number.
 
-        Their events happened before the given time. Unless the guest was erased, an event about an
-        account stays while the account has an agreement that is open or ended at `evidence_before`
-        or later.
+        Their events happened before the given time. An event of a session stays while the agreement
+        of the session is stored, unless the guest was erased.
         """
         ...

@@ -292,12 +292,11 @@ class CardSessions(WorkAtPsps, Protocol):
         """
         ...
 
-    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
+    def forget(self, *, before: datetime) -> int:
         """Delete a limited number of sessions that ended before a time; return the number.
 
         Their evidence, earlier pages and refused cards are deleted too. A session stays if it is
-        due, if its account has no consent of its own, or if its account has an agreement that is
-        open or ended at `evidence_before` or later.
+        due, if its account has no consent of its own, or while its agreement is stored.
         """
         ...
 

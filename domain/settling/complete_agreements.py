@@ -79,6 +79,9 @@ class CompleteAgreements:
             agreement_id=AgreementId(self.ids.uuid()),
         )
         if agreed.agreement is None:
+            # The earlier release stores no consent of its own.
+            unit.consents.add(agreed.consent)
+            unit.commit()
             return session
         agreements = [*unit.agreements.of_account(account.account_id), agreed.agreement]
         general = general_among(consents, agreements)

@@ -33,10 +33,11 @@ class Retention:
 class ForgetOldRecords:
     """Use case: delete idempotency keys after 24 hours, and other records after their `retention`.
 
-    Records that are due, open or to be discarded are never deleted. A card with agreements stays
-    with its sessions and events until EVIDENCE_KEPT_FOR after the last end of an agreement. Each kind of record has its own
-    unit of work, which deletes a limited number, so that other writers wait only briefly. May be
-    called at any time. Raises ServiceUnavailable, after trying every kind.
+    Records that are due, open or to be discarded are never deleted. An agreement is evidence until
+    EVIDENCE_KEPT_FOR after its `kept_until`; until then its session, the events of the session, and
+    the card are kept too. Each kind of record has its own unit of work, which deletes a limited
+    number, so that other writers wait only briefly. May be called at any time. Raises
+    ServiceUnavailable, after trying every kind.
     """
 
     storage: Storage
@@ -57,9 +58,10 @@ class ForgetOldRecords:
         forgotten, unavailable = 0, None
         for forget in (
             lambda unit: unit.idempotency_keys.forget(before=now - IDEMPOTENCY_KEYS_LAST),
-            lambda unit: unit.event_deliveries.forget(before=deliveries, evidence_before=evidence),
-            lambda unit: unit.sessions.forget(before=sessions, evidence_before=evidence),
-            lambda unit: unit.accounts.forget(before=cards, evidence_before=evidence),
+            lambda unit: unit.agreements.forget(before=evidence),
+            lambda unit: unit.event_deliveries.forget(before=deliveries),
+            lambda unit: unit.sessions.forget(before=sessions),
+            lambda unit: unit.accounts.forget(before=cards),
             lambda unit: unit.sessions.forget_browsers(before=browsers),
             lambda unit: unit.audit_trail.forget(before=audit),
         ):

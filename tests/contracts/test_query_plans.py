@@ -35,6 +35,7 @@ from tests.builders import (
     a_session,
     an_access_token,
     an_account,
+    an_agreement,
     an_attempt,
     an_audit_entry,
     an_event_delivery,
@@ -44,6 +45,7 @@ from tests.builders import (
 from tests.databases import make_database, transaction_of
 from tests.postgresql import new_database
 
+DAY: Final = timedelta(days=1)
 SECOND_PAGE: Final = PageRequest(page=2, size=1)
 TOKEN: Final = CardToken("token-1")
 DELIVERY: Final = an_event_delivery()
@@ -57,6 +59,10 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     ),
     "agreements of an account": lambda unit: unit.agreements.of_account(an_account().account_id),
     "page of agreements": lambda unit: unit.agreements.page(an_account().account_id, SECOND_PAGE),
+    "agreements given with an account": lambda unit: unit.agreements.given_with(
+        an_account().account_id
+    ),
+    "old agreements": lambda unit: unit.agreements.forget(before=an_agreement().kept_until + DAY),
     "agreements to end": lambda unit: unit.agreements.due(NOW, at_most=1),
     "sessions without an agreement": lambda unit: unit.sessions.without_agreement(since=NOW),
     "session of a booking": lambda unit: unit.agreements.session_of(GUEST_ID, CENTER_ID, "17"),
@@ -123,13 +129,15 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "due delivery": lambda unit: unit.event_deliveries.take_due(NOW, until=NOW),
     "delivery": lambda unit: unit.event_deliveries.get(DELIVERY.event.event_id, ENDPOINT),
     "deliveries of an event": lambda unit: unit.event_deliveries.of(DELIVERY.event.event_id),
-    "old deliveries": lambda unit: unit.event_deliveries.forget(before=NOW, evidence_before=NOW),
+    "old deliveries": lambda unit: unit.event_deliveries.forget(before=NOW),
     "due notices": lambda unit: unit.accounts.with_expiry_notice_due(
         NOW, at_most=9, unreadable_until=NOW
     ),
     "browsers of clicks": lambda unit: unit.sessions.forget_browsers(before=NOW),
     "events of an account": lambda unit: unit.event_deliveries.of_account(an_account().account_id),
-    "old sessions": lambda unit: unit.sessions.forget(before=NOW, evidence_before=NOW),
+    "events of an erased guest": (lambda unit: unit.event_deliveries.no_longer_evidence(GUEST_ID)),
+    "old sessions": lambda unit: unit.sessions.forget(before=NOW),
+    "old accounts": lambda unit: unit.accounts.forget(before=NOW),
     "whether a guest is on file": lambda unit: unit.guests.is_on_file(GUEST_ID),
     "cards of an erased guest": lambda unit: unit.accounts.blank(GUEST_ID),
     "guests with a reference": lambda unit: unit.guest_references.guests(
@@ -187,6 +195,11 @@ SEARCHED_IN_SQLITE: Final = {
     "unanswered discards": "INDEX discards_unanswered (<expr>>?)",
     "deliveries not taken": "COVERING INDEX event_deliveries_not_taken (endpoint_id>?)",
     "expiring tokens": "access_tokens_expiring",
+    "events of a session": "INDEX event_deliveries_of_session (<expr>=? AND occurred_at>?)",
+    "old agreements": "INDEX agreements_kept_until (kept_until<?)",
+    "old deliveries": "INDEX event_deliveries_old (occurred_at<?)",
+    "old sessions": "INDEX card_sessions_ended (ended_at<?)",
+    "old accounts": "INDEX payment_accounts_removed (removed_at<?)",
 }
 """Indexes or conditions that SQLite must search for, though another index would fit somehow."""
 
@@ -199,6 +212,10 @@ SEARCHED: Final = {
     "due discard": "= queues.queue) AND (due_at >",
     "due card": "= queues.queue) AND (due_at >",
     "due delivery": "= queues.queue) AND (due_at >",
+    "old agreements": "kept_until <",
+    "old deliveries": "occurred_at <",
+    "old sessions": "ended_at <",
+    "old accounts": "removed_at <",
 }
 """The same for PostgreSQL."""
 
@@ -212,6 +229,7 @@ def fill(unit: WriteUnit) -> None:
     unit.accounts.add(an_account(1, due_at=NOW))
     unit.accounts.add(an_account(2))
     unit.consents.add(a_consent(2))
+    unit.agreements.add(an_agreement(due_at=None, ended_at=NOW))
     unit.discards.add(a_discard())
     unit.event_endpoints.add(an_event_endpoint())
     unit.event_deliveries.add(DELIVERY)

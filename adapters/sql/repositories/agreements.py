@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 from typing_extensions import override
 
-from adapters.sql.repositories.repository import ById, Repository
+from adapters.sql.repositories.repository import (
+    EVENTS_ARE_EVIDENCE,
+    MAX_FORGOTTEN,
+    ById,
+    Repository,
+)
 from adapters.sql.rows import Rows
 from domain.agreements.agreement import Agreement, Agreements
 from domain.agreements.reservation_text import ReservationText, ReservationTexts
@@ -25,6 +30,12 @@ _RESERVATION_TEXTS = Rows(
 
 _AGREEMENTS = Rows("agreements", Agreement, key=("agreement_id",))
 _OLDEST_FIRST = "agreed_at, agreement_id"
+_GIVEN_WITH = (
+    "SELECT agreement_id FROM agreements WHERE account_id = {account_id} UNION ALL "
+    "SELECT agreement_id FROM agreements JOIN card_sessions USING (token_id) "
+    "WHERE card_sessions.account_id = {account_id}"
+)
+"""Finds the agreements of an account, and those that have moved from it."""
 
 
 class SqlReservationTexts(Repository, ReservationTexts):
@@ -54,12 +65,24 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
     _rows = _AGREEMENTS
 
     @override
+    def add(self, agreement: Agreement) -> None:
+        super().add(agreement)
+        self._note_evidence([agreement.token_id], [agreement.account_id])
+
+    @override
     def of_account(self, account_id: AccountId) -> Sequence[Agreement]:
         return _AGREEMENTS.find(
             self._transaction,
             f"WHERE account_id = :account_id ORDER BY {_OLDEST_FIRST}",
             {"account_id": account_id},
         )
+
+    @override
+    def given_with(self, account_id: AccountId) -> Sequence[Agreement]:
+        condition = f"WHERE agreement_id IN ({_GIVEN_WITH.format(account_id=':account_id')})"
+        found = _AGREEMENTS.find(self._transaction, condition, {"account_id": account_id})
+        # Sorted here, because SQLite would otherwise look up each row in the order of an index.
+        return sorted(found, key=lambda each: (each.agreed_at, each.agreement_id))
 
     @override
     def page(self, account_id: AccountId, request: PageRequest) -> Page[Agreement]:
@@ -75,6 +98,7 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
         self._transaction.execute(
             "UPDATE agreements SET account_id = :to WHERE account_id = :of", {"of": of, "to": to}
         )
+        self._note_evidence([], [to])
 
     @override
     def give(self, goes: GuestId, stays: GuestId) -> None:
@@ -148,4 +172,71 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
             self._transaction,
             f"WHERE guest_id = :guest_id ORDER BY {_OLDEST_FIRST}",
             {"guest_id": guest_id},
+        )
+
+    @override
+    def forget(self, *, before: datetime) -> int:
+        condition = "kept_until < :before AND due_at IS NULL ORDER BY kept_until"
+        old = self._transaction.execute(
+            self._old("agreements", "agreement_id", condition),
+            {"before": before, "limit": MAX_FORGOTTEN},
+        ).fetchall()
+        if not old:
+            return 0
+        among = self._dialect.among_ids
+        ids = {"ids": [agreement_id for (agreement_id,) in old]}
+        given_with = self._transaction.execute(
+            f"SELECT account_id FROM agreements WHERE agreement_id {among} UNION ALL "
+            "SELECT card_sessions.account_id FROM agreements JOIN card_sessions USING (token_id) "
+            f"WHERE agreement_id {among}",
+            ids,
+        ).fetchall()
+        accounts = sorted({account_id for (account_id,) in given_with} - {None})
+        # Whoever adds an agreement of an account, or an event about it, holds this lock too. Without
+        # the lock, that unit and this one would not see what the other changes.
+        self._transaction.execute(
+            f"SELECT 1 FROM payment_accounts WHERE account_id {among}"
+            + self._transaction.for_update,
+            {"ids": accounts},
+        )
+        consents = self._transaction.execute(
+            "DELETE FROM consents WHERE (account_id, token_id) IN ("
+            "SELECT given.account_id, given.token_id FROM agreements "
+            "JOIN consents AS given ON given.token_id = agreements.token_id "
+            f"JOIN consent_texts USING (text_id) WHERE agreement_id {among} "
+            "AND text = shown ->> 'text') RETURNING text_id",
+            ids,
+        ).fetchall()
+        self._transaction.execute_many(
+            "DELETE FROM consent_texts WHERE text_id = :text_id "
+            "AND NOT EXISTS (SELECT 1 FROM consents WHERE text_id = :text_id)",
+            [{"text_id": text_id} for (text_id,) in consents],
+        )
+        sessions = self._transaction.execute(
+            f"DELETE FROM agreements WHERE agreement_id {among} RETURNING token_id", ids
+        ).fetchall()
+        self._note_evidence([token_id for (token_id,) in sessions], accounts)
+        return len(old)
+
+    def _note_evidence(self, token_ids: Iterable[str], account_ids: Iterable[str]) -> None:
+        """Note whether an agreement keeps these sessions, their events, and these accounts.
+
+        The worker then finds what it may delete without reading what it keeps.
+        """
+        sessions = [{"token_id": each, "in_event": each} for each in token_ids]
+        self._transaction.execute_many(
+            "UPDATE card_sessions SET is_evidence = EXISTS ("
+            "SELECT 1 FROM agreements WHERE token_id = :token_id) WHERE token_id = :token_id",
+            sessions,
+        )
+        self._transaction.execute_many(
+            f"UPDATE event_deliveries SET is_evidence = {EVENTS_ARE_EVIDENCE} "
+            "WHERE event ->> 'token_id' = :in_event",
+            sessions,
+        )
+        given_with = _GIVEN_WITH.format(account_id=":account_id")
+        self._transaction.execute_many(
+            f"UPDATE payment_accounts SET is_evidence = EXISTS ({given_with}) "
+            "WHERE account_id = :account_id",
+            [{"account_id": each} for each in account_ids],
         )

@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queue, QueuesAtPsps
 from adapters.sql.repositories.repository import (
-    IS_EVIDENCE,
     MAX_FORGOTTEN,
     ById,
     assignments,
@@ -269,17 +268,16 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
-    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
-        is_evidence = IS_EVIDENCE.format(account_id="payment_accounts.account_id")
+    def forget(self, *, before: datetime) -> int:
         condition = (
-            f"removed_at < :before AND NOT EXISTS ({is_evidence}) AND NOT EXISTS ("
+            "NOT is_evidence AND removed_at < :before AND NOT EXISTS ("
             "SELECT 1 FROM discards WHERE provider = payment_accounts.provider "
             "AND merchant_account = payment_accounts.merchant_account "
             "AND token = payment_accounts.token AND done_at IS NULL) ORDER BY removed_at"
         )
         old = self._transaction.execute(
             self._old("payment_accounts", "account_id", condition),
-            {"before": before, "evidence_before": evidence_before, "limit": MAX_FORGOTTEN},
+            {"before": before, "limit": MAX_FORGOTTEN},
         ).fetchall()
         if not old:
             return 0
@@ -293,7 +291,7 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
             "AND guest_reference <> '' ON CONFLICT DO NOTHING",
             {"ids": ids},
         )
-        self._delete("payment_accounts", "consents", "agreements", key="account_id", ids=ids)
+        self._delete("payment_accounts", "consents", key="account_id", ids=ids)
         return len(old)
 
     @override

@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queues
-from adapters.sql.repositories.repository import IS_EVIDENCE, ById
+from adapters.sql.repositories.repository import EVENTS_ARE_EVIDENCE, ById
 from adapters.sql.rows import Rows
 from domain.events.event import (
     DeliveryCounts,
@@ -62,6 +62,19 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
             "event_id": event.event_id,
             "occurred_at": event.occurred_at,
         }
+
+    @override
+    def add(self, delivery: EventDelivery) -> None:
+        super().add(delivery)
+        self._transaction.execute(
+            "UPDATE event_deliveries SET is_evidence = true WHERE event_id = :event_id "
+            f"AND endpoint_id = :endpoint_id AND {EVENTS_ARE_EVIDENCE}",
+            {
+                "event_id": delivery.event.event_id,
+                "endpoint_id": delivery.endpoint_id,
+                "token_id": delivery.event.token_id,
+            },
+        )
 
     @override
     def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:
@@ -163,15 +176,18 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
         return taken and DueDelivery(taken[0], taken[1], until)
 
     @override
-    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
-        account_id = f"CAST(event ->> 'account_id' AS {self._dialect.uuid})"
+    def no_longer_evidence(self, guest_id: GuestId) -> None:
+        found = self._transaction.execute(
+            "SELECT token_id FROM agreements WHERE guest_id = :guest_id", {"guest_id": guest_id}
+        )
+        self._transaction.execute_many(
+            "UPDATE event_deliveries SET is_evidence = false WHERE event ->> 'token_id' = :token_id",
+            [{"token_id": token_id} for (token_id,) in found.fetchall()],
+        )
+
+    @override
+    def forget(self, *, before: datetime) -> int:
         condition = (
-            "occurred_at < :before AND due_at IS NULL AND NOT EXISTS ("
-            f"{IS_EVIDENCE.format(account_id=account_id)} "
-            "AND EXISTS (SELECT 1 FROM guests WHERE id = agreements.guest_id)) ORDER BY occurred_at"
+            "NOT is_evidence AND occurred_at < :before AND due_at IS NULL ORDER BY occurred_at"
         )
-        return self._forget(
-            *("event_deliveries", "event_id, endpoint_id", condition),
-            before=before,
-            evidence_before=evidence_before,
-        )
+        return self._forget("event_deliveries", "event_id, endpoint_id", condition, before=before)

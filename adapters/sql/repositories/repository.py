@@ -21,11 +21,11 @@ MAX_FORGOTTEN: Final = 100
 RecordId = TypeVar("RecordId", bound=str)
 
 
-IS_EVIDENCE: Final = (
-    "SELECT 1 FROM agreements WHERE account_id = {account_id} "
-    "AND (ended_at IS NULL OR ended_at >= :evidence_before)"
+EVENTS_ARE_EVIDENCE: Final = (
+    "EXISTS (SELECT 1 FROM agreements JOIN guests ON guests.id = agreements.guest_id "
+    "WHERE token_id = :token_id)"
 )
-"""Finds an agreement that is open, or has ended so lately that its evidence is kept."""
+"""Whether the events of a session are kept with its agreement."""
 
 
 def where(conditions: Mapping[str, object]) -> str:

@@ -14,7 +14,6 @@ from typing_extensions import override
 
 from adapters.sql.repositories.queues import QueuesAtPsps
 from adapters.sql.repositories.repository import (
-    IS_EVIDENCE,
     MAX_FORGOTTEN,
     Repository,
     assignments,
@@ -237,10 +236,12 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return [token_id for (token_id,) in found.fetchall()]
 
     @override
-    def forget(self, *, before: datetime, evidence_before: datetime) -> int:
-        is_evidence = IS_EVIDENCE.format(account_id="card_sessions.account_id")
+    def forget(self, *, before: datetime) -> int:
+        # If the session is about an agreement, its consent was stored with the account, and may be
+        # deleted since.
         condition = (
-            f"ended_at < :before AND due_at IS NULL AND NOT EXISTS ({is_evidence}) AND (account_id IS NULL OR EXISTS ("
+            "NOT is_evidence AND ended_at < :before AND due_at IS NULL "
+            "AND (account_id IS NULL OR agreement IS NOT NULL OR EXISTS ("
             "SELECT 1 FROM consents WHERE account_id = card_sessions.account_id "
             "AND token_id = card_sessions.token_id) OR NOT EXISTS ("
             "SELECT 1 FROM payment_accounts WHERE account_id = card_sessions.account_id)) "
@@ -250,11 +251,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             *("evidence", "earlier_pages", "refused_cards"),
             *("agreement_references", "desk_links"),
         )
-        return self._forget(
-            *("card_sessions", "token_id", condition, *also),
-            before=before,
-            evidence_before=evidence_before,
-        )
+        return self._forget("card_sessions", "token_id", condition, *also, before=before)
 
     @override
     def forget_browsers(self, *, before: datetime) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
@@ -26,7 +25,7 @@ from tests.builders import (
     terms_of_a_booking,
 )
 from tests.contracts.storage.records import DAY, MICROSECOND, OTHER_TOKEN_ID, add, committed
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, transaction_of
 
 FIRST, SECOND = AccountId(a_uuid(101)), AccountId(a_uuid(102))
 
@@ -148,53 +147,124 @@ def test_sessions_about_a_booking_that_lack_their_agreement_are_found(storage: S
         assert [*found] == [old.token_id, lacking.token_id]
 
 
-def test_agreements_are_forgotten_with_their_card(storage: Storage) -> None:
-    with committed(storage) as unit:
-        add(unit, an_account(1, removed_at=NOW), an_account(2))
-        ended = an_agreement(1, due_at=None, ended_at=NOW)
-        add(unit, ended, an_agreement(2, account_id=SECOND))
-    with committed(storage) as unit:
-        assert unit.accounts.forget(before=NOW + DAY, evidence_before=NOW + DAY) == 1
-    with storage.read() as unit:
-        assert not unit.agreements.of_account(FIRST)
-        assert len(unit.agreements.of_account(SECOND)) == 1
+ENDED = an_agreement(1, due_at=None, ended_at=NOW)
+DELIVERED = an_event_delivery(status=DeliveryStatus.DELIVERED, due_at=None)
+LATER = ENDED.kept_until + MICROSECOND
 
 
-def test_all_records_of_a_card_stay_while_an_agreement_is_evidence(
-    storage: Storage,
-) -> None:
-    later = NOW + DAY
-    delivery = an_event_delivery(status=DeliveryStatus.DELIVERED, due_at=None)
-    session = a_session(status=SessionStatus.COMPLETED, account_id=FIRST, ended_at=NOW, due_at=None)
+def completed(account_id: AccountId = FIRST) -> CardSession:
+    """Return the session of an agreement, as it ended."""
+    return a_session(
+        status=SessionStatus.COMPLETED,
+        account_id=account_id,
+        agreement=terms_of_a_booking(),
+        ended_at=NOW,
+        due_at=None,
+    )
+
+
+def forgotten(storage: Storage) -> list[int]:
+    """Forget what is old enough; return how many deliveries, sessions and accounts it was."""
+    with committed(storage) as unit:
+        return [
+            repository.forget(before=LATER)
+            for repository in (unit.event_deliveries, unit.sessions, unit.accounts)
+        ]
+
+
+def test_an_agreement_is_forgotten_after_its_time_though_the_card_stays(storage: Storage) -> None:
+    due, later = an_agreement(2), replace(ENDED, agreement_id=an_agreement(3).agreement_id)
+    with committed(storage) as unit:
+        add(unit, an_account(1), ENDED, due, replace(later, kept_until=LATER))
+    with committed(storage) as unit:
+        assert unit.agreements.forget(before=ENDED.kept_until) == 0
+        assert unit.agreements.forget(before=LATER) == 1
+        assert unit.agreements.forget(before=LATER) == 0
+    with storage.read() as reading:
+        left = {each.agreement_id for each in reading.agreements.of_account(FIRST)}
+        assert left == {due.agreement_id, later.agreement_id}
+        assert reading.accounts.get(FIRST) == an_account(1)
+
+
+def test_the_records_of_an_agreement_stay_while_it_is_stored(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.put_many([a_guest()])
-        add(unit, an_account(1, removed_at=NOW), session, an_agreement(1))
-        unit.event_deliveries.add(delivery)
-        unit.consents.add(a_consent(account_id=FIRST, token_id=TOKEN_ID))
-
-    def forgotten(evidence_before: datetime) -> list[int]:
-        with committed(storage) as writing:
-            return [
-                repository.forget(before=later, evidence_before=evidence_before)
-                for repository in (writing.event_deliveries, writing.sessions, writing.accounts)
-            ]
-
-    assert delivery.event.account_id == FIRST
-    assert forgotten(later) == [0, 0, 0]
+        # Events before and after the agreement are kept.
+        unit.event_deliveries.add(DELIVERED)
+        add(unit, an_account(1, removed_at=NOW), completed(), ENDED)
+        unit.event_deliveries.add(
+            an_event_delivery(2, status=DeliveryStatus.DELIVERED, due_at=None)
+        )
+    assert forgotten(storage) == [0, 0, 0]
     with committed(storage) as unit:
-        unit.agreements.update(an_agreement(1, due_at=None, ended_at=NOW))
-    assert forgotten(NOW) == [0, 0, 0]
+        unit.agreements.forget(before=LATER)
+    assert forgotten(storage) == [2, 1, 1]
+
+
+def test_records_stay_after_their_agreement_moved_to_another_account(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.guests.put_many([a_guest()])
+        add(unit, an_account(1, removed_at=NOW), an_account(2), completed(), ENDED)
+        unit.event_deliveries.add(DELIVERED)
+        unit.agreements.move(FIRST, SECOND)
+        unit.accounts.update(an_account(2, removed_at=NOW))
+    assert forgotten(storage) == [0, 0, 0]
     with storage.read() as reading:
-        assert [*reading.event_deliveries.of_account(FIRST)] == [delivery]
-    assert forgotten(NOW + MICROSECOND) == [1, 1, 1]
+        for account_id in (FIRST, SECOND):
+            (found,) = reading.agreements.given_with(account_id)
+            assert found.account_id == SECOND
+    with committed(storage) as unit:
+        unit.agreements.forget(before=LATER)
+    assert forgotten(storage) == [1, 1, 2]
+
+
+def test_records_without_an_agreement_of_their_own_are_forgotten(storage: Storage) -> None:
+    other = replace(completed(), token_id=OTHER_TOKEN_ID, link_key=None)
+    of_other = replace(DELIVERED.event, token_id=OTHER_TOKEN_ID)
+    with committed(storage) as unit:
+        unit.guests.put_many([a_guest()])
+        add(unit, an_account(1), an_account(2, removed_at=NOW), other, ENDED)
+        unit.event_deliveries.add(replace(DELIVERED, event=of_other))
+    assert forgotten(storage) == [1, 1, 1]
+
+
+def test_a_consent_to_a_booking_only_is_forgotten_with_its_agreement(storage: Storage) -> None:
+    general = a_consent(account_id=FIRST, token_id=OTHER_TOKEN_ID, text="Keep my card.")
+    booking = a_consent(
+        account_id=FIRST,
+        token_id=TOKEN_ID,
+        version=ENDED.shown.version,
+        language=ENDED.shown.language,
+        text=ENDED.shown.text,
+    )
+    with committed(storage) as unit:
+        session = completed()
+        add(unit, an_account(1), an_account(2), session, ENDED, general, booking)
+        unit.consents.copy(FIRST, SECOND)
+        # A second agreement, with the box ticked, in whose session the guest gave a consent.
+        add(unit, replace(an_agreement(2), token_id=OTHER_TOKEN_ID, due_at=None, ended_at=NOW))
+    with committed(storage) as unit:
+        assert unit.agreements.forget(before=LATER) == 2
+    with storage.read() as reading:
+        for account in (an_account(1), an_account(2)):
+            assert [each.text for each in reading.consents.of(account)] == [general.text]
+        rows = transaction_of(reading).execute("SELECT text FROM consent_texts").fetchall()
+        assert rows == [(general.text,)]
 
 
 def test_the_events_of_an_erased_guest_are_no_evidence(storage: Storage) -> None:
     with committed(storage) as unit:
-        add(unit, an_account(1, removed_at=NOW), an_agreement(1))
-        unit.event_deliveries.add(an_event_delivery(status=DeliveryStatus.DELIVERED, due_at=None))
+        unit.guests.put_many([a_guest()])
+        add(unit, an_account(1), completed(), ENDED)
+        unit.event_deliveries.add(DELIVERED)
+    assert forgotten(storage)[0] == 0
     with committed(storage) as unit:
-        assert unit.event_deliveries.forget(before=NOW + DAY, evidence_before=NOW) == 1
+        unit.guests.remove(GUEST_ID)
+        unit.event_deliveries.add(
+            an_event_delivery(2, status=DeliveryStatus.DELIVERED, due_at=None)
+        )
+        unit.event_deliveries.no_longer_evidence(GUEST_ID)
+    assert forgotten(storage) == [2, 0, 0]
 
 
 def test_the_browsers_of_clicks_are_forgotten_after_the_end_of_the_session(

@@ -36,8 +36,8 @@ def test_an_old_session_is_forgotten_with_its_dependent_records(storage: Storage
         unit.refused_cards.add([a_refused_card(token_id=TOKEN_ID)])
         unit.desk_links.add(a_desk_link())
     with committed(storage) as unit:
-        assert unit.sessions.forget(before=BEFORE, evidence_before=BEFORE) == 1
-        assert unit.sessions.forget(before=BEFORE, evidence_before=BEFORE) == 0
+        assert unit.sessions.forget(before=BEFORE) == 1
+        assert unit.sessions.forget(before=BEFORE) == 0
     with storage.read() as reading:
         assert reading.sessions.get(TOKEN_ID) is None
         assert list(reading.evidence.of(TOKEN_ID)) == []
@@ -53,7 +53,7 @@ def test_a_young_or_open_or_due_session_is_kept(storage: Storage) -> None:
         add(unit, young, due)
         unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
     with committed(storage) as unit:
-        assert unit.sessions.forget(before=BEFORE, evidence_before=BEFORE) == 0
+        assert unit.sessions.forget(before=BEFORE) == 0
     with storage.read() as reading:
         assert reading.sessions.get(TOKEN_ID) == young
         assert len(reading.evidence.of(TOKEN_ID)) == 1
@@ -67,9 +67,9 @@ def test_a_session_that_is_the_only_proof_of_a_consent_is_kept(storage: Storage)
     )
     store(storage, account, completed)
     with committed(storage) as unit:
-        assert unit.sessions.forget(before=BEFORE, evidence_before=BEFORE) == 0
+        assert unit.sessions.forget(before=BEFORE) == 0
         unit.consents.add(a_consent(account_id=account.account_id, token_id=TOKEN_ID))
-        assert unit.sessions.forget(before=BEFORE, evidence_before=BEFORE) == 1
+        assert unit.sessions.forget(before=BEFORE) == 1
 
 
 def test_a_session_whose_account_is_deleted_is_forgotten(storage: Storage) -> None:
@@ -78,7 +78,7 @@ def test_a_session_whose_account_is_deleted_is_forgotten(storage: Storage) -> No
         unit.sessions.add(
             a_session(status=SessionStatus.COMPLETED, account_id=gone, ended_at=OLD, due_at=None)
         )
-        assert unit.sessions.forget(before=BEFORE, evidence_before=BEFORE) == 1
+        assert unit.sessions.forget(before=BEFORE) == 1
 
 
 def test_a_removed_card_is_forgotten_later_with_its_consents(storage: Storage) -> None:
@@ -92,8 +92,8 @@ def test_a_removed_card_is_forgotten_later_with_its_consents(storage: Storage) -
             unit.accounts.add(account)
             unit.consents.add(a_consent(account_id=account.account_id, token_id=account.token_id))
     with committed(storage) as unit:
-        assert unit.accounts.forget(before=BEFORE, evidence_before=BEFORE) == 1
-        assert unit.accounts.forget(before=BEFORE, evidence_before=BEFORE) == 0
+        assert unit.accounts.forget(before=BEFORE) == 1
+        assert unit.accounts.forget(before=BEFORE) == 0
     with storage.read() as reading:
         assert reading.accounts.get(old.account_id) is None
         assert list(reading.consents.of(old)) == []
@@ -107,7 +107,7 @@ def test_the_guest_reference_of_a_forgotten_card_is_kept(storage: Storage) -> No
     with committed(storage) as unit:
         add(unit, imported, replace(erased, guest_id=OTHER_GUEST_ID))
         unit.accounts.blank(OTHER_GUEST_ID)
-        assert unit.accounts.forget(before=BEFORE, evidence_before=BEFORE) == 2
+        assert unit.accounts.forget(before=BEFORE) == 2
     with storage.read() as reading:
         known = [(imported.psp_account, imported.guest_reference)]
         assert reading.guest_references.of(imported.guest_id) == known
@@ -119,9 +119,9 @@ def test_a_removed_card_is_kept_until_its_token_is_discarded(storage: Storage) -
     discard = a_discard(token=account.token)
     with committed(storage) as unit:
         add(unit, account, discard)
-        assert unit.accounts.forget(before=BEFORE, evidence_before=BEFORE) == 0
+        assert unit.accounts.forget(before=BEFORE) == 0
         unit.discards.update(discard.done(NOW))
-        assert unit.accounts.forget(before=BEFORE, evidence_before=BEFORE) == 1
+        assert unit.accounts.forget(before=BEFORE) == 1
 
 
 def test_old_entries_of_the_audit_trail_are_forgotten(storage: Storage) -> None:

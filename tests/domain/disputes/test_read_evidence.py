@@ -19,7 +19,7 @@ from domain.errors import EvidenceKeyMissing, PaymentAccountNotFound, UserNotAut
 from domain.events.event import CardSummary, EventType
 from domain.hosted_payments.show_agreement import name_of
 from domain.permissions import Permission
-from tests.builders import OTHER_CENTER_ID
+from tests.builders import OTHER_CENTER_ID, a_guest
 from tests.domain.agreements.bookings import (
     DAY,
     a_booking,
@@ -185,32 +185,107 @@ def test_evidence_tells_what_the_shop_stated_after_the_booking(
     assert seen.stated_by_the_shop == StatedEnd(reason="no_show_charged", at=None)
 
 
-def test_evidence_of_a_removed_card_is_kept_for_600_days_after_the_last_end(
+def deliver(installation: Installation) -> None:
+    deliveries, now = installation.deliveries(), installation.clock.now()
+    with installation.storage.write() as unit:
+        for each in deliveries:
+            unit.event_deliveries.update(each.delivered("200", now))
+        unit.commit()
+
+
+def forget(installation: Installation) -> None:
+    while installation.container.forget_old_records()():
+        pass
+
+
+def test_evidence_of_a_removed_card_is_kept_for_600_days_after_the_last_possible_charge(
     installation: Installation,
 ) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
-    ends_at = agreements(installation, account)[0].terms.ends_at
-    until(installation, ends_at + 8 * DAY)
-    installation.container.end_agreements()()
+    # The shop's end is early, and does not count.
+    end(installation, account, "cancelled", "2026-12-05T15:00:00+01:00")
+    (agreement,) = agreements(installation, account)
+    until(installation, agreement.kept_until + DAY)
     installation.container.remove_ended_cards()()
     installation.reconcile()
     assert installation.account(account.account_id).removed_at is not None
-    ended_at = agreements(installation, account)[0].ended_at
-    assert ended_at is not None
 
-    until(installation, ended_at + EVIDENCE_KEPT_FOR)
-    installation.container.forget_old_records()()
+    until(installation, agreement.kept_until + EVIDENCE_KEPT_FOR)
+    forget(installation)
     found = evidence(installation, account)
     assert found.card.removed is not None
     assert found.sessions[0].steps
-    assert found.agreements[0].ended_by is HowEnded.BOOKING_OVER
+    assert found.agreements[0].ended_by is HowEnded.SHOP
 
     installation.clock.advance(timedelta(seconds=1))
-    while installation.container.forget_old_records()():
-        pass
+    forget(installation)
     with pytest.raises(PaymentAccountNotFound):
         evidence(installation, account)
+
+
+def test_evidence_of_a_card_that_stays_lacks_old_bookings(installation: Installation) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
+    account = installation.stored_card()
+    (consent,) = installation.consents(account)
+    guaranteed(installation)
+    (agreement,) = agreements(installation, account)
+    deliver(installation)
+    assert evidence(installation, account).events
+
+    until(installation, agreement.kept_until + EVIDENCE_KEPT_FOR + DAY)
+    installation.container.end_agreements()()
+    forget(installation)
+    found = evidence(installation, account)
+    assert (found.agreements, found.sessions, found.events) == ([], [], [])
+    (general,) = found.consents
+    assert general.shown.text == consent.text
+    assert len(installation.consents(account)) == 1
+
+
+@pytest.mark.parametrize("days", [0, 500])
+def test_evidence_is_complete_under_both_accounts_of_a_card_after_a_merge(
+    installation: Installation, days: int
+) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    guaranteed(installation, guest_id=OTHER_GUEST_ID)
+    (former,) = installation.accounts(OTHER_GUEST_ID)
+    installation.clock.advance(DAY)
+    account = installation.stored_card()
+    installation.use_cases.merge_guests(
+        installation.caller,
+        guest_id=account.guest_id,
+        merged_id=OTHER_GUEST_ID,
+        last_fours=[account.last_four] * 2,
+    )
+    deliver(installation)
+    installation.reconcile()
+    installation.clock.advance(days * DAY)
+    installation.container.end_agreements()()
+    forget(installation)
+
+    for each in (account, installation.account(former.account_id)):
+        found = evidence(installation, each)
+        (agreement,) = found.agreements
+        of_agreement = [one for one in found.sessions if one.session == agreement.session]
+        assert [one.card_then is not None for one in of_agreement] == [True]
+        assert [one.type for one in found.events] == ["agreement.added"]
+
+
+def test_the_events_of_an_erased_guest_are_kept_for_their_usual_time(
+    installation: Installation,
+) -> None:
+    installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    deliver(installation)
+    installation.container.erase_guest()(None, guest_id=account.guest_id)
+    installation.clock.advance(31 * DAY)
+    forget(installation)
+
+    assert installation.deliveries() == ()
+    assert agreements(installation, account)
 
 
 def test_evidence_of_an_erased_guest_is_for_the_operator_only(installation: Installation) -> None:

@@ -743,8 +743,8 @@ def test_old_records_of_a_merged_guest_are_forgotten_but_the_id_stays(
     installation.reconcile()
     later = installation.clock.now() + 1000 * DAY
     with installation.storage.write() as unit:
-        assert unit.accounts.forget(before=later, evidence_before=later) == 1
-        assert unit.sessions.forget(before=later, evidence_before=later) == 1
+        assert unit.accounts.forget(before=later) == 1
+        assert unit.sessions.forget(before=later) == 1
         unit.commit()
     with installation.storage.read() as unit:
         assert unit.erasures.merged_into(STAYS) == [GOES]
