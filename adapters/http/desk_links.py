@@ -59,7 +59,7 @@ class DeskLinkMade(Done, frozen=True, kw_only=True):
         example(
             "https://cards.example/hosted-payments/desk/Zk3VtT0mO2cW9yJ7b5h1QxA8sR4uE6nLpKfGdHjXvCw",
             "The address of the front desk's page. It is shown only here. Whoever has it can send "
-            "the guest's link and cancel the session.",
+            "the guest's link, cancel the session, and read the guest's name if you may.",
         ),
     ]
 
@@ -157,8 +157,9 @@ class DeskResource:
     @_PAGE
     def show(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
         """Show the page. It asks no PSP."""
-        self.limits.count_desk_load(key, req.remote_addr)
         desk = self.read_desk(key)
+        # Counted afterwards, because a stranger may try any number of keys.
+        self.limits.count_desk_load(key, req.remote_addr)
         link = desk.link
         show_page(
             req,
@@ -175,6 +176,8 @@ class DeskResource:
             **(_messages(desk, link, catalog(desk.language)) if link else {}),
         )
         protect_page(resp, has_form=True, has_script=True)
+        # The address has the secret, which must not be in the log of a proxy.
+        resp.set_header("Referrer-Policy", "strict-origin")
 
     @replace(
         _PAGE,
@@ -192,8 +195,8 @@ class DeskResource:
     )
     def cancel(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
         """Cancel the session, and show the page again."""
-        self.limits.count_desk_load(key, req.remote_addr)
         self.read_desk(key)
+        self.limits.count_desk_load(key, req.remote_addr)
         form = form_in(req)
         if not is_sent_from(self.links.base_url, req) or form.get("token") != _form_token(key):
             raise ClickedElsewhere

@@ -61,7 +61,7 @@ _BY_FAILURE: Final = {
 class Desk:
     """What the front desk's page shows.
 
-    `guest` is None if the caller of the desk link may not read guests. `link` is the link for the
+    `guest` is None if the caller of the desk link may not read guests, or once the session is over. `link` is the link for the
     guest, in its short form if it has one; None once it does not work. `language` is the guest's.
     `card` is the stored card, for 60 seconds. `is_final` says that the page stays as it is.
     """
@@ -103,13 +103,15 @@ class ReadDesk:
                 unit, center, guest, session.configuration.provider, session.locale, ()
             )
             card = _shown_card(unit, session, now)
+        # Later, whoever finds the address must not learn who the guest was.
+        is_going_on = card is not None or not session.is_over
         return Desk(
             state=_state_of(session, card, now),
             label=link.label,
             center_name=center.name,
             settings=settings,
             logo_uri=self.links.logo_uri(center.id, settings.logo),
-            guest=guest if caller.may(MAY_VIEW_GUESTS) else None,
+            guest=guest if is_going_on and caller.may(MAY_VIEW_GUESTS) else None,
             link=self.links.link_to_send(session) if session.has_link(now) else None,
             language=consent.language,
             card=card,
@@ -154,7 +156,10 @@ def _state_of(session: CardSession, card: Account | None, now: datetime) -> Desk
     if session.failure is not None:
         return _BY_FAILURE.get(session.failure.type, DeskState.FAILED)
     if session.is_past_end(now):
-        return DeskState.CANCELLED if session.cancelled_at else DeskState.EXPIRED
+        if session.cancelled_at is not None:
+            return DeskState.CANCELLED
+        if session.is_over or session.progress is not Progress.RETURNED:
+            return DeskState.EXPIRED
     if session.not_accepted is not None:
         return DeskState.ANOTHER_CARD
     if session.progress is Progress.CANCELLED:

@@ -23,7 +23,7 @@ from domain.sessions.session import CardSession
 from tests.builders import a_desk_link, a_guest
 from tests.domain.agreements.bookings import guaranteed, takes_agreements, way_back
 from tests.domain.agreements.test_card_on_file import second_booking, use
-from tests.installation import NO_PREPAID, PREPAID_CARD, REDIRECT_URI, Installation
+from tests.installation import NO_PREPAID, PREPAID_CARD, REDIRECT_URI, Installation, Trouble
 
 OTHER_VISIT: Final = f"{REDIRECT_URI}&visit=2"
 
@@ -162,7 +162,24 @@ def test_the_guest_is_named_only_for_callers_that_may_read_guests(
     assert desk_of(installation, made(installation, session)).guest == a_guest()
 
 
-def test_another_caller_needs_to_read_the_guest_to_make_made(
+def test_a_session_that_is_over_does_not_name_its_guest(installation: Installation) -> None:
+    session = installation.add_card()
+    secret = made(installation, session)
+    installation.cancel_session(session)
+    assert desk_of(installation, secret).guest is None
+
+
+def test_a_card_may_still_come_after_the_end_of_the_link(installation: Installation) -> None:
+    session = installation.opened_session()
+    secret = made(installation, session)
+    installation.type_card(session)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.return_to_shop(session)
+    installation.clock.advance(timedelta(hours=2))
+    assert desk_of(installation, secret).state is DeskState.RETURNED
+
+
+def test_another_caller_needs_to_read_the_guest_to_make_a_desk_link(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
