@@ -308,6 +308,7 @@ class Invariants:
         self._arrived: set[tuple[str, str]] = set()
         self._arrivals_checked = 0
         self._once_expired: set[str] = set()
+        self._bookings: set[str] = set()
         self._versions: dict[str, int] = {}
 
     def check(self, snapshot: Snapshot, now: datetime) -> None:
@@ -613,6 +614,9 @@ class Invariants:
         self._once_expired |= {
             token_id for token_id, each in snapshot.sessions.items() if each.status == "expired"
         }
+        self._bookings |= {
+            token_id for token_id, each in snapshot.sessions.items() if each.has_agreement
+        }
         lost, invented = lost_and_invented(
             [
                 # An event keeps the id of a guest who was merged later.
@@ -622,6 +626,7 @@ class Invariants:
             [each for each in snapshot.sessions.values() if not each.used_card_on_file],
             snapshot.accounts.values(),
             once_expired=self._once_expired,
+            bookings=self._bookings,
         )
         require(not lost, "I10", f"no event tells of it: {lost}")
         require(not invented, "I10", f"an event tells of what did not happen: {invented}")
