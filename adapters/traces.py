@@ -47,7 +47,7 @@ def headers_of(trace: Trace | None) -> Mapping[str, str]:
 
 
 def begin(trace: Trace | None) -> None:
-    """Let all further work of this thread belong to a trace, or to no trace."""
+    """Set the trace to which all further work of this thread belongs; None means no trace."""
     _current.set(trace)
 
 

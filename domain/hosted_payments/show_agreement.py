@@ -53,11 +53,11 @@ class ShowAgreement:
 def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Sequence[Account]:
     """Return the guest's cards on file that may be used for a session's booking.
 
-    The page offers the first: the default card, or else the newest. A card that ends before the booking, or that the
-    center would not accept for its funding or authentication, is not offered. Whoever holds the link could use the
-    card for the booking. So no card is offered on an old link, or on a link that was made before
-    other guests were merged into the guest. Nor is any offered once a desk link was made: another
-    guest may stand at the desk. A write unit locks the guest's cards.
+    The page offers the first: the default card, or else the newest. A card is not offered if it
+    ends before the booking, or if the center would not accept its funding or authentication.
+    Whoever holds the link could use the card for the booking. So no card is offered on an old link,
+    on a link that was made before another guest was merged into the guest, or once a desk link was
+    made: another guest may stand at the desk. A write unit locks the guest's cards.
     """
     terms, configuration = session.agreement, session.configuration
     if terms is None or terms.reuse is not Reuse.OFFER or session.is_old(now):

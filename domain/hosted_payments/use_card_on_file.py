@@ -64,7 +64,7 @@ class UseCardOnFile:
                 card=f"{account.card_logo} {account.last_four}",
             )
             noted = click.noted_in(session, now)
-            completed = noted.completed_with(account, agreement_click, now)
+            completed = noted.completed_with(account.account_id, agreement_click, now)
             if session.has_page:
                 unit.earlier_pages.keep(EarlierPage.of(session).told(now))
             if any(each.told_at is not None for each in unit.earlier_pages.of(session.token_id)):

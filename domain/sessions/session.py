@@ -15,11 +15,11 @@ from domain.agreements.click import (
     ShownAgreement,
     with_click,
 )
-from domain.cards.account import Account
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.events.event import CardSummary
 from domain.identifiers import (
     SHOWN_OF_TOKENS,
+    AccountId,
     CallerName,
     CenterId,
     GuestId,
@@ -130,7 +130,9 @@ class CardSession(PolledSession, RequestedSession):
         )
         return replace(self, clicks=with_click(self.clicks or (), click))
 
-    def completed_with(self, account: Account, click: AgreementClick, now: datetime) -> CardSession:
+    def completed_with(
+        self, account_id: AccountId, click: AgreementClick, now: datetime
+    ) -> CardSession:
         """End the session, because the guest agreed to use a card on file.
 
         The session has no page then. If it had a page, ask the PSP about it as about an earlier
@@ -143,7 +145,7 @@ class CardSession(PolledSession, RequestedSession):
             opened_at=self.opened_at or now,
             clicks=with_click(self.clicks or (), click),
         )
-        return used.completed(account.account_id, now)
+        return used.completed(account_id, now)
 
     @property
     def prefix(self) -> str:

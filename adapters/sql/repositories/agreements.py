@@ -221,7 +221,7 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
     def _note_evidence(self, token_ids: Iterable[str], account_ids: Iterable[str]) -> None:
         """Note whether an agreement keeps these sessions, their events, and these accounts.
 
-        The worker then finds what it may delete without reading what it keeps.
+        The worker then finds the old records without reading the records that it keeps.
         """
         sessions = [{"token_id": each, "in_event": each} for each in token_ids]
         self._transaction.execute_many(
