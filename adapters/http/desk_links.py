@@ -30,6 +30,7 @@ from domain.desk_links.cancel_at_desk import CancelAtDesk
 from domain.desk_links.desk_link import MAX_LABEL_LENGTH
 from domain.desk_links.make_desk_link import MakeDeskLink
 from domain.desk_links.queries import Desk, ReadDesk, ReadLinkToSend
+from domain.errors import ServiceUnavailable, TooManyRequests
 from domain.fields import invalid_line
 from domain.hosted_payments.link import HostedLinks
 from domain.permissions import Caller
@@ -41,6 +42,8 @@ _SVG: Final = "image/svg+xml"
 _WHITE: Final = "#fff"
 """Behind a code, even if the page is dark."""
 _PIXELS_A_MODULE: Final = 8
+_SECONDS_UNTIL_RELOAD: Final = 60
+"""When a browser reloads the page after a problem that passes."""
 
 
 class DeskLinkBody(RequestBody, frozen=True, kw_only=True):
@@ -84,7 +87,7 @@ _PAGE: Final = Operation(
         200: "The page.",
         403: "The token of the desk link is revoked or expired. Or another page sent the form.",
         404: "The desk link is unknown.",
-        429: "More than 60 requests in a minute, from one address for one desk link.",
+        429: "More than 60 loads, or 60 cancellations, in a minute from one address for one desk link.",
         503: "Try again in a moment.",
         500: "A fault of the service.",
     },
@@ -157,9 +160,13 @@ class DeskResource:
     @_PAGE
     def show(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
         """Show the page. It asks no PSP."""
-        desk = self.read_desk(key)
-        # Counted afterwards, because a stranger may try any number of keys.
-        self.limits.count_desk_load(key, req.remote_addr)
+        try:
+            desk = self.read_desk(key)
+            # Counted afterwards, because a stranger may try any number of keys.
+            self.limits.count_desk_load(key, req.remote_addr)
+        except (TooManyRequests, ServiceUnavailable):
+            resp.set_header("Refresh", str(_SECONDS_UNTIL_RELOAD))
+            raise
         link = desk.link
         show_page(
             req,
@@ -196,7 +203,7 @@ class DeskResource:
     def cancel(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
         """Cancel the session, and show the page again."""
         self.read_desk(key)
-        self.limits.count_desk_load(key, req.remote_addr)
+        self.limits.count_desk_cancellation(key, req.remote_addr)
         form = form_in(req)
         if not is_sent_from(self.links.base_url, req) or form.get("token") != _form_token(key):
             raise ClickedElsewhere

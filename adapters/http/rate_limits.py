@@ -19,7 +19,7 @@ from domain.errors import TooManyRequests
 from domain.permissions import Caller
 
 FAILED_AUTHENTICATIONS: Final = RateLimitItemPerMinute(30)
-DESK_LOADS: Final = RateLimitItemPerMinute(60)
+DESK_REQUESTS: Final = RateLimitItemPerMinute(60)
 
 REDIS_SECONDS: Final = 0.5
 """Time-out of a connection to Redis, and of each command."""
@@ -85,11 +85,16 @@ class RateLimits:
         counted.require()
 
     def count_desk_load(self, secret: str, address: str) -> None:
-        """Count a request of this address for a desk link. Raises TooManyRequests over 60 in a minute.
+        """Count a load of a desk link from this address. Raises TooManyRequests over 60 in a minute.
 
         The storage may be shared, so it gets the hash of the link's secret.
         """
-        self._count(DESK_LOADS, "desk", hash_of(secret), counted_network(address)).require()
+        self._count(DESK_REQUESTS, "desk", hash_of(secret), counted_network(address)).require()
+
+    def count_desk_cancellation(self, secret: str, address: str) -> None:
+        """Count a cancellation in the same way, so that loads do not use up its limit."""
+        address = counted_network(address)
+        self._count(DESK_REQUESTS, "desk_cancellation", hash_of(secret), address).require()
 
     def check_storage(self) -> bool:
         """Log if the shared storage is unavailable; return whether it is available. Counts nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from domain.access.issue_token import PROVIDED_CALLER_PREFIX
 from domain.access.token import TokenState, hash_of
 from domain.desk_links.desk_link import DeskLink
 from domain.permissions import Caller
@@ -43,4 +44,6 @@ def _caller_of(unit: UnitOfWork, link: DeskLink, now: datetime) -> Caller | None
     token = unit.access_tokens.get(link.access_token_hash)
     if token is not None:
         return token.caller if token.state(now) is TokenState.ACTIVE else None
-    return link.caller if now < link.created_at + PROVIDED_TOKENS_LAST else None
+    is_provided = link.caller.name.startswith(PROVIDED_CALLER_PREFIX)
+    lasts = now < link.created_at + PROVIDED_TOKENS_LAST
+    return link.caller if is_provided and lasts else None

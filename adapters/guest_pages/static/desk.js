@@ -2,21 +2,28 @@
 "use strict";
 
 const SECONDS = 3;
+const RELOAD_AFTER_SECONDS = 60;
+
+let answeredAt = Date.now();
 
 const refresh = async () => {
-  let text;
+  let response, text;
   try {
-    const response = await fetch(location.href, { cache: "no-store" });
-    // Too many requests, or the service is away: try again.
-    if (response.status === 429 || response.status >= 500) return later();
-    // The link is over. The reloaded page says why.
-    if (!response.ok) return location.reload();
+    response = await fetch(location.href, { cache: "no-store" });
     text = await response.text();
   } catch {
     return later();
   }
+  // Too many requests, or the service has a problem: try again.
+  if (response.status === 429 || response.status >= 500) {
+    return later(Number(response.headers.get("Retry-After")) || SECONDS);
+  }
   const fresh = new DOMParser().parseFromString(text, "text/html");
-  for (const part of document.querySelectorAll("[data-live]")) {
+  const parts = [...document.querySelectorAll("[data-live]")];
+  // The link has ended, or a proxy sent another page. The reloaded page says which.
+  if (!response.ok || !parts.every(({ id }) => fresh.getElementById(id))) return location.reload();
+  answeredAt = Date.now();
+  for (const part of parts) {
     const { innerHTML } = fresh.getElementById(part.id);
     if (innerHTML === part.innerHTML) continue;
     const hadFocus = part.contains(document.activeElement);
@@ -27,6 +34,10 @@ const refresh = async () => {
   if (fresh.querySelector("script")) later();
 };
 
-const later = () => setTimeout(refresh, SECONDS * 1000);
+const later = (seconds = SECONDS) => {
+  // Do not go on showing an old state, or a card.
+  if (Date.now() - answeredAt > RELOAD_AFTER_SECONDS * 1000) return location.reload();
+  setTimeout(refresh, seconds * 1000);
+};
 
 later();

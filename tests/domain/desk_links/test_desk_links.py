@@ -114,11 +114,15 @@ def test_the_page_shows_each_state_of_a_session(
     is_final: bool,
 ) -> None:
     session = prepare(installation)
-    link = a_desk_link(token_id=session.token_id, secret_hash=hash_of("secret"))
+    link = a_desk_link(
+        token_id=session.token_id,
+        secret_hash=hash_of("secret"),
+        caller=installation.caller,
+        access_token_hash=hash_of(installation.token_for(installation.caller)),
+    )
+    # A session that is over gets no new desk link.
     with installation.storage.write() as unit:
-        unit.desk_links.add(
-            replace(link, caller=installation.caller, created_at=installation.clock.now())
-        )
+        unit.desk_links.add(link)
         unit.commit()
 
     desk = desk_of(installation, "secret")
@@ -239,10 +243,19 @@ def test_a_desk_link_of_an_expired_token_stops(installation: Installation) -> No
 def test_a_desk_link_of_an_identity_providers_token_lasts_an_hour(
     installation: Installation,
 ) -> None:
-    secret = made(installation, installation.add_card(), token="a.json.token")
+    provided = replace(installation.caller, name=CallerName("jwt:web-shop"))
+    session = installation.add_card(caller=provided)
+    secret = made(installation, session, caller=provided, token="a.json.token")
     assert desk_of(installation, secret).label == "Chair 3"
 
     installation.clock.advance(PROVIDED_TOKENS_LAST)
+
+    with pytest.raises(DeskLinkStopped):
+        desk_of(installation, secret)
+
+
+def test_a_desk_link_of_a_token_that_is_gone_stops_at_once(installation: Installation) -> None:
+    secret = made(installation, installation.add_card(), token="gone")
 
     with pytest.raises(DeskLinkStopped):
         desk_of(installation, secret)
