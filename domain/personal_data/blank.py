@@ -19,11 +19,11 @@ from domain.storage import WriteUnit
 def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now: datetime) -> bool:
     """Remove the guest and the cards, end open sessions, and clear personal data.
 
-    A session that is not over keeps what its PSP is asked with: the page's parameters, the evidence
-    and `redirect_uri`. Return whether all sessions are over. May be called again. The caller
-    commits.
+    A session that is not over keeps what the service needs to ask the PSP about it: the page's
+    parameters, the evidence and `redirect_uri`. Return whether all sessions are over. May be called
+    again. The caller commits.
     """
-    # Also in later calls: on PostgreSQL a guest may be stored during the erasure.
+    # A later call removes the guest too: PostgreSQL may store a guest during the erasure.
     unit.guests.remove(guest_id)
     are_over = unit.sessions.blank_unreadable(guest_id, now)
     for session in unit.sessions.of_guest(guest_id):
@@ -46,7 +46,7 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
     unit.agreements.remove_references(guest_id)
     unit.agreements.blank_unreadable(guest_id, now)
     for agreement in unit.agreements.of_guest(guest_id):
-        # What the guest agreed to stays, like consents. The client's name for the booking goes.
+        # Keep what the guest agreed to, but clear the client's reference of the booking.
         terms = replace(agreement.terms, reference="")
         ended = agreement if agreement.ended_at else agreement.ended(None, now)
         unit.agreements.update(replace(ended, terms=terms))

@@ -58,12 +58,15 @@ class EraseGuest:
                 raise GuestNotFound
 
     def brought_back(self) -> list[GuestId]:
-        """Return the guests of the file who are in the database, as after restoring a backup."""
+        """Return the guests in `file` who are in the database, and are not erased or merged there.
+
+        This can happen after a backup was restored.
+        """
         with self.storage.read() as unit:
             return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]
 
     def again(self) -> list[GuestId]:
-        """Erase or merge every guest of the file who was not erased or merged here; return them.
+        """Erase or merge each guest in `file` who is not erased or merged here; return these guests.
 
         Guests who are not in the database are included, so that their ids cannot be used again.
         Raises RecordUnreadable, after trying every guest, if a card of a guest to merge cannot be
@@ -90,7 +93,7 @@ class EraseGuest:
         return [guest_id for guest_id in named if guest_id not in erased]
 
     def _erase(self, guest_id: GuestId, caller: Caller | None, at_psps: AtPsps = ()) -> bool:
-        """Erase a guest with these references at PSPs, even if no record here names the references.
+        """Erase a guest. `at_psps` are references at PSPs that the records here may lack.
 
         Return False if another request erased or merged the guest at the same time.
         """
@@ -100,7 +103,8 @@ class EraseGuest:
             unit.erasures.add(Erasure(guest_id=guest_id, erased_at=now, due_at=now))
             at_all_psps = sorted({*unit.guest_references.of(guest_id), *at_psps})
             end_and_blank(unit, self.note_event, guest_id, now)
-            # Sessions first: whoever has a page made stores a reference after it has locked one.
+            # After the sessions, as in every unit: a unit that stores a page locks its session, then
+            # stores the guest's reference.
             for psp_account, reference in at_psps:
                 unit.guest_references.keep_former(guest_id, psp_account, reference)
             self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)

@@ -12,14 +12,14 @@ from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
-"""How long after an erasure a request that had read the guest earlier may still be running."""
+"""How long a request that read the guest before the erasure may still run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
     """The erasure of a guest.
 
-    It is kept permanently, so that no guest is created under the id again.
+    It is kept permanently, so that the id is never used for a new guest.
 
     `due_at` is the time of the worker's next check. It is None once the erasure is done, at
     `done_at`. Until then, `waits_for` are the merchant accounts whose PSPs still have data of the
@@ -74,7 +74,7 @@ class Erasure:
     def done(self, now: datetime, *, out_of_reach: Iterable[PspAccount] = ()) -> Erasure:
         """Record that no data of the guest is left, except at `out_of_reach`."""
         done = replace(self.waiting_for(()), due_at=None, done_at=now)
-        # A repeated erasure keeps the accounts that it could not reach before.
+        # Keep the accounts that an earlier run of this erasure could not reach.
         return replace(done, out_of_reach=tuple(sorted({*self.out_of_reach, *out_of_reach})))
 
 
@@ -98,7 +98,7 @@ class Erasures(Protocol):
         ...
 
     def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:
-        """Return those of the guests who were erased or merged."""
+        """Return which of these guests were erased or merged."""
         ...
 
     def merged_into(self, guest_id: GuestId) -> Sequence[GuestId]:
@@ -110,7 +110,7 @@ class Erasures(Protocol):
         ...
 
     def merge_on(self, goes: GuestId, stays: GuestId) -> None:
-        """Note that all who were merged into `goes` are merged into `stays`."""
+        """Note that all guests who were merged into `goes` are now merged into `stays`."""
         ...
 
     def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
@@ -133,8 +133,8 @@ AtPsps: TypeAlias = Sequence[tuple[PspAccount, GuestReference]]
 class ErasureFile(Protocol):
     """A file outside the backups that names the erased guests.
 
-    A restored backup brings back guests who were erased since; this file still names them. It also
-    has their references at PSPs, which an older copy of the records may lack.
+    A restored backup brings back guests who were erased after the backup was made. This file still
+    names them. It also contains their references at PSPs, which the backup may lack.
     """
 
     def note(
@@ -160,7 +160,7 @@ class ErasureFile(Protocol):
         ...
 
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return those of the guests who were merged, each with the guest who stayed."""
+        """Return the guests in the file who were merged, each with the guest who stayed."""
         ...
 
 

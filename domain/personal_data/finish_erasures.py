@@ -41,11 +41,11 @@ class FinishErasures:
     guest, except at closed merchant accounts. Then references, tokens and `redirect_uri`s are
     cleared, and overwritten in the files of the database. If a PSP cannot delete guests, an expired
     session keeps its page, because a card that appears late can only be discarded through the page.
-    A merge is finished by handing over what was stored for the former guest since, and by adding
-    the guests to `file` again: the process that merged them may have died before it did so. Work
-    that is not possible yet becomes due when it is possible; the waits grow only if a PSP refuses,
-    is unavailable or does not know the guest. May be called at any time, by several processes at
-    once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
+    To finish a merge, the use case hands over what was stored for the former guest after the merge.
+    It also adds the guests to `file`, in case the process that merged them died before it did so.
+    Work that is not possible yet becomes due when it is possible; the waits grow only if a PSP
+    refuses, is unavailable or does not know the guest. May be called at any time, by several
+    processes at once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
     """
 
     storage: Storage
@@ -107,7 +107,7 @@ class FinishErasures:
 
     def _end(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> tuple[bool, AtPsps]:
         """End and blank what is left; return whether all sessions are over, and the references."""
-        # First, because a card that cannot be decoded is removed here, and cannot be compared.
+        # First, because this removes the cards that cannot be decoded. `hand_over` would refuse them.
         are_over = end_and_blank(unit, self.note_event, guest_id, now)
         for merged_id in unit.erasures.merged_into(guest_id):
             # An earlier release may have stored a reference for the former guest.
@@ -124,14 +124,14 @@ class FinishErasures:
 
         def finish(unit: WriteUnit) -> tuple[GuestId, AtPsps] | None:
             erasure = unit.erasures.get(looked_at.guest_id)
-            # The guest who stayed may have been merged since.
+            # The guest who stayed may have been merged later.
             if erasure is None or erasure.merged_into is None:
                 return None
             stays = erasure.merged_into
             hand_over(unit, self.note_event, erasure.guest_id, stays, now)
-            # If the guest who stayed was erased since, the rest is deleted too.
+            # If the guest who stayed was erased later, what was handed over is deleted too.
             unit.erasures.reopen(stays, now)
-            # The references of both guests: those of the former guest are among them.
+            # The references of both guests, because `hand_over` gave `stays` those of the former guest.
             at_psps = unit.guest_references.of(stays)
             unit.commit()
             return stays, at_psps
@@ -164,7 +164,8 @@ class FinishErasures:
     def _note(self, erasure: Erasure, *, before: Erasure) -> bool:
         """Store the new state of an erasure, and return whether it is stored.
 
-        It becomes due at another time if more data appeared, or another process looked.
+        It is not stored if the stored erasure differs from `before`, because more data appeared or
+        another process has checked it. That change has set the time of the next check.
         """
 
         def note(unit: WriteUnit) -> bool:
@@ -208,8 +209,8 @@ class FinishErasures:
     ) -> Erasure:
         """Ask each PSP to delete the guest, except at closed accounts; return the new erasure.
 
-        It waits for PSPs that have not deleted the guest. A PSP that does not know the guest may
-        not know the guest yet, and is asked again.
+        The new erasure waits for the PSPs that have not deleted the guest. A PSP that does not know
+        the guest is asked again, because it may not know the guest yet.
         """
         failed, unknown, now = set(), set(), self.clock.now()
         for psp_account, reference in at_psps:
@@ -253,7 +254,7 @@ class FinishErasures:
 
 
 def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return where a token of the guest is still to be discarded, and the times of the next tries."""
+    """Return the merchant account and the next try for each of the guest's tokens to discard."""
     return [
         (psp_account, discard.due_at)
         for psp_account, reference in at_psps
@@ -263,7 +264,7 @@ def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount,
 
 
 def _asked_about(unit: UnitOfWork, guest_id: GuestId) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return where a PSP is still asked about a session of the guest, and the next times."""
+    """Return the merchant account and the next question for each session still asked about."""
     return [
         (session.configuration.psp_account, session.due_at)
         for session in unit.sessions.of_guest(guest_id)

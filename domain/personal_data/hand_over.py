@@ -35,9 +35,9 @@ def hand_over(
 ) -> None:
     """Give cards, sessions, refusals, agreements and references to `stays`, and remove `goes`.
 
-    Of two accounts of one card at one center, the one with the later consent stays, with the
-    agreements of both. At each center the default of `stays` remains. Requests to PSPs keep the id
-    of the former guest. May be called again. The caller commits. Raises RecordUnreadable.
+    If both guests have the same card at a center, the account with the later consent stays, with
+    the agreements of both. At each center the default of `stays` remains. Requests to PSPs keep the
+    id of the former guest. May be called again. The caller commits. Raises RecordUnreadable.
     """
     active = lock_both(unit, goes, stays)
     kept = [account for account in active if account.guest_id == stays]

@@ -31,11 +31,10 @@ class MergeGuests:
     is never used again: its `Erasure` names the guest who stays. `last_fours` are the last four
     digits of all active cards of both guests, in any order. Needs `guests:edit` and `guests:erase`.
 
-    Both guests are added to `file` after the commit. An erasure is added before its commit, because
-    the guest asked for it and it can be repeated. If a merge that was not committed were in the
-    file, it would be carried out later although the guests may have other cards by then. If the
-    process dies after the commit, or the file cannot be written, the worker adds the guests
-    (`FinishErasures`).
+    Both guests are added to `file` after the commit, unlike an erased guest, who is added before
+    the commit. If the file contained a merge that was not committed, the merge would be carried out
+    later, when the guests may have other cards. If the process dies after the commit, or the file
+    cannot be written, the worker adds the guests (`FinishErasures`).
 
     Raises UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable,
     InvalidField (from, last_fours), GuestNotFound, CardsDoNotMatch.
@@ -87,10 +86,10 @@ class MergeGuests:
     def again(self, goes: GuestId, stays: GuestId, at_psps: AtPsps) -> bool:
         """Repeat a merge that `file` records, after a backup was restored.
 
-        `at_psps` are the references in the file. If the guest who stays was merged since, the guest
-        is merged into that one. Return False, and do nothing, if that one was erased. If the
-        database had lost the merge, and the guests were merged in the other direction since, that
-        merge is added to the file.
+        `at_psps` are the references in the file. If `stays` was merged into a third guest later,
+        `goes` is merged into that guest. If the guest who would stay was erased, return False and
+        do nothing. If the database lost the merge, and `stays` was merged into `goes` later, that
+        later merge is added to the file.
         """
 
         now = self.clock.now()
@@ -117,7 +116,7 @@ class MergeGuests:
 
     def _begin(self, unit: WriteUnit, goes: GuestId, stays: GuestId, now: datetime) -> None:
         """Note that a guest is merged. Raises AlreadyStored if the guest was erased or merged."""
-        # Later, what running requests store for the guest is handed over too.
+        # The worker hands over what requests that are still running store for `goes`.
         due_at = now + REQUESTS_END_WITHIN
         erasure = Erasure(guest_id=goes, erased_at=now, due_at=due_at, merged_into=stays)
         unit.erasures.add(erasure)
