@@ -61,16 +61,18 @@ class AddCard:
 
     The use case does not call the PSP: the page is created when the guest's browser opens the link.
     If the same caller repeats a request with the same idempotency key within 24 hours, the same
-    session is returned. So it is if a request with an agreement is repeated with the reference of
-    the same booking, until its link is over without a card, the card is removed, or the agreement
-    has ended; an idempotency key then names that session. Raises, in this order: UserNotAuthorized,
-    InvalidCenterId, RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid,
-    InvalidField (link_minutes, locale, reference, authentication, agreement), IdempotencyKeyInvalid
-    or IdempotencyKeyReused, AgreementReferenceUsed, GuestIdNotUsable or GuestNotFound,
-    PaymentConfigurationNotDone, ConsentNotSet or TooManyAgreements for an agreement and otherwise
-    CenterKeepsOneCard, InvalidField if the center's PSP cannot require authentication,
-    BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A refused request stores
-    nothing. `limits` protect against card testing.
+    session is returned. The same session is also returned if a request with an agreement repeats
+    the reference of a booking, until the link ends without a card, the card is removed, or the
+    agreement ends; an idempotency key then names that session.
+
+    Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
+    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, locale,
+    reference, authentication, agreement), IdempotencyKeyInvalid or IdempotencyKeyReused,
+    AgreementReferenceUsed, GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone,
+    ConsentNotSet or TooManyAgreements for an agreement and otherwise CenterKeepsOneCard,
+    InvalidField if the center's PSP cannot require authentication, BillingInfoRequired or
+    IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
+    against card testing.
     """
 
     needs = MAY_ADD_CARDS
@@ -199,7 +201,7 @@ class AddCard:
         keys_since: datetime,
         now: datetime,
     ) -> StartedSession:
-        """Store a new session and the key that names it, or only the key of an `earlier` session."""
+        """Store a new session and its key. If there is an `earlier` session, store only the key for it."""
 
         def store(unit: WriteUnit) -> CardSession:
             # Another request may have started a session for the booking since it was looked up.
@@ -219,8 +221,8 @@ class AddCard:
             if unit.erasures.get(session.guest_id) is not None:
                 raise GuestNotFound
             # Other requests may have arrived since the limits were checked. A guest has few
-            # sessions, so they are counted again, and that limit is exact. The limits of a caller
-            # and a center may be exceeded by the number of concurrent requests.
+            # sessions, so the guest's limits are checked again, and are exact. The limits of a
+            # caller and a center may be exceeded by the number of concurrent requests.
             limits = session.configuration.card_limits(self.limits)
             of_guest = [limit for limit in limits if limit.is_on_a_guest]
             require_below_limits(unit, of_guest, session, now)
@@ -253,8 +255,8 @@ def _session_of_booking(
 ) -> CardSession | None:
     """Return the session in which the guest agrees, or agreed, to the same booking.
 
-    A session whose link is over counts only while its card is on file and its agreement is open:
-    otherwise the guest needs another link.
+    If the link of that session is over, return the session only while its card is on file and its
+    agreement is open. If they are not, return None, because the guest needs another link.
     """
     if wanted.agreement is None or not wanted.guest_id:
         return None
@@ -274,8 +276,8 @@ def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> 
     agreements = unit.agreements.of_guest(session.guest_id)
     agreement = next((each for each in agreements if each.token_id == session.token_id), None)
     # A merge of guests may have moved the agreement to another account of the same card. If an
-    # earlier release settled the session, the agreement follows (`CompleteAgreements`), unless that
-    # release showed the page, without the button.
+    # earlier release settled the session, `CompleteAgreements` adds the agreement later, unless
+    # that release also showed the page, which then had no button to agree.
     account_id = session.account_id if agreement is None else agreement.account_id
     on_file = unit.accounts.active_at(session.guest_id, session.center_id)
     is_on_file = any(each.account_id == account_id for each in on_file)

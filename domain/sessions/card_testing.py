@@ -19,8 +19,7 @@ MANY_REFUSED_CARDS: Final = 20
 SESSIONS_PER_REFUSED_CARD: Final = 4
 
 TIMES_FOR_EVERYBODY: Final = 5
-"""A guest without a refused card is refused only once a center's limit is reached this many times.
-"""
+"""A center's limit, multiplied by this number, also holds for guests without a refused card."""
 _HAS_REFUSALS: Final = CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 1)
 
 
@@ -33,7 +32,7 @@ def require_below_limits(
     can reach the limit of a center. Up to five times that limit, a guest without a refused card in
     the last 24 hours only has to click, because programs that follow links do not click.
 
-    Changes nothing. The time to wait ends when no limit is reached.
+    Changes nothing. The wait that CardLimitReached states ends when all limits allow a session.
     """
     since = now - WINDOW
     reached = dict(unit.refused_cards.reached(limits, session, since=since)) if limits else {}
@@ -69,7 +68,7 @@ def limits_that_close_pages(
 ) -> Sequence[CardLimit]:
     """Return the limits on the refused cards of the guest, which close open pages.
 
-    Those of callers and centers close none: a guest who is typing has nothing to do with them.
+    The limits of callers and centers do not close pages, because they count other guests' cards.
     """
     refused_cards = on_refused_cards(session.configuration.card_limits(limits))
     return [limit for limit in refused_cards if limit.is_on_a_guest]

@@ -63,7 +63,7 @@ class EarlierPage:
 
 
 class EarlierPages(Protocol):
-    """The earlier pages of sessions. A caller that changes a page holds the lock on its session."""
+    """The earlier pages of sessions. To change a page, a caller must hold the lock on its session."""
 
     def keep(self, page: EarlierPage) -> None:
         """Store a page, or replace the stored one."""

@@ -23,9 +23,9 @@ ANSWERED_WITHIN: Final = timedelta(seconds=5)
 
 
 class Progress(StrEnum):
-    """The guest's last step
+    """The guest's last step.
 
-    `CANCELLED` also if the page ended without a card or the client cancelled.
+    CANCELLED also means that the page ended without a card, or that the client cancelled.
     """
 
     CREATED = "created"
@@ -70,16 +70,16 @@ class PolledSession(EndingSession):
         return self.attempt is not None and self.attempt.request.idempotency_key == key
 
     def waits_for_page_of(self, earlier: Self) -> bool:
-        """Return whether the page is not there that the PSP was asked for in `earlier`.
+        """Return whether the session still has no result for the page requested in `earlier`.
 
-        A guest may have agreed in another browser since.
+        This holds even if the guest has agreed in another browser after `earlier`.
         """
         return bool(self.attempt and self.attempt.is_unanswered and self.has_page_of(earlier))
 
     def has_attempt_of(self, earlier: Self) -> bool:
-        """Return whether the attempt is the one of `earlier`.
+        """Return whether the latest attempt is the same as in `earlier`.
 
-        The PSP's answers since, and the browsers in which the guest agreed, do not count.
+        Later answers of the PSP, and the browsers in which the guest agreed, are ignored.
         """
         ours, theirs = (
             each.attempt
@@ -263,7 +263,7 @@ class PolledSession(EndingSession):
         return asked.due_now(now) if asked else self.asked_later()
 
     def nudged_about_earlier_page(self, now: datetime) -> Self:
-        """Do the same for an earlier page, even if the session is settled."""
+        """Make the session due as `nudged` does, for an earlier page, even if it is settled."""
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)
         return replace(self, due_at=min(filter(None, (self.due_at, self.ask_again_at))))
@@ -271,7 +271,7 @@ class PolledSession(EndingSession):
     def waiting_for_earlier_page(self, now: datetime, *, since: Self) -> Self:
         """Make the session due soon, because the outcome of an earlier page is still unknown.
 
-        A settled session is due for no other reason, unless a webhook arrived after `since`.
+        A settled session is due only for this reason, unless a webhook arrived after `since`.
         """
         later = now + POLL_EVERY
         is_lease = self.is_settled and self.due_at == since.due_at

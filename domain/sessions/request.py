@@ -77,13 +77,13 @@ class AddCardRequest:
     ) -> RequestedSession:
         """Parse the values after the center, in the order of the result's fields.
 
-        `decimals_of` is that of `LocaleFormats`. Raises RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid, and
-        InvalidField for the others.
+        `decimals_of` is the method of `LocaleFormats`. Raises RedirectUriRequired or
+        RedirectUriInvalid, InvalidSource, BillingInfoInvalid, and InvalidField for the others.
         """
         allowed = configuration.redirect_origins if configuration else ()
         longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES
         return RequestedSession(
-            # If it is no UUID, it is refused later.
+            # An id that is not a UUID is refused later.
             guest_id=GuestId(plain_uuid(self.guest_id) or ""),
             center_id=center_id,
             redirect_uri=parse_redirect_uri(self.redirect_uri, allowed=allowed),

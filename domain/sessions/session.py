@@ -52,7 +52,7 @@ because each page may prolong the session, and every session must end.
 
 DAY: Final = timedelta(days=1)
 TIME_TO_TYPE: Final = timedelta(hours=1)
-"""The minimum lifetime of a page with the guest's details, which ends before the link is old."""
+"""A new page may contain the guest's details only if the link is not old for at least this time."""
 
 TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
     "billing_info": None,
@@ -94,10 +94,10 @@ class CardSession(PolledSession, RequestedSession):
     `configuration` is the center's payment configuration at the time of add-card. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
     `link_key` opens the link. It is None in sessions of earlier releases, whose token opens the
-    link. `clicks` are those with which the guest agreed to the terms of `agreement`. `card` is the
-    card that the session stored or renewed, as the PSP reported it then; None also if an earlier
-    release stored it. `browsers` are those in which the guest clicked, if the operator has them
-    noted. `trace` is that of add-card.
+    link. `clicks` are the clicks with which the guest agreed to the terms of `agreement`. `card` is
+    the card that the session stored or renewed, as the PSP reported it at that time; None also if
+    an earlier release stored the card. `browsers` are the browsers in which the guest clicked, if
+    the operator has chosen to record browsers. `trace` is the trace of the add-card request.
     """
 
     token_id: TokenId
@@ -135,8 +135,8 @@ class CardSession(PolledSession, RequestedSession):
     ) -> CardSession:
         """End the session, because the guest agreed to use a card on file.
 
-        The session has no page then. If it had a page, ask the PSP about it as about an earlier
-        page.
+        The returned session has no page. If this session has a page, the caller must keep that page
+        as an earlier page, so that the PSP is still asked about it.
         """
         used = replace(
             self,
@@ -288,7 +288,7 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
-        """Return the sessions about which the PSP is still asked at a merchant account.
+        """Return a merchant account's sessions whose outcome the PSP is still asked for.
 
         Locks nothing.
         """

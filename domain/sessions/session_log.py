@@ -30,11 +30,14 @@ class Step(StrEnum):
 class SessionStep(NamedTuple):
     """A step of a session, and the session after it.
 
-    NOT_ACCEPTED leaves the session open for another card, REFUSED ends it. The reason of
-    NOT_ACCEPTED is why the center did not accept the card, that of REFUSED the type of the refusal,
-    that of DECLINED the PSP's code, and that of EXPIRED why the session expired; None if there is
-    no reason, or it is unknown. `collected_at` is when a STORED or RENEWED card was collected, by
-    the PSP's clock.
+    `reason` is None if there is no reason, or if it is unknown. Otherwise it depends on `step`:
+
+    - DECLINED: the PSP's code.
+    - NOT_ACCEPTED: why the center did not accept the card. The session stays open for another card.
+    - REFUSED: the type of the refusal. The session has ended.
+    - EXPIRED: why the session expired.
+
+    `collected_at` is when a STORED or RENEWED card was collected, by the PSP's clock.
     """
 
     step: Step

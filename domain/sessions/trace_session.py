@@ -40,7 +40,7 @@ def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
 
 
 def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
-    """Return the events of a session so far, and those told to clients, in the order of time."""
+    """Return what `steps_seen` returns, and the events sent to clients, in the order of time."""
     deliveries = unit.event_deliveries.of_session(session.token_id, since=session.created_at)
     told = [
         TraceEntry(
