@@ -25,7 +25,7 @@ class CancelSession:
     A card that the PSP collected before the cancellation is stored; a card collected later is
     discarded. The PSP's time and the service's time are compared directly, so their clocks must
     agree. If the session cannot be settled now, the reconciler settles it. A session that has ended
-    or was cancelled before is not changed. Raises SessionNotFound if the guest has no such session
+    or is already cancelled is not changed. Raises SessionNotFound if the guest has no such session
     at a center that the caller may see. Raises UserNotAuthorized without the permission, or if
     another caller started the session and this caller may not read the guest.
     """
@@ -64,8 +64,8 @@ class CancelSessionsOfCaller:
     """Use case: cancel every open session of a caller; for operators.
 
     The reconciler then settles the sessions: it closes their pages at the PSP, and stores cards
-    that were collected before. After ServiceUnavailable some sessions may be cancelled; call again
-    for the rest. Raises InvalidField for a caller that has no open session and never had a token.
+    that were collected before the cancellation. After ServiceUnavailable some sessions may be
+    cancelled; call again for the rest. Raises InvalidField for a caller that has no open session and never had a token.
     """
 
     storage: Storage
@@ -85,7 +85,7 @@ class CancelSessionsOfCaller:
                 raise InvalidField("caller", expected)
 
         def cancel(unit: WriteUnit, token_id: TokenId, is_first: bool) -> bool:
-            # A session that cannot be decoded is in the log, and its link cannot be opened here.
+            # Skip a session that cannot be decoded: the log names it, and its link does not open.
             with suppress(RecordUnreadable):
                 session = unit.sessions.get(token_id)
                 cancelled = session and session.cancelled(now, by=self.note_act.operator)

@@ -93,7 +93,8 @@ class CompleteAgreements:
         if agreed.keep_until is None:
             version = agreed.consent.version
         elif is_latest and before is None and general:
-            # The general consent goes on, but the earlier release has named the booking's text.
+            # The general consent still holds, but the earlier release stored the version of the
+            # text about the booking.
             version = general[0].version
         keep_until = longest_kept(agreed.keep_until, before)
         unit.accounts.update(replace(account, keep_until=keep_until, consent_version=version))
@@ -104,7 +105,7 @@ class CompleteAgreements:
             psp_account=account.psp_account,
             now=self.clock.now(),
         )
-        # Last, as its contract asks.
+        # Last, as the contract of `add` requires.
         unit.consents.add(agreed.consent)
         unit.commit()
         return None

@@ -1,4 +1,4 @@
-"""Judge what a PSP reported of a session. Nothing is read or written here.
+"""Judge what a PSP reported about a session. Nothing is read or written here.
 
 The verdict decides the fate of the session, the guest's account and the collected token.
 """
@@ -70,13 +70,17 @@ class OnFile:
 class Verdict:
     """What to store after an outcome.
 
-    `session` replaces the current session. `added` is a new account, and `renewed` replaces the
-    account with its id; `consent` is what the guest agreed to for that account, and `agreement` the
-    agreement about a booking. `kept` is the account of a card whose older result came late.
-    `doubted` is the
-    account of a card that was typed again: it is read at once, because the PSP may have lost it.
-    `unkept` is the token to discard: the collected token, or the former token of the renewed
-    account. `withdrawn` is the discard of a token that is kept after all.
+    - `session` replaces the current session.
+    - `added` is a new account.
+    - `renewed` replaces the account with its id.
+    - `kept` is an account that an outdated result does not renew. It may be kept longer.
+    - `doubted` is the account of a card that was typed again. The card is read at the PSP at once,
+      because the PSP may have lost it.
+    - `consent` is what the guest agreed to for the account that is added, renewed or kept.
+    - `agreement` is the guest's agreement about a booking.
+    - `unkept` is the token to discard: the collected token, or the former token of the renewed
+      account.
+    - `withdrawn` is the discard of a token that is kept after all.
     """
 
     session: CardSession
@@ -104,7 +108,7 @@ def judge(
     """Judge an outcome that `judge_card` does not cover; None means that nothing changes.
 
     `asked` is the session about which the PSP was asked, and `current` is its present state. The
-    first matching case counts.
+    first matching case applies.
     """
     match outcome:
         case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
@@ -143,7 +147,7 @@ def judge_token(
 
     A card is not stored, and its page is over, if its token was discarded before, or if the card
     was collected after the client cancelled. While its token is being discarded, the session waits,
-    unless the center already did not accept the card.
+    unless the page is already over because the center did not accept its card.
     """
     if session.not_accepted is not None and session.current_attempt.over and discard is not None:
         # A PSP that refuses the discard must not keep the session open.
@@ -202,7 +206,7 @@ def judge_card(
             doubted=existing and replace(existing, due_at=now),
             unkept=_token(session, collected),
         )
-    # The account changes when the bank or the guest renews the card. The session stays.
+    # Keep a copy in the session: the account changes when the bank or the guest renews the card.
     session = replace(session, card=CardSummary.of(card, authenticated=collected.authenticated))
     agreed = agreed_to(
         session,
@@ -214,7 +218,7 @@ def judge_card(
     consent, agreement, keep_until = agreed
     if same is not None:
         if _is_stale(collected, same):
-            # An outdated result does not undo a renewal, but the guest has agreed.
+            # An outdated result must not undo a renewal, but what the guest agreed to is stored.
             return Verdict(
                 session=session.completed(same.account_id, now),
                 kept=same.kept_longer(keep_until, consent.version),
@@ -223,7 +227,7 @@ def judge_card(
                 unkept=_token(session, collected),
             )
         is_general = click is None or click.general is not None or same.keep_until is not None
-        # The general consent goes on if the guest agreed to it before.
+        # Without a new general consent, an earlier general consent still holds.
         version = consent.version if is_general else same.consent_version
         renewed = same.renewed(collected, consent_version=version, now=now)
         return Verdict(
@@ -283,7 +287,7 @@ def agreed_to(
     account_id: AccountId,
     agreement_id: AgreementId,
 ) -> Agreed:
-    """Return what the guest agreed to by `click`, or on the session's page if that is None.
+    """Return what the guest agreed to by `click`, or on the session's page if `click` is None.
 
     `agreement_id` is the id of the agreement, if there is one.
     """
@@ -353,8 +357,8 @@ def _refusal(
         return IncorrectBillingAddress()
     if same is not None:
         is_known = _is_stale(collected, same) or same.expires_with(collected.card)
-        # With an agreement, a card that the guest types again has that agreement too. Without, the
-        # guest agrees that a card is kept that guaranteed bookings only.
+        # If the session has an agreement, the card that is typed again gets that agreement too. If
+        # the card was kept for bookings only, the guest now agrees that the card is kept.
         is_on_file = is_known and session.agreement is None and same.keep_until is None
         return PaymentMethodAlreadyExists() if is_on_file else None
     allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
@@ -374,7 +378,7 @@ def _refusal_of_agreement(
     same: Account | None,
     now: datetime,
 ) -> Refusal | None:
-    # A card that was typed in time may be charged for a no-show until the time that the guest read.
+    # If the card was typed before the booking ended, it may be kept for a no-show until `kept_until`.
     if collected.collected_at >= terms.ends_at or now >= click.kept_until:
         return AgreementEnded()
     count = 0 if same is None else on_file.open_agreements.get(same.account_id, 0)

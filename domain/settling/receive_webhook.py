@@ -1,6 +1,6 @@
 """Receive a PSP's webhook: store it as evidence, and make its sessions and cards on file due.
 
-An unsigned webhook is no evidence. It makes sessions due no more often than a browser may.
+An unsigned webhook is not evidence. It makes sessions due no more often than a browser may.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ReceiveWebhook:
 
     def _read(self, provider: ProviderName, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         """Verify a webhook; return its notices about merchant accounts that are not closed."""
-        # Verified before anything is read, so that the signature does not become too old meanwhile.
+        # Verify first: the signature could become too old while the database is read.
         try:
             notices = self.providers[provider].read_webhook(delivery)
         except (WebhookRejected, ProviderUnavailable):
@@ -97,9 +97,10 @@ class ReceiveWebhook:
     def _in_order_of_locks(
         self, provider: ProviderName, notices: list[WebhookNotice]
     ) -> list[WebhookNotice]:
-        """Return the notices in the order in which every unit locks: sessions by their ids, then cards.
+        """Return the notices in the order of locks: sessions by their ids, then cards.
 
-        Otherwise this one and another, which makes the pages of a guest due, would wait for each other.
+        In another order, this unit and a unit that makes the pages of a guest due could each wait
+        for the other.
         """
         if len(notices) == 1:
             return notices
@@ -116,11 +117,10 @@ class ReceiveWebhook:
             return unit.merchant_standings.closed()
 
     def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
-        """Return whether to make a session due.
+        """Return whether an unsigned notice would make a session due earlier.
 
-        A sender who guesses causes no write, and gets no answer.
-
-        The same holds for a sender who repeats a webhook before the PSP may be asked again.
+        It does not if it names no session, or if it is repeated before the PSP may be asked again.
+        Such notices are ignored without a write.
         """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)
@@ -151,7 +151,7 @@ def _session_of(
 def _earlier_pages(
     unit: UnitOfWork, session: CardSession | None, notice: WebhookNotice
 ) -> Sequence[EarlierPage]:
-    """Return the earlier pages that a notice may be about: all, if it names only the session."""
+    """Return the earlier pages that a notice may be about. These are all, if it names no page."""
     if session is None:
         return ()
     return [

@@ -127,8 +127,8 @@ class SettleSession:
         def apply(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             current = unit.sessions.get(session.token_id) or session
             if page in unit.earlier_pages.of(session.token_id):
-                # If this differs, another webhook arrived in the meantime, and the PSP is asked
-                # again.
+                # If the stored page differs, another webhook arrived in the meantime. The stored
+                # page then stays, so that the PSP is asked again.
                 unit.earlier_pages.keep(page.answered(outcome, now))
             if isinstance(outcome, CardCollected) and _may_go_back(unit, current, outcome):
                 unit.earlier_pages.remove(session.token_id, page.number)
@@ -275,10 +275,10 @@ class SettleSession:
     def _judge_card(
         self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
     ) -> Verdict:
-        """Lock and read what decides about a card: the guest before the token, as everywhere."""
+        """Read the records that decide about a card. Locks the guest before the token, as all units do."""
         accounts = unit.accounts.active_at(session.guest_id, session.center_id)
         discard = unit.discards.get(*session.configuration.psp_account, collected.token)
-        # This check is first, so that a token that must not be kept is discarded in any case.
+        # Check the token first: a token that must not be kept is discarded in any case.
         verdict = judge_token(session, collected, discard, now)
         if verdict is not None:
             return verdict
@@ -321,7 +321,7 @@ def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected
 def _due_for_earlier_pages(
     unit: WriteUnit, session: CardSession, now: datetime, *, since: CardSession
 ) -> CardSession:
-    """Return the session, due at the right time while an earlier page's outcome is unknown."""
+    """Return the session, due again if the outcome of an earlier page is still unknown."""
     if any(page.told_at is not None for page in unit.earlier_pages.of(session.token_id)):
         return session.waiting_for_earlier_page(now, since=since)
     return session.postponed(None) if session.is_settled else session

@@ -23,10 +23,10 @@ def store_agreement(
 ) -> None:
     """Store a new agreement, and end those that are replaced, each with its event.
 
-    One booking has one agreement: the one to which the guest agreed last. A card may be reported
-    late, so that may be an agreement which is stored already. `psp_account` is where the
-    agreement's card is. Store the account first. The caller holds the locks on the guest's cards,
-    and commits.
+    A booking has one open agreement: the agreement to which the guest agreed last. If a card is
+    reported late, a later agreement may already be stored; then `agreement` ends. `psp_account` is
+    the merchant account of the agreement's card. The caller stores the card's account first, holds
+    the locks on the guest's cards, and commits.
     """
     unit.agreements.add(agreement)
     note_agreement_event(
