@@ -44,14 +44,17 @@ class _Left(NamedTuple):
 class CloseAccount:
     """Use case: close a merchant account permanently; for operators.
 
-    The account may be closed at the PSP, its keys may be revoked, or the PSP is no longer used
-    here. From now on nobody asks the PSP: open sessions end as cancelled, cards are removed with
-    the reason `account_closed`, and discards and erasures end, noted as out of reach. Webhooks
-    change nothing, and the account takes no cards. Work that other processes have begun ends when a
-    worker takes it over.
+    An operator closes an account that is closed at the PSP, whose keys are revoked, or whose PSP is
+    no longer used here. From then on, the service does not call the PSP for this account:
 
-    May be called again, which finishes the rest. Raises ServiceUnavailable, after which some
-    records may be left, and InvalidField for an account without any record.
+    - Open sessions end as cancelled.
+    - Cards are removed with the reason `account_closed`.
+    - Discards and erasures end, and are recorded as out of reach.
+    - Webhooks change nothing, and new sessions cannot use the account.
+    - Work that other processes have begun ends when a worker takes it over.
+
+    May be called again; a further call finishes what is left. Raises ServiceUnavailable, after
+    which some records may be left, and InvalidField for an account without any record.
     """
 
     storage: Storage
@@ -89,7 +92,7 @@ class CloseAccount:
         for account_id in left.cards:
             with suppress(RecordUnreadable):
                 self._remove(account_id)
-        # Including the cards' references.
+        # Read again, because the removed cards have added discards.
         for token in self._left(psp_account).discards:
             with suppress(RecordUnreadable):
                 self._give_up(psp_account, token)

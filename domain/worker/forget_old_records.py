@@ -15,11 +15,13 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long records are kept.
+    """How long each kind of record is kept.
 
-    Sessions are kept with their evidence and refused cards after their end, deliveries after their
-    event, cards with their consents after their removal, entries of the audit trail after their
-    time, and the browsers of clicks after the end of the session. Without time, they are not noted.
+    - `sessions`, with their evidence and refused cards: after the end of the session.
+    - `deliveries`: after their event.
+    - `cards`, with their consents: after the removal of the card.
+    - `audit`, the entries of the audit trail: after the act.
+    - `browsers` of clicks: after the end of the session. If zero, browsers are not recorded.
     """
 
     sessions: timedelta = timedelta(days=400)

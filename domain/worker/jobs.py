@@ -64,8 +64,8 @@ class JobResult:
 
     @property
     def is_target_away(self) -> bool:
-        """Whether the target is an endpoint that is away, so that other events to it can wait."""
-        # An endpoint that is gone or off gets no further request, so its due events cost no time.
+        """Whether the target is an endpoint that is unavailable, so that its other events can wait."""
+        # No request is sent to an endpoint that is gone or off, so its other events cost no time.
         return self.attempt is not None and self.attempt.endpoint is EndpointState.AWAY
 
 

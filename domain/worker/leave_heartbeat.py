@@ -19,9 +19,10 @@ KEPT_FOR: Final = timedelta(days=1)
 class LeaveHeartbeat:
     """Use case: store that a worker is seen now, or stops. Raises ServiceUnavailable.
 
-    It returns the other workers that did not stop, and were not seen for a minute while this worker
-    was. (After an outage of the database, or a jump of the clock, no worker was seen.) Each is
-    returned once, to one worker, and again if it comes back and is lost again.
+    It returns the lost workers: those that did not stop, and were not seen for a minute. It returns
+    no workers if this worker was not seen for a minute either, because the database may have been
+    down, or the clock may have jumped. Each lost worker is returned once, to one worker, and once
+    more if it comes back and is lost again.
     """
 
     storage: Storage
