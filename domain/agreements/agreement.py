@@ -1,4 +1,4 @@
-"""Agreements of guests: each allows charges for one booking to one card."""
+"""Guests' agreements: each allows charges to one card for one booking."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVIDENCE_KEPT_FOR: Final = timedelta(days=600)
 
 
 class EndOfAgreement(StrEnum):
-    """Why an agreement ended, if not only because the booking was over."""
+    """Why an agreement ended, apart from the end of the booking."""
 
     FULFILLED = "fulfilled"
     CANCELLED = "cancelled"
@@ -65,7 +65,7 @@ class Agreement:
     stated_at: datetime | None = None
 
     def is_open(self, now: datetime) -> bool:
-        """Return whether the booking is not over, and the agreement did not end before."""
+        """Return whether the booking is not over, and the agreement has not ended earlier."""
         return self.ended_at is None and now < self.terms.ends_at
 
     def allows_charges(self, now: datetime) -> bool:
@@ -91,8 +91,8 @@ class Agreement:
     def ended(
         self, reason: EndOfAgreement | None, now: datetime, *, stated_at: datetime | None = None
     ) -> Agreement:
-        """Return the agreement with its end. Without a reason, the booking is over."""
-        # A clock that is behind must not let the card go before its grace.
+        """Return the agreement as ended. A `reason` of None means that the booking is over."""
+        # If the clock is behind, the card must still be kept for the whole grace.
         ended_at = max(now, self.agreed_at)
         return replace(self, due_at=None, ended_at=ended_at, reason=reason, stated_at=stated_at)
 
@@ -100,7 +100,7 @@ class Agreement:
 def count_open(
     agreements: Iterable[Agreement], now: datetime, *, beside: AgreementId | None
 ) -> int:
-    """Return how many of the agreements are open, beside one that is to be replaced."""
+    """Return how many agreements are open, without `beside`, which is to be replaced."""
     return sum(each.is_open(now) for each in agreements if each.agreement_id != beside)
 
 
@@ -116,7 +116,7 @@ def general_among(
 
 
 class Agreements(Protocol):
-    """The agreements of cards. Who changes an agreement holds the locks on the guest's cards."""
+    """The agreements of cards. To change an agreement, a unit must lock the guest's cards."""
 
     def add(self, agreement: Agreement) -> None:
         """Store a new agreement."""
@@ -150,11 +150,11 @@ class Agreements(Protocol):
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Give every agreement of a guest to another, and the references that the other lacks."""
+        """Give a guest's agreements to another guest, and the booking references that guest lacks."""
         ...
 
     def due(self, now: datetime, *, at_most: int, skip: int = 0) -> Sequence[Agreement | None]:
-        """Return agreements to end after the first `skip`, beginning with the one due first.
+        """Return agreements that are due to end, earliest first, after the first `skip` of them.
 
         None stands for an agreement that cannot be decoded.
         """
@@ -186,9 +186,9 @@ class Agreements(Protocol):
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a limited number of agreements that have ended; return the number.
+        """Delete a limited number of ended agreements; return the number.
 
-        Their `kept_until` is before the given time. If the text of an agreement is also the consent
+        Only agreements whose `kept_until` is before the time are deleted. If the text of an agreement is also the consent
         of its session, that consent is deleted too.
         """
         ...

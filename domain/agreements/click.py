@@ -22,8 +22,8 @@ MAX_CLICKS: Final = 20
 class ShownAgreement:
     """What a page asks the guest to agree to: the text about the booking, and a box.
 
-    With the box, which is not ticked, the guest also agrees to `general`: the card is then kept
-    after `kept_until`.
+    The box is not ticked in advance. If the guest ticks the box, the guest also agrees to
+    `general`, and the card is kept after `kept_until`.
     """
 
     text: ShownText
@@ -38,7 +38,7 @@ class ShownAgreement:
 
     @property
     def digest(self) -> str:
-        """The name of the agreement in the form of the page. It changes with the words."""
+        """A hash of the words, by which the page's form says what the guest agrees to."""
         words = (self.text.version, self.text.language, self.text.text, self.text.button)
         return sha256("\n".join((*words, self.general.digest)).encode()).hexdigest()
 
@@ -62,12 +62,13 @@ class ShownAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementClick:
-    """A guest's click on the page before the page of an `attempt`, with the words as shown.
+    """A guest's click on cardonfile's page, before the PSP's page of an `attempt` is opened.
 
     `browser` is the hash of the secret of the guest's browser; "" if the guest used a card on file,
-    because the click then counts for no other browser. `general` is the text to which the guest
-    agreed by the box; None if the box was not ticked. `card` is the card on file that the page
-    showed, such as `visa 4242`; None if the guest went on to type a card.
+    because no page follows that another browser could use. `shown` has the words that the guest
+    read. `general` is the text to which the guest agreed by ticking the box; None if the box was
+    not ticked. `card` is the card on file that the page showed, such as `visa 4242`; None if the
+    guest went on to type a card.
     """
 
     attempt: int
@@ -80,7 +81,7 @@ class AgreementClick:
 
     @property
     def consent(self) -> Consent:
-        """The text to which the guest agreed for the card: the box adds the general consent."""
+        """The consent for the card: `general` if the box was ticked, else the text on the booking."""
         text = self.shown
         own = Consent(version=text.version, text=text.text, language=text.language)
         return self.general or own
@@ -112,11 +113,11 @@ def with_click(
 def click_for(
     clicks: Sequence[AgreementClick], attempt: int, collected_at: datetime
 ) -> AgreementClick | None:
-    """Return the click that belongs to a card: the latest before it, or otherwise the first.
+    """Return the latest click of an attempt before a card was collected, or else the first click.
 
-    It is not known in which browser the card was typed. So the guest agreed to `general` only if
-    every browser did in its latest click before the card. Return None if the page of the attempt
-    was opened without a click, by an earlier release.
+    It is not known in which browser the card was typed. So the returned click has `general` only if
+    the latest click in every browser has `general`. Return None if the page of the attempt was
+    opened without a click, by an earlier release.
     """
     same = [each for each in clicks if each.attempt == attempt]
     if not same:

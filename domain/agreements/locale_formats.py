@@ -9,7 +9,7 @@ from domain.agreements.terms import Money
 
 
 class LocaleFormats(Protocol):
-    """Writes money and times as the people write them who speak a language (RFC 5646)."""
+    """Writes money and times as speakers of a language (RFC 5646) write them."""
 
     def decimals_of(self, currency: str) -> int | None:
         """Return the number of decimals of a currency (ISO 4217): 2 for `EUR`, 0 for `JPY`.

@@ -93,7 +93,7 @@ class ReservationText:
             text=_filled(text, values),
             button=_filled(self.button, values),
             keep=_filled(self.keep, values),
-            # A PSP may show isolates as boxes.
+            # A PSP's page may show the invisible isolate characters as boxes.
             on_psp_page=_filled(self.on_psp_page, values).translate(_WITHOUT_ISOLATES),
         )
 
@@ -156,8 +156,8 @@ class ReservationTexts(Protocol):
 def _left_to_right(value: str | None) -> str | None:
     """Isolate an address or a phone number from the direction of the text around it.
 
-    In Arabic text, a phone number would otherwise end with its plus sign, and an address that ends
-    with a slash would begin with it.
+    Without isolates, a phone number in Arabic text would end with its plus sign, and an address
+    that ends with a slash would begin with that slash.
     """
     return value and f"\N{LEFT-TO-RIGHT ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 
@@ -194,7 +194,7 @@ def _parts_of(content: str) -> dict[str, str]:
     for name in ("button", "keep"):
         _require(checked, name, without=_PLACEHOLDERS - {"center"})
     if len(checked["on_psp_page"]) > _MAX_LINE_LENGTH:
-        # With the name and the time it must fit on every PSP's page.
+        # With the center's name and the time filled in, the line must fit on every PSP's page.
         raise _refused(f"a TOML file with an on_psp_page of at most {_MAX_LINE_LENGTH} characters")
     if len(checked["button"]) > _MAX_BUTTON_LENGTH:
         raise _refused(f"a TOML file with a button of at most {_MAX_BUTTON_LENGTH} characters")
@@ -219,8 +219,8 @@ def _require(
 ) -> None:
     """Raise InvalidField unless a part has the placeholders that it needs, and no others.
 
-    A paragraph has at most one placeholder that may have no value, and then not the time at which
-    the card goes: the paragraph may be left out.
+    If a placeholder has no value, its paragraph is left out. So a paragraph with such a placeholder
+    must not have another, nor `kept_until`, which the guest must always read.
     """
     part = parts[name]
     found = set(_PLACEHOLDER.findall(part))

@@ -54,9 +54,9 @@ class AgreementTerms:
     The booking begins at `starts_at` and ends at `ends_at`. `no_show` and `late_cancellation` are
     the most that may be charged if the guest does not come, or cancels late; at least one is given.
     The guest may cancel free of charge until `cancel_by`; None means that there is no such time.
-    `policy_uri` leads to the full terms. `replaces` is the agreement about the same booking from
-    before it was changed, which ends once the guest agrees. `reuse` is no term: it says how the
-    guest may agree.
+    `policy_uri` leads to the full terms. `replaces` is the agreement that the guest made before the
+    booking was changed; it ends once the guest agrees to these terms. `reuse` is not a term: it
+    says how the guest may agree.
     """
 
     reference: str
@@ -76,8 +76,8 @@ def parse_agreement(
 ) -> AgreementTerms | None:
     """Parse `agreement` as a client sent it; None means that it is absent.
 
-    `decimals_of` is that of `LocaleFormats`. Unknown fields are refused, because a limit with a
-    misspelt name must not be lost. Raises InvalidField with the name of the field.
+    `decimals_of` is the method of `LocaleFormats`. Unknown fields are refused, because a limit with
+    a misspelt name must not be lost. Raises InvalidField with the name of the field.
     """
     if value is None:
         return None

@@ -70,8 +70,8 @@ class ChooseConsent:
     ) -> Consent:
         """Return the text with its language.
 
-        `provider` makes the page, `locale` is the wish of add-card, and `accepted` are the
-        browser's languages, best first.
+        `provider` makes the page, `locale` is the language that add-card asks for, and `accepted`
+        are the browser's languages, best first.
         """
         psp = self.psps.get(provider)
         capabilities = psp.capabilities if psp else _ENGLISH_ONLY
@@ -82,9 +82,9 @@ class ChooseConsent:
         return consents[language]
 
     def is_on_our_page(self, provider: ProviderName) -> bool:
-        """Return whether guests agree on cardonfile's own page.
+        """Return whether guests give their consent on cardonfile's own page.
 
-        They do if the PSP's page cannot show the text, or if that is not known here.
+        They do if the PSP's page cannot show the consent text, or if the PSP is not loaded here.
         """
         psp = self.psps.get(provider)
         return psp is None or not psp.capabilities.shows_consent

@@ -31,11 +31,11 @@ class StoredWithConsent(Protocol):
 
     @property
     def account_id(self) -> AccountId:
-        """The account."""
+        """The id of the account."""
 
     @property
     def guest_id(self) -> GuestId:
-        """The guest."""
+        """The id of the guest."""
 
     @property
     def consent_version(self) -> str:
@@ -48,7 +48,8 @@ class Consents(Protocol):
     def add(self, consent: GivenConsent) -> None:
         """Store a consent with its text. Equal texts are stored once.
 
-        It replaces the consent of the same session for the same account. Other units that add the same text wait until this unit ends, so call this last in a unit.
+        It replaces the consent of the same session for the same account. Other units that add the
+        same text wait until this unit ends, so call this last in a unit.
         """
         ...
 
@@ -59,6 +60,6 @@ class Consents(Protocol):
     def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:
         """Return the consents of an account: the current one first, then earlier ones.
 
-        An earlier release that ran beside this one stored none; then the sessions have them.
+        Consents that an earlier release beside this one did not store are read from its sessions.
         """
         ...

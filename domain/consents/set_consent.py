@@ -30,9 +30,9 @@ class NoTextShipped(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentSet:
-    """A center with the new consent in a language; None if the language was switched off.
+    """A center with its new consent text in a language.
 
-    `not_shown_by` is the center's PSP if its page does not support the language.
+    `text` is None if the language was switched off. `not_shown_by` is the center's PSP if its page does not support the language.
     """
 
     center: Center
