@@ -58,7 +58,7 @@ NAMED_AT_PSP: Final[dict[str, Any]] = {
 }
 """The fields that name the guest or the card at the PSP, with their values after an erasure."""
 READINGS_PER_MINUTE: Final = 60
-"""The maximum number of readings at a merchant account. The PSP allows more calls, and the rest is
+"""The maximum number of readings at a merchant account. The PSP allows more calls, which are left
 for guests.
 """
 
@@ -72,13 +72,14 @@ class Account(Card, WorkAtPsp):
     The account is active until `removed_at` is set. `consent_version` names the text to which the
     guest agreed before the card was typed, at `consented_at` by the PSP's clock. `expiry_notice_at`
     is the time of the next event about the card's expiry. `charge_reference`,
-    `network_transaction_id` and `authenticated` are as in `CardCollected`. `keep_until` is the time after which the card is removed, because the
-    guest agreed to charges for bookings only; None if the guest agreed that the card is kept.
+    `network_transaction_id` and `authenticated` are as in `CardCollected`. `keep_until` is the time
+    after which the card is removed, because the guest agreed to charges for bookings only; None if
+    the guest agreed that the card is kept.
 
     `due_at` is the time of the next reading at the PSP. `asked_at` is when the account was last
     leased for a reading. `read_at` is the time of the stored state by the PSP's clock; None means
     `consented_at`. `refusals` counts the readings since `refused_since` at which the PSP did not
-    know the card; each counts only if it is at least LOOK_AGAIN_AFTER later than the one before.
+    know the card. A reading is counted only LOOK_AGAIN_AFTER or more after the last counted reading.
 
     A guest with active accounts at a center has one default among them: the first account, until
     another is chosen. If the default is removed, the newest remaining account becomes the default.
@@ -117,7 +118,7 @@ class Account(Card, WorkAtPsp):
 
     def renewed(self, collected: CardCollected, *, consent_version: str, now: datetime) -> Account:
         """Return this account with the new expiry date and token of the same card."""
-        # The card has the same number, so only the wallet may be another.
+        # The card has the same number, so its facts stay, but the wallet may have changed.
         card = replace(collected.card.with_facts_of(self), wallet=collected.card.wallet)
         return replace(
             self,
@@ -138,7 +139,7 @@ class Account(Card, WorkAtPsp):
     def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
         """Return this account, kept at least until `keep_until`; None means that the card is kept.
 
-        If only now the card is kept, `consent_version` is the general consent.
+        `consent_version` is stored if the guest agrees only now that the card is kept.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None
@@ -157,12 +158,12 @@ class Account(Card, WorkAtPsp):
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
         """Return this account with the card's state at the PSP.
 
-        If the brand has changed, what the former brand's bank said about the guest no longer
-        counts.
+        If the brand has changed, the facts from the former brand's bank are cleared:
+        `authenticated`, `charge_reference` and `network_transaction_id`.
         """
         if (card.card_logo, card.last_four) == (self.card_logo, self.last_four):
             if card.fingerprint == card.token:
-                # The PSP does not report the fingerprint this time.
+                # The PSP did not report a fingerprint in this reading, so the token stands for it.
                 card = replace(card, fingerprint=self.fingerprint)
             card = card.with_facts_of(self)
         is_same = self.expires_with(card)
@@ -184,9 +185,9 @@ class Account(Card, WorkAtPsp):
         return read.waiting(now)
 
     def refused(self, now: datetime) -> Account:
-        """Note that the PSP does not know the card. The account waits as after a missing response.
+        """Note that the PSP does not know the card. The next reading waits as after an outage.
 
-        The refusal counts as another one only if the last counted refusal is long enough ago.
+        The refusal is counted only if the last counted refusal is long enough ago.
         """
         # A clock that was ahead may have set this time.
         since = min(self.refused_since or now, now)
@@ -265,9 +266,10 @@ def has_default(accounts: Iterable[Account]) -> bool:
 
 
 def heir_among(others: Sequence[Account]) -> Account | None:
-    """Return the account that becomes the default when the account beside `others` is removed.
+    """Return the account that becomes the default when an account is removed.
 
-    It is the newest one. Return None if one of them is already the default.
+    It is the newest of `others`, the remaining accounts. Return None if there are none, or if one
+    of them is already the default.
     """
     return replace(others[-1], is_default=True) if others and not has_default(others) else None
 
@@ -313,7 +315,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Give every account of a guest to another. The active accounts must be given before."""
+        """Give a guest's other accounts to another guest, after each active account was given."""
         ...
 
     def is_held(
@@ -338,8 +340,8 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> Sequence[Account | None]:
         """Return active accounts whose `keep_until` has passed, after the first `skip` of them.
 
-        Those that had to go first come first. None stands for an account that cannot be decoded.
-        Locks nothing.
+        The account with the earliest `keep_until` comes first. None stands for an account that
+        cannot be decoded. Locks nothing.
         """
         ...
 
@@ -359,7 +361,7 @@ class Accounts(WorkAtPsps, Protocol):
         token: CardToken | None,
         guest_reference: GuestReference | None,
     ) -> None:
-        """Make the active accounts due that hold this token, or belong to this guest at the PSP."""
+        """Make active accounts due: those with this token, or those of this guest at the PSP."""
         ...
 
     def take_due(
@@ -429,7 +431,9 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:
-        """Return accounts of any guest: the soonest to expire if limited by time, else the newest.
+        """Return accounts of any guest, newest first.
+
+        If `wanted` limits the expiry, the cards that expire soonest come first instead.
 
         Accounts that cannot be decoded are left out. Reads every account, unless `wanted` names a
         guest, or a center and a time of expiry.

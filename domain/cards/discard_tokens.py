@@ -1,4 +1,4 @@
-"""Discard PSP tokens that are not kept, but no token that an active account holds."""
+"""Discard PSP tokens that are not kept. A token that an active account holds is not discarded."""
 
 from __future__ import annotations
 

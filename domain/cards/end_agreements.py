@@ -32,9 +32,9 @@ MAX_PER_CALL: Final = 100
 class EndAgreement:
     """Use case: end an agreement, for a reason that the shop states.
 
-    The card is then kept for the grace that the guest read. If the booking is over, so that the
-    agreement has ended without a reason, only the reason is noted. The first reason stays, so a
-    call may be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField
+    The card is then kept for the grace that the guest read. If the agreement has already ended
+    because the booking was over, only the reason is recorded. The first reason stays, so a call may
+    be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField
     (reason, at), or AgreementNotFound if the guest has no such agreement at a center that the
     caller may see.
     """
@@ -68,7 +68,7 @@ class EndAgreement:
 
         def end(unit: WriteUnit) -> None:
             if end_agreement(unit, self.note_event, found, reason, now, stated_at=stated_at):
-                # The end may remove the card.
+                # The end of an agreement may lead to the removal of the card.
                 details = {"guest": found.guest_id, "reason": reason}
                 about = found.agreement_id
                 self.note_act(unit, Action.AGREEMENT_ENDED, about, details, caller=caller)
@@ -123,10 +123,11 @@ def end_agreement(
 ) -> bool:
     """End an agreement, and keep its card no longer than its other agreements do.
 
-    If the agreement had ended because its booking was over, a reason is noted, without an event.
+    If the agreement has already ended because its booking was over, only `reason` is recorded,
+    without an event.
     Return False if nothing changed. The caller commits.
     """
-    # The locks on the guest's cards, which every change to an agreement needs.
+    # Locks the guest's cards, as every change to an agreement must.
     accounts = unit.accounts.active_at(found.guest_id, found.center_id)
     agreement = unit.agreements.get(found.agreement_id)
     if agreement is None or agreement.guest_id != found.guest_id:

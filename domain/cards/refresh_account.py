@@ -32,11 +32,11 @@ def judge_reading(
     """Judge a reading of an account. `others` are the guest's active accounts at its center.
 
     The reading is None if the PSP did not respond. If two accounts turn out to be the same card,
-    the account with the later consent stays; it becomes the default if either was.
+    the account with the later consent stays. It becomes the default if either account was.
     """
     if reading is None:
         return ReadingVerdict(kept=account.psp_unavailable(now))
-    # The stored time may come from a clock that was ahead, and would hide every reading.
+    # A stored time in the future comes from a clock that was ahead: do not compare with it.
     if reading.read_at <= account.is_true_at <= now + CLOCKS_DIFFER_BY:
         return ReadingVerdict(kept=account.read_too_early(reading.read_at, now))
     if reading.card is None:
@@ -46,7 +46,7 @@ def judge_reading(
     is_updated = any(
         getattr(read, name) != before
         for name in asdict(reading.card)
-        # A fact that was not known before is no change.
+        # A fact that becomes known is not a change.
         if (before := getattr(account, name)) is not None
     )
     if twin is None:
@@ -72,8 +72,8 @@ class RefreshAccount:
     is called with a removed account and the reason, after the commit. If the PSP does not respond,
     the account becomes due again later. If the PSP cannot read cards, the account waits. An account
     at a closed merchant account is removed. An account that its PSP has not known for a week is
-    removed, unless the keys may be wrong: `log_stopped` is called with the merchant account once
-    too many are unknown.
+    removed, unless the keys may be wrong. If too many accounts are unknown, the removal stops, and
+    `log_stopped` is called with the merchant account.
     """
 
     storage: Storage
@@ -141,9 +141,9 @@ class RefreshAccount:
         return verdict.kept
 
     def _read(self, account: Account) -> CardReading | ProviderRefused | None:
-        """Read a card if its PSP can read cards.
+        """Read a card if its PSP can read cards; return the reading or the PSP's refusal.
 
-        Return the reading and the refusal, each None without one.
+        Return None if the PSP cannot read cards or did not respond.
         """
         if account.removed_at is not None or not reads_cards(self.psps, account.psp_account):
             return None
@@ -173,7 +173,7 @@ class RefreshAccount:
                 note(EventType.ACCOUNT_UPDATED, kept)
 
     def _never_again(self, unit: WriteUnit, removed: Account) -> None:
-        """Take an account off the queue that an earlier release removed beside this release."""
+        """End the readings of an account that an earlier release, beside this one, has removed."""
         account = unit.accounts.get(removed.account_id)
         if account is not None and account.removed_at is not None:
             unit.accounts.update(account.removed(account.removed_at))

@@ -22,7 +22,7 @@ class RemoveAccount:
     The same commit schedules the discard of its token at the PSP. If the account was the default,
     it also makes the newest remaining account the default. Without a caller, the operator removes
     the account, and `guest_id` is not compared. Raises UserNotAuthorized, or
-    PaymentAccountNotFound, also for an account that was removed before.
+    PaymentAccountNotFound, also for an account that is already removed.
     """
 
     needs = MAY_REMOVE_CARDS
