@@ -22,9 +22,9 @@ class Counted(StrEnum):
 
 
 class CountedPer(StrEnum):
-    """The owner of the sessions and refused cards that a limit counts.
+    """Whose sessions and refused cards a limit counts.
 
-    A guest's are counted at one center, or at all centers with `GUEST_EVERYWHERE`.
+    `GUEST` counts those of a guest at one center, `GUEST_EVERYWHERE` at all centers.
     """
 
     GUEST = "guest"
@@ -43,7 +43,7 @@ class CardLimit:
 
     @property
     def is_on_a_guest(self) -> bool:
-        """Whether the limit counts those of a guest, at one center or at all centers."""
+        """Whether the limit is on a guest, at one center or at all centers."""
         return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
 
     def times(self, factor: int) -> CardLimit:

@@ -164,7 +164,7 @@ class SettingsOfCenters(Protocol):
         ...
 
     def get_to_change(self, center_id: CenterId) -> CenterSettings:
-        """Return the same for a change: other write units that call this wait until the unit ends."""
+        """Return what `get` returns. Other write units that call this wait until this unit ends."""
         ...
 
     def put(self, center_id: CenterId, settings: CenterSettings) -> None:

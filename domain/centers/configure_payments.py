@@ -21,7 +21,7 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 _FIELDS: Final = {field.name for field in fields(PaymentConfiguration)}
 _IMPLIED: Final = {"acquirer_agreed"}
-"""The field that needs no value unless `refuse_funding` has one."""
+"""The field that may be left out unless `refuse_funding` is set."""
 
 
 class LoadedPsp(Protocol):
@@ -54,7 +54,7 @@ class Missing(Enum):
     SETTINGS = auto()
     """The PSP's settings are missing."""
     KEYS = auto()
-    """The PSP has keys only of other merchant accounts."""
+    """The PSP has keys, but not for this merchant account."""
     CLOSED = auto()
     """An operator has closed the merchant account."""
 
@@ -99,9 +99,9 @@ class PspNotReady(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredPayments:
-    """A center with its former and its new payment configuration
+    """A center, with its payment configuration before and now.
 
-    None means that it takes no cards.
+    A configuration of None means that the center takes no cards.
     """
 
     center: Center
@@ -113,8 +113,8 @@ class ConfiguredPayments:
 class ConfigurePayments:
     """Use case: set up how a center takes cards. Options that are not named stay unchanged.
 
-    With None, the center stops taking cards. Sessions that have begun keep the configuration that
-    they began with. Raises PspNotReady; InvalidField as `changed` does, for a center id that is not
+    If `named` is None, the center stops taking cards. Sessions that have begun keep the
+    configuration that they began with. Raises PspNotReady; InvalidField as `changed` does, for a center id that is not
     a UUID, for an option that the PSP does not support, and for a stored configuration that cannot
     be read, unless every field is named; CenterNotFound; or ConsentTooLong for a text in any
     language of the center, which `consents_of` returns. May be called twice.

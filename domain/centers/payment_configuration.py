@@ -195,7 +195,7 @@ def changed(
         named.get(name, former[name]) != former[name] for name in ("provider", "merchant_account")
     )
     if has_moved or "refuse_funding" in named:
-        # The acquirer of the former merchant account agreed, and to the former refusals only.
+        # The acquirer agreed for the former merchant account, and only to the former refusals.
         del former["acquirer_agreed"]
     if has_moved:
         # Only the acquirer of the former merchant account was asked.
@@ -206,7 +206,7 @@ def changed(
 def parse_authentication(value: object) -> Authentication | None:
     """Parse `authentication` as a client sent it; return None if the client requires nothing.
 
-    So `automatic`, null and a missing field are the same request. Raises InvalidField.
+    So requests with `automatic`, with null and without the field are equal. Raises InvalidField.
     """
     if value is None or value == Authentication.AUTOMATIC:
         return None
@@ -236,7 +236,7 @@ class PaymentConfigurations(Protocol):
         ...
 
     def get_to_change(self, center_id: CenterId) -> PaymentConfiguration | None:
-        """Return the same for a change: other write units that call this wait until the unit ends."""
+        """Return what `get` returns. Other write units that call this wait until this unit ends."""
         ...
 
     def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
