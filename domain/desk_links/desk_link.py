@@ -44,7 +44,7 @@ class DeskLinks(Protocol):
         ...
 
     def of(self, token_id: TokenId) -> Sequence[DeskLink]:
-        """Return a session's desk links, oldest first. Whoever adds one has locked the session."""
+        """Return a session's desk links, oldest first. To add a desk link, lock the session first."""
         ...
 
     def remove(self, token_id: TokenId) -> None:

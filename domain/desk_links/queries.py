@@ -61,9 +61,10 @@ _BY_FAILURE: Final = {
 class Desk:
     """What the front desk's page shows.
 
-    `guest` is None if the caller of the desk link may not read guests, or once the session is over. `link` is the link for the
-    guest, in its short form if it has one; None once it does not work. `language` is the guest's.
-    `card` is the stored card, for 60 seconds. `is_final` says that the page stays as it is.
+    `guest` is None if the caller of the desk link may not read guests, or if the session is over
+    and the page no longer shows a card. `link` is the link for the guest, in its short form if it
+    has one; None once it does not work. `language` is the guest's. `card` is the stored card, for
+    60 seconds. `is_final` says that the page will not change.
     """
 
     state: DeskState
@@ -103,7 +104,7 @@ class ReadDesk:
                 unit, center, guest, session.configuration.provider, session.locale, ()
             )
             card = _shown_card(unit, session, now)
-        # Later, whoever finds the address must not learn who the guest was.
+        # After that, whoever finds the page's address must not learn who the guest was.
         is_going_on = card is not None or not session.is_over
         return Desk(
             state=_state_of(session, card, now),
@@ -115,7 +116,7 @@ class ReadDesk:
             link=self.links.link_to_send(session) if session.has_link(now) else None,
             language=consent.language,
             card=card,
-            # A card that came before a cancellation may still be stored.
+            # Not final while a card may still be stored that came before a cancellation.
             is_final=session.is_over and card is None,
         )
 

@@ -1,1 +1,1 @@
-"""Everything that the guest's browser meets: the link, the hosted page, and the way back."""
+"""What the guest's browser requests: the link, the hosted page, and the way back."""

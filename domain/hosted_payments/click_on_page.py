@@ -22,8 +22,9 @@ class ClickOnPage:
     """What the form of the page contains, and the browser that sent it.
 
     `agreed` is the digest of the text to which the guest agrees; None if the page showed no text.
-    `keeps` says whether the box is ticked. `secret` is that of the browser; None if it has no
-    secret. `noted` is the browser as it is noted for evidence; None unless the operator wants it.
+    `keeps` says whether the box is ticked. `secret` is the browser's secret; None if the browser
+    has no secret. `noted` is the browser to record as evidence; None unless the operator records
+    browsers.
     """
 
     agreed: str | None
@@ -32,7 +33,7 @@ class ClickOnPage:
     noted: Browser | None
 
     def noted_in(self, session: CardSession, now: datetime) -> CardSession:
-        """Return the session with the browser of the click, if it is to be noted."""
+        """Return the session with `noted` recorded, or unchanged if `noted` is None."""
         if self.noted is None:
             return session
         return session.clicked_in(BrowserOfClick(clicked_at=now, **self.noted._asdict()))

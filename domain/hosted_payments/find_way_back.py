@@ -32,9 +32,10 @@ class WayBack:
     the page; if `negotiated`, the browser decides it. `consent` is the text to agree to before the
     PSP's page; None if no consent is needed. `agreement` takes its place if a card guarantees a
     booking. `card` is the card on file that the guest may use for it, and `card_name` its name in
-    the form; `another_card_uri` leads to the same page without that card. `guest_name` and `guest_email` are for that page; "" and None
-    if the page must not show them. `refuse_funding` are the cards that the center does not
-    accept, in alphabetical order; `not_accepted` is why it did not accept the guest's last card.
+    the form; `another_card_uri` leads to the same page without that card. `guest_name` and
+    `guest_email` are shown on cardonfile's page; "" and None if the page must not show them.
+    `refuse_funding` are the kinds of cards that the center does not accept, in alphabetical order;
+    `not_accepted` is why the center did not accept the guest's last card.
     """
 
     redirect_uri: str

@@ -32,8 +32,8 @@ class ReturnFromHostedPage:
     The return is stored first. The query parameters that the PSP's adapter needs are stored as
     evidence; other parameters are ignored. The reconciler settles the session if that is not
     possible now, or if a browser caused a question to the PSP about it less than 2 seconds ago.
-    If the center did not accept the card, a browser that opened the link is sent to it again, and
-    reads why. Raises LinkUnknown.
+    If the center did not accept the card, a browser that opened the link is redirected to the link
+    again, where the guest reads why. Raises LinkUnknown.
     """
 
     storage: Storage
@@ -47,8 +47,8 @@ class ReturnFromHostedPage:
     ) -> str:
         """Store the evidence and settle. Return the stored redirect_uri, or the link.
 
-        `key` is the key of the link that this browser opened last, if it did. Others know the
-        token too, and must not learn the key.
+        `key` is the key of the last link that this browser opened; None if it opened no link. The
+        link is returned only to a browser with its key, because others may know the token too.
         """
         session = session_of_return(self.storage, token_id)
         if not session.is_settled or session.due_at is not None:

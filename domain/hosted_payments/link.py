@@ -53,9 +53,9 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments?key={quote(key, safe='')}"
 
     def logo_uri(self, center_id: CenterId, logo: Logo | None) -> str | None:
-        """Return the address of a center's logo, which changes with the picture
+        """Return the address of a center's logo, or None if the center has no logo.
 
-        None without a logo.
+        Another picture has another address.
         """
         if logo is None:
             return None
@@ -66,7 +66,7 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments/return?token_id={token_id}"
 
     def cancel_uri(self, token_id: TokenId) -> str:
-        """Return the address to which the page's link back leads a guest without a card."""
+        """Return the address to which the PSP's page leads a guest who leaves without a card."""
         return f"{self.base_url}/hosted-payments/cancel?token_id={token_id}"
 
 
@@ -97,9 +97,13 @@ class LinkPaused(Exception):
 class ClickNeeded(Exception):
     """Only a click by the guest opens the link.
 
-    The link is older than 24 hours; or the guest must agree first, because the PSP's page shows no
-    consent; or so many cards were refused at the center that programs may be testing cards; or the
-    center did not accept the last card.
+    This has one of these reasons:
+
+    - The link is older than 24 hours.
+    - The guest must agree first, on cardonfile's page.
+    - The page offers a card on file.
+    - So many cards were refused at the center that programs may be testing cards.
+    - The center did not accept the last card.
     """
 
 
@@ -116,8 +120,7 @@ def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") ->
 
     Without a key, the token opens the link of a session that an earlier release started, or that
     was started while an earlier release ran beside this one. Key and token may have any text around
-    them: people who copy links, and programs that find links in a text, often take punctuation
-    along.
+    them: people who copy links, and programs that find links in a text, often include punctuation.
     """
     if not key:
         session = session_of_return(storage, token_id)
@@ -132,8 +135,8 @@ def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") ->
 def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
     """Return whether an earlier release may have returned the session's link without its key.
 
-    That happens during an upgrade, if a client repeats add-card or reads the session through a
-    process of the earlier release. Such a process has started sessions too.
+    This can happen during an upgrade, if a client repeats add-card or reads the session through a
+    process of the earlier release. If such a process ran at that time, it also started sessions.
     """
     with storage.read() as unit:
         return unit.sessions.is_any_without_key(

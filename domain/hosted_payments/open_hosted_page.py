@@ -153,11 +153,12 @@ class OpenHostedPage:
         """Return the session with an unfinished attempt, stored before the PSP is called.
 
         If cardonfile's own page asks for consent, the guest's agreement is stored with the attempt.
-        Each browser has to agree, and the latest agreement counts. If the PSP has not answered
-        about the attempt, the question is noted, and `_with_page` asks it. Raises PageUnderWay
-        while another request is asking, after the agreement is stored: after a double click, the
-        browser keeps the cookie of the second request. A session that another process settled in
-        the meantime is returned unchanged.
+        Each browser has to agree, and the latest agreement applies. If the PSP has not answered
+        about the attempt, the question is noted, and `_with_page` asks it. A session that another
+        process settled in the meantime is returned unchanged.
+
+        Raises PageUnderWay while another request is asking the PSP. The agreement is stored before
+        that, because after a double click the browser keeps the cookie of the second request.
         """
 
         def note(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep], bool]:
@@ -172,7 +173,7 @@ class OpenHostedPage:
                 asked = opened.asked(now)
                 is_under_way = asked is None
                 if asked is not None:
-                    # Cards may have been refused on other pages since.
+                    # Cards may have been refused on other pages in the meantime.
                     self._require_below_limits(unit, session, now, by_click)
                     opened = asked
             opened = self._with_agreement(unit, opened, click, now)
@@ -195,7 +196,7 @@ class OpenHostedPage:
         by_click: bool,
         accepted: Sequence[str],
     ) -> CardSession:
-        """Return the session with another attempt. A webhook may still report a card on its page."""
+        """Return the session with another attempt. Its former page is kept for late webhooks."""
         if not by_click and cards_to_offer(unit, session, now):
             # The limits on refused cards are for cards that are typed.
             raise ClickNeeded
@@ -203,7 +204,7 @@ class OpenHostedPage:
         if session.has_page:
             page = EarlierPage.of(session)
             if session.due_at is not None and session.due_at <= now:
-                # A webhook did, and nobody has asked the PSP since.
+                # A webhook about the page has arrived, and the PSP has not been asked yet.
                 page, opened = page.told(now), opened.due_now(now)
             unit.earlier_pages.keep(page)
         return opened
@@ -211,9 +212,10 @@ class OpenHostedPage:
     def _with_agreement(
         self, unit: WriteUnit, session: CardSession, click: ClickOnPage, now: datetime
     ) -> CardSession:
-        """Return the session with the agreement of this browser, if our page has to ask for one.
+        """Return the session with the guest's agreement in this browser.
 
-        Raises ClickNeeded if the guest has not agreed in it.
+        It is unchanged if cardonfile's page need not ask. Raises ClickNeeded if the guest has not
+        agreed in this browser.
         """
         is_on_our_page = self.choose_consent.is_on_our_page(session.configuration.provider)
         is_asked_for = is_on_our_page or session.agreement is not None
@@ -225,18 +227,18 @@ class OpenHostedPage:
         digest = request.consent.digest if shown is None else shown.digest
         if click.secret is None or click.agreed != digest:
             if session.has_agreed(click.secret):
-                # The form is of an earlier text, to which the guest has agreed.
+                # The form shows an earlier text, and the guest has already agreed in this browser.
                 return session
             raise ClickNeeded
         if shown is not None:
-            # Also again in the same browser: the guest may have changed the box.
+            # Recorded even if this browser has already agreed: the guest may have changed the box.
             session = session.agreed_to(shown, keeps=click.keeps, browser=click.secret, now=now)
         return click.noted_in(session, now).agreed(click.secret, now)
 
     def _require_below_limits(
         self, unit: WriteUnit, session: CardSession, now: datetime, by_click: bool
     ) -> None:
-        """Raise LinkPaused if too many cards were refused, or ClickNeeded if programs may try them."""
+        """Raise LinkPaused if too many cards were refused; ClickNeeded if a program may try cards."""
         try:
             limits = on_refused_cards(session.configuration.card_limits(self.limits))
             needs_click = require_below_limits(unit, limits, session, now)

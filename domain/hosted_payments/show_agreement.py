@@ -88,9 +88,9 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
         and configuration.accepts(account)
         and not account.has_expired(terms.ends_at.astimezone(UTC))
         and (account.authenticated or not must_be_authenticated)
-        # The PSP knew the card at the last reading.
+        # A card that the PSP did not know at the last reading is not offered.
         and not account.refusals
-        # Otherwise the guest read that the card would be gone by now.
+        # After `keep_until`, the card should be gone, as the guest has read.
         and (account.keep_until is None or now <= account.keep_until)
         and _has_room(unit, account, terms, now)
     ]
@@ -98,12 +98,12 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
 
 
 def name_of(card: Account) -> str:
-    """Return the name of a card on file in the form of the page. It changes with what is shown."""
+    """Return the text by which the page's form names a card: its id and what the guest reads."""
     return f"{card.account_id} {card.card_logo} {card.last_four}"
 
 
 def _has_room(unit: UnitOfWork, card: Account, terms: AgreementTerms, now: datetime) -> bool:
-    # Without an agreement that cannot be decoded, the guest can still type a card.
+    # If an agreement cannot be decoded, do not offer the card: the guest can still type a card.
     with suppress(RecordUnreadable):
         agreements = unit.agreements.of_account(card.account_id)
         return count_open(agreements, now, beside=terms.replaces) < MAX_OPEN_AGREEMENTS

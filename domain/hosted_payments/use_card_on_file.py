@@ -24,8 +24,8 @@ from domain.storage import Storage, WriteUnit
 class UseCardOnFile:
     """Step: complete a session with a card that the guest already has, without a call to the PSP.
 
-    The consent, the agreement and its event are stored in one commit. The worker closes a page that
-    the guest left for this, and discards a card that was typed there. May be called again: a
+    The consent, the agreement and its event are stored in one commit. If the session has a page,
+    the worker closes the page, and discards a card that was typed there. May be called again: a
     settled session stays as it is.
     """
 
