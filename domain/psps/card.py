@@ -57,7 +57,7 @@ class Card:
     wallet: str | None = None
 
     def with_facts_of(self, earlier: Card) -> Card:
-        """Return the card with the facts that only an earlier report about the card told."""
+        """Return this card, completed with facts from `earlier` that this report lacks."""
         known = {name: getattr(self, name) or getattr(earlier, name) for name in FACTS}
         return replace(self, **known)
 
@@ -98,9 +98,9 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardReading:
-    """A stored card's present state at the PSP; None if the card is gone there.
+    """A stored card's present state at the PSP.
 
-    `read_at` is the time of that state, by the PSP's clock if its response tells the time.
+    `card` is None if the card is gone there. `read_at` is the time of that state, by the PSP's clock if its response tells the time.
     """
 
     card: Card | None
@@ -115,7 +115,7 @@ class CardAtPsp(NamedTuple):
 
 
 class CardList(NamedTuple):
-    """Some cards of a merchant account, and the place after them; None at the end."""
+    """Some cards of a merchant account, and the place where the list goes on; None at the end."""
 
     cards: Sequence[CardAtPsp]
     place: str | None

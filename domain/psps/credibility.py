@@ -88,28 +88,28 @@ def _is_credible_card(card: Card) -> bool:
 def without_false_details(outcome: Outcome) -> Outcome:
     """Return the outcome without facts that cannot be true, and without a false refusal code.
 
-    A refusal code is false if it is malformed or holds a card number. The rest of the outcome still
-    counts, because a code is only shown to operators.
+    A refusal code is false if it is malformed or holds a card number. The rest of the outcome is
+    still used, because a code is only shown to operators.
     """
     if isinstance(outcome, CardCollected):
         outcome = replace(outcome, card=without_false_facts(outcome.card))
     code = outcome.refusal_code
-    # An adapter of another distribution may return a value that is no text.
+    # An adapter of another distribution may return a value that is not text.
     if isinstance(code, str) and _REFUSAL_CODE.fullmatch(code) and not holds_card_number(code):
         return outcome
     return replace(outcome, refusal_code=None)
 
 
 def without_false_facts(card: Card) -> Card:
-    """Return the card without facts that cannot be true; they then count as not known.
+    """Return the card without facts that cannot be true; they become None, as if not known.
 
-    A card is not lost for the sake of such a fact.
+    The card itself can still be stored.
     """
     country, wallet = card.issuer_country, card.wallet
     return replace(
         card,
         funding=Funding.named(card.funding),
-        # An adapter of another distribution may return a value that is no text.
+        # An adapter of another distribution may return a value that is not text.
         issuer_country=country if _COUNTRY.fullmatch(f"{country}") else None,
         wallet=wallet if wallet and _WALLET.fullmatch(f"{wallet}") else None,
     )

@@ -33,7 +33,7 @@ class Consent:
 
     @property
     def digest(self) -> str:
-        """The name of the consent in a form of cardonfile's page. It changes with the text."""
+        """A hash of the text, by which the form of cardonfile's page says what the guest agrees to."""
         return sha256(f"{self.version}\n{self.language}\n{self.text}".encode()).hexdigest()
 
 
@@ -231,8 +231,8 @@ class PageAttempt:
 class RefusalsOnPage:
     """The refused cards of a page, which every outcome reports.
 
-    `refused_cards` is their number so far, as far as the PSP tells without a further call. A
-    smaller number than before is ignored. `refusal_code` is the PSP's reason for the last refusal,
+    `refused_cards` is their number so far, if the PSP reports it without a further call. A number
+    smaller than an earlier number is ignored. `refusal_code` is the PSP's reason for the last refusal,
     such as `insufficient_funds`: a code, never a text for people. None means that the PSP gives no
     reason, or no longer gives it.
     """
@@ -243,10 +243,10 @@ class RefusalsOnPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending(RefusalsOnPage):
-    """The guest has not finished: no card typed yet, or a challenge open.
+    """The guest has not finished: no card is typed yet, or the bank's challenge is open.
 
-    Also while the PSP cannot say yet whether a page that has ended holds a card. Until it can, a
-    link that still lives leads to no other page.
+    Also the outcome while the PSP cannot say yet whether a page that has ended holds a card. In the
+    meantime, the link does not lead to another page.
     """
 
 
@@ -256,8 +256,9 @@ class CardCollected(RefusalsOnPage):
 
     `charge_reference` must be sent with a later charge beside the token, such as the id of the
     first payment; None if the PSP needs no such reference. `network_transaction_id` is the id that
-    the card scheme gave to the authorization of the card; later charges may name it. `authenticated`
-    is whether the bank authenticated the guest (3-D Secure). Either is None if the PSP does not tell.
+    the card scheme gave to the authorization of the card; later charges may name it.
+    `authenticated` is whether the bank authenticated the guest (3-D Secure). Both are None if the
+    PSP does not report them.
     """
 
     card: Card

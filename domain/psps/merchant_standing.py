@@ -14,9 +14,10 @@ from domain.identifiers import MerchantAccount, ProviderName, PspAccount
 class MerchantStanding:
     """Whether a PSP is still asked about a merchant account.
 
-    It is not asked since `closed_at`: the account is closed at the PSP, or the PSP is no longer
-    used. Since `stopped_at`, unknown cards are not removed: there were so many that the keys may be
-    wrong. Since `confirmed_at`, an operator vouches for the keys.
+    - `closed_at`: when an operator closed the account here. Since then, the PSP is not asked.
+    - `stopped_at`: when there were so many unknown cards that the keys may be wrong. Since then,
+      unknown cards are not removed.
+    - `confirmed_at`: when an operator vouched for the keys.
     """
 
     provider: ProviderName
@@ -36,7 +37,7 @@ class MerchantStanding:
         return PspAccount(self.provider, self.merchant_account)
 
     def confirmed(self, now: datetime) -> MerchantStanding:
-        """Note that an operator vouches for the keys, so that unknown cards are removed again."""
+        """Note that an operator vouches for the keys, so that the removal of unknown cards resumes."""
         return replace(self, stopped_at=None, confirmed_at=now)
 
     @property

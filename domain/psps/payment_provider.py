@@ -92,8 +92,8 @@ This is longer than any PSP is known to need until all of its machines know a ne
 def is_confirmed(unknown_since: datetime | None, now: datetime) -> bool:
     """Return whether NotFound is final: it was first raised at least 10 minutes ago.
 
-    `unknown_since` is the time of the first NotFound about the object, without another response
-    since. None means that this is the first.
+    `unknown_since` is when NotFound was first raised about the object, if all responses after it
+    were NotFound too. None means that this is the first NotFound.
     """
     return unknown_since is not None and now - unknown_since >= UNKNOWN_FOR
 

@@ -1,4 +1,4 @@
-"""Refuse keys of another merchant than the merchant of the stored records."""
+"""Refuse keys that belong to a different merchant than the stored records."""
 
 from __future__ import annotations
 

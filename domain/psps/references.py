@@ -23,7 +23,7 @@ class GuestReferences(Protocol):
         ...
 
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
-        """Return every reference of a guest, with its place, without duplicates.
+        """Return every reference of a guest, with its merchant account, without duplicates.
 
         Includes references that were replaced, and those that accounts and pages name.
         """
@@ -52,7 +52,7 @@ class GuestReferences(Protocol):
 
 
 class MerchantIdentities(Protocol):
-    """Which account at the PSP each merchant account's keys belonged to at their first use."""
+    """The account at the PSP to which each merchant account's keys belonged at their first use."""
 
     def of_original(self, provider: ProviderName) -> frozenset[str]:
         """Return the identities at a PSP that were stored before these records became a copy."""
