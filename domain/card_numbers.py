@@ -69,7 +69,7 @@ def holds_card_number(text: str) -> bool:
     Its digits stand together, or in groups as on a card with one blank or dash between two groups.
     The digits may be of any script, and letters or other numbers may stand beside the number.
 
-    UUIDs, long hexadecimal numbers and article numbers (GTIN-13) are no card numbers.
+    UUIDs, long hexadecimal numbers and article numbers (GTIN-13) are not card numbers.
     """
     if not any(character.isnumeric() for character in text):
         return False

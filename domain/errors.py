@@ -174,7 +174,7 @@ class CardIncomplete(Refusal):
 
 
 class PaymentMethodNotAccepted(Refusal):
-    """The center accepts no card of this funding, or the bank did not authenticate the guest."""
+    """The center does not accept this funding, or the bank did not authenticate the guest."""
 
     code = 400
     type = "payment_method_not_accepted"
@@ -342,8 +342,8 @@ class TooManyRequests(Refusal):
 class CardLimitReached(TooManyRequests):
     """A limit against card testing is reached, and nothing was done.
 
-    `counted` is what the limit counts: sessions or refused cards. `of` says whether it counts those
-    of a guest, a caller or a center.
+    `counted` is what the limit counts: sessions or refused cards. `of` is the id of the
+    guest or center, or the name of the caller, that reached the limit.
     """
 
     type = "card_limit_reached"

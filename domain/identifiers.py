@@ -30,7 +30,7 @@ ProviderName = NewType("ProviderName", str)
 MerchantAccount = NewType("MerchantAccount", str)
 """The name of a merchant account at a PSP. Only the settings have its keys."""
 DEFAULT_MERCHANT_ACCOUNT: Final = MerchantAccount("default")
-"""The account of webhooks whose path names no account."""
+"""The merchant account of webhooks whose path does not name an account."""
 GuestReference = NewType("GuestReference", str)
 """The PSP's own reference for a guest at one merchant account."""
 CardToken = NewType("CardToken", str)

@@ -27,12 +27,12 @@ class Clock(Protocol):
 
 
 def time_before(now: datetime, ago: timedelta) -> datetime:
-    """Return the time that long ago, or the first time that can be stored."""
+    """Return the time `ago` before `now`, or the first time that can be stored."""
     return now - min(ago, now - _FIRST)
 
 
 def time_after(now: datetime, wait: timedelta) -> datetime:
-    """Return the time after that wait, or the last time that can be stored."""
+    """Return the time `wait` after `now`, or the last time that can be stored."""
     return now + min(wait, _LAST - now)
 
 
@@ -60,5 +60,5 @@ class Traces(Protocol):
         ...
 
     def following(self, trace: Trace | None) -> AbstractContextManager[None]:
-        """Let the work in a `with` statement belong to a trace, unless it belongs to another."""
+        """Let the work in a `with` statement belong to a trace, unless it already has another."""
         ...

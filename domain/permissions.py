@@ -28,10 +28,8 @@ class Permission(StrEnum):
 class Needs:
     """A use case's requirement: one of the permissions `any_of`, and each of `also`.
 
-    Without permissions, any caller may call it.
-
-    With `every_center`, a caller that is limited to some centers may not, because guests belong to
-    no center.
+    If both are empty, any caller may call the use case. With `every_center`, a caller that is
+    limited to some centers may not, because guests belong to no center.
     """
 
     any_of: tuple[Permission, ...]

@@ -12,7 +12,7 @@ from domain.identifiers import PspAccount
 MIN_BACKOFF: Final = timedelta(seconds=30)
 MAX_BACKOFF: Final = timedelta(hours=1)
 LEASE: Final = timedelta(minutes=1)
-"""How long work belongs to the process that leased it. Then another process may lease it."""
+"""How long work belongs to the process that leased it. After that, others may lease it."""
 CLOCKS_DIFFER_BY: Final = timedelta(minutes=1)
 """How far the clocks of two machines may differ."""
 ALARM_AFTER: Final = timedelta(hours=24)

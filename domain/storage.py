@@ -171,12 +171,12 @@ def do_due(
     *,
     at_most: int,
 ) -> bool:
-    """Do due records, each in a write unit, which `do` commits; return whether more may be due.
+    """Call `do` for due records until `at_most` are done; return whether more may be due.
 
-    `find` returns the next `at_most` records of a queue after a number of records to skip. None
-    stands for a record that cannot be decoded. Such records are skipped, and so are those for which
-    `do` raises RecordUnreadable: however many they are, the call goes on until it has done
-    `at_most` others.
+    `do` is called with a record and a new write unit, which it commits. `find` is called with the
+    number of records to skip, and returns the next `at_most` records of the queue. None stands for
+    a record that cannot be decoded. Such records are skipped, and so are records for which `do`
+    raises RecordUnreadable. Skipped records do not count toward `at_most`.
     """
     done = skipped = 0
     while done < at_most:

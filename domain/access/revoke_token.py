@@ -33,9 +33,9 @@ class TokenAmbiguous(LookupError):
 class RevokeToken:
     """Use case: refuse a token from the next request on, and return its stored record.
 
-    `prefix` is the beginning of the token, or the whole token. Only the first 12 characters of a
-    longer beginning can be compared. A token that was revoked before keeps the time of its
-    revocation. Raises InvalidField for a text with which every token begins, otherwise
+    `prefix` is the beginning of the token, or the whole token. If it is a beginning of more than 12
+    characters, only the first 12 are compared. A token that is already revoked keeps the time of
+    its revocation. Raises InvalidField for a text with which every token begins, otherwise
     TokenNotFound or TokenAmbiguous.
     """
 

@@ -65,7 +65,7 @@ class AccessToken:
         return token, kept
 
     def may_begin_with(self, text: str) -> bool:
-        """Return whether `text` may be the token or its beginning. Only the prefix can be compared."""
+        """Return whether `text` may be the token or its beginning, by the stored prefix alone."""
         return self.prefix.startswith(text[: len(self.prefix)])
 
     def is_token(self, text: str) -> bool:
@@ -79,7 +79,7 @@ class AccessToken:
         return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
 
     def hour_to_note(self, now: datetime) -> datetime | None:
-        """Return the hour to store for a use at this time, or None if no later hour is needed."""
+        """Return the hour to store for a use at this time, or None if it is stored already."""
         hour = now.replace(minute=0, second=0, microsecond=0)
         return hour if self.used_at is None or self.used_at < hour else None
 
@@ -110,7 +110,7 @@ class AccessTokens(Protocol):
         ...
 
     def expiring(self, now: datetime, *, until: datetime) -> Sequence[AccessToken]:
-        """Return the readable active tokens that expire by then, soonest first."""
+        """Return the readable active tokens that expire by `until`, soonest first."""
         ...
 
     def revoke(self, token_hash: str, at: datetime) -> None:

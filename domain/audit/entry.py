@@ -52,10 +52,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """An act.
+    """An act: who did what, when, and to what.
 
-    `about` is its object, as other commands name it: an id, the prefix of a token, the name of a
-    caller. If something is made or shown, `about` names that, such as `backup`.
+    `about` is the object of the act, as other commands name it: an id, the prefix of a token, the
+    name of a caller. If the act makes or shows something, `about` names that, such as `backup`.
     """
 
     entry_id: str

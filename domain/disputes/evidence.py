@@ -63,7 +63,7 @@ class CardHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardNow:
-    """The card on file, `details` as the PSP last reported them, at `reported`."""
+    """The card on file, with `details` as the PSP last reported them, at `reported`."""
 
     account_id: AccountId
     center_id: CenterId
@@ -107,7 +107,7 @@ class AgreementSeen:
 
     `session` is the beginning of the id of the session in which the guest agreed. `booking` has the
     terms as the shop sent them; the guest read them in the text. `ended` is when this service ended
-    the agreement or was told, and `ended_by` why.
+    the agreement or learned of its end, and `ended_by` says what ended it.
     """
 
     agreement_id: AgreementId
@@ -145,7 +145,7 @@ class SessionSeen:
 
     `card_then` are the details of the card that was typed in it. It is null if no card was typed,
     because the card was on file already, or if an earlier release stored the card. `browsers` are
-    those of the clicks, if the operator has them noted.
+    the browsers of the clicks, if the operator records browsers.
     """
 
     session: str
@@ -157,7 +157,7 @@ class SessionSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTold:
-    """An event about the card, sent to the endpoint `to` of the shop.
+    """An event about the card, sent to the shop's endpoint `to`.
 
     `delivery` is `delivered` if the endpoint accepted it, at `attempted_at`.
     """
@@ -172,7 +172,7 @@ class EventTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeEvidence:
-    """What this service saw of a card on file, made at a time for `service`, its address."""
+    """What this service recorded about a card on file. `service` is this service's address."""
 
     about: str = WHAT_WAS_SEEN
     service: str
@@ -213,12 +213,12 @@ class EvidenceSigner(Protocol):
 
 
 class NoEvidenceKey(EvidenceSigner):
-    """Stands for the signer of an installation without a key."""
+    """The signer of an installation that has no key."""
 
     def sign(self, document: DisputeEvidence) -> SignedEvidence:  # noqa: ARG002 - as the port has it
         """Raise EvidenceKeyMissing."""
         raise EvidenceKeyMissing
 
     def public_keys(self) -> Sequence[Mapping[str, str]]:
-        """Return no keys."""
+        """Return an empty sequence."""
         return ()

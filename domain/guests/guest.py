@@ -41,9 +41,9 @@ class Guest:
 
     @property
     def version(self) -> str:
-        """An opaque text, the same for equal guests. Whoever changes the guest changes the version.
+        """An opaque text that is the same for equal guests, and changes with any field.
 
-        It is computed from the fields, so it is right although an earlier release stored the guest.
+        It is computed from the fields, so it is right even if an earlier release stored the guest.
         """
         return sha256(ascii(astuple(self)).encode()).hexdigest()[:32]
 
