@@ -46,8 +46,8 @@ class Authentication:
     def __call__(self, req: falcon.Request, resp: falcon.Response) -> Caller:
         """Return the caller, and say in the response's headers how many writes the caller has left.
 
-        Raises UserNotAuthenticated. Raises TooManyRequests after 30 failures in a minute, and over
-        the caller's limit of requests that write.
+        Raises UserNotAuthenticated. Raises TooManyRequests after 30 failures in a minute, and
+        if the caller is over the limit of writes.
         """
         sent = sent_token(req)
         caller = self.identity.authenticate(sent) if sent else MISSING
@@ -59,7 +59,7 @@ class Authentication:
                 "network": logged_network(req.remote_addr),
             }
             self.refusal_log.warning("authentication_refused", said, kind=caller, once=True)
-            # This raises over the limit, so a revoked token must be logged before.
+            # The refusal is logged first, because this raises if the address is over its limit.
             self.limits.count_failed_authentication(req.remote_addr)
             raise UserNotAuthenticated
         req.context.caller = caller.name

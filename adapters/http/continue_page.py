@@ -15,9 +15,9 @@ def show_continue_page(
     way_back: WayBack | None,
     hosted_page: HostedPage | None = None,
 ) -> None:
-    """Respond with the page. Its form is sent to the address of the page.
+    """Respond with the page, whose form is sent to the page's own address.
 
-    With a `hosted_page`, the form sends that page's fields there.
+    With a `hosted_page`, the form sends that page's fields to the PSP's page instead.
     """
     show_page(req, resp, "continue.html", way_back, hosted_page=hosted_page)
     protect_page(resp, has_form=True)

@@ -40,10 +40,10 @@ _OPEN_SESSION: Final = parameter(
 )
 _SVG: Final = "image/svg+xml"
 _WHITE: Final = "#fff"
-"""Behind a code, even if the page is dark."""
+"""The background of a QR code, even on a dark page."""
 _PIXELS_A_MODULE: Final = 8
 _SECONDS_UNTIL_RELOAD: Final = 60
-"""When a browser reloads the page after a problem that passes."""
+"""How soon a browser reloads the page after a temporary problem."""
 
 
 class DeskLinkBody(RequestBody, frozen=True, kw_only=True):
@@ -213,7 +213,7 @@ class DeskResource:
 
 
 def _form_token(secret: str) -> str:
-    """Return what only the page of a desk link can send. It tells nothing about the secret."""
+    """Return a text that only a desk link's page can send, and that does not reveal the secret."""
     return sha256(f"form {secret}".encode(errors="surrogatepass")).hexdigest()
 
 
@@ -231,6 +231,6 @@ def _code_of(link: str) -> segno.QRCode:
 
 
 def _drawn(link: str) -> Markup:
-    """Return a code as a part of a page, which sets its size."""
+    """Return a QR code as SVG to put into a page. The page sets the size of the code."""
     svg = _code_of(link).svg_inline(light=_WHITE, omitsize=True)
     return Markup(svg)  # noqa: S704 - safe, because segno draws numbers only

@@ -19,9 +19,9 @@ from domain.pagination import PageRequest
 class Dispatcher:
     """Calls a resource's method to respond to an operation.
 
-    The method receives those of these arguments that it names: `req` and `resp`; each parameter of
-    the path; `caller`, who meets the use case's requirement; `body`; the values of each query
-    parameter; `page`.
+    The method receives the arguments that its signature names. It may name `req`, `resp`, each
+    parameter of the path, `caller` (who meets the use case's requirement), `body`, each query
+    parameter (whose values it receives), and `page`.
     """
 
     operation: Operation

@@ -60,9 +60,9 @@ _LINK_PROBLEMS: Final = {
 }
 
 _BROWSER_COOKIE: Final = "cardonfile"
-"""Has the secret of a browser in which a guest agreed."""
+"""The cookie with the secret of a browser in which a guest agreed."""
 _LINK_COOKIE: Final = "cardonfile-link"
-"""Has the key of the link that the browser opened last."""
+"""The cookie with the key of the link that the browser opened last."""
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
 """The form of the secret that identifies a browser."""
 
@@ -164,7 +164,7 @@ _UNDER_WAY: Final = Problem(
     retry_after_seconds=int(ASK_AGAIN_AFTER.total_seconds()),
     reloads=True,
 )
-"""For the second request, as of a double click."""
+"""For a second request during the first, for example after a double click."""
 
 _ErrorHandler: TypeAlias = Callable[[falcon.Request, falcon.Response, Exception, object], None]
 
@@ -227,7 +227,7 @@ class HostedPayments:
         agreed = form.get("agreed")
         browser = self._browser_of(req) or self.ids.secret()
         if agreed:
-            # Done first, because the agreement is kept even if the PSP is away.
+            # Set the cookie first: the agreement is stored even if the PSP is unavailable.
             self._name_browser(resp, browser)
         self._open(
             req,
@@ -250,7 +250,7 @@ class HostedPayments:
         card: str | None = None,
         browser: str | None,
     ) -> None:
-        # Done first, because a page of cardonfile may come before the PSP's page.
+        # Set the cookie first, because a page of cardonfile may be shown before the PSP's page.
         self._remember_link(req, resp)
         link = _link_in(req)
         address = self.open_hosted_page(
@@ -277,8 +277,8 @@ class HostedPayments:
             self._set_cookie(resp, _LINK_COOKIE, key, same_site=same_site)
 
     def _cookie(self, name: str) -> str:
-        # With this prefix, browsers accept the cookie from no other host of the domain, but only
-        # over https.
+        # With this prefix, browsers accept the cookie only from this host, not from other hosts of
+        # the domain. They also require https, so the prefix is left out without it.
         return f"__Host-{name}" if self._is_secure else name
 
     @property
@@ -347,7 +347,7 @@ class HostedPayments:
         pages={**_WAY_BACK, 413: "The form is longer than 16 KiB."},
     )
     def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Do the same with the fields of a form.
+        """Do what `come_back` does, with the fields of a form as further parameters.
 
         Any site may send such a form, as it may send any query.
         """
@@ -373,7 +373,7 @@ class HostedPayments:
         description="The form is ignored.",
     )
     def go_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Do the same as for a browser that returns without a form."""
+        """Do what `go_back` does, for a browser that sends a form."""
         self._go_back(req, resp)
 
     @_CANCEL

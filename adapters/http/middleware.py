@@ -41,8 +41,8 @@ log = structlog.get_logger()
 class RequestIds:
     """Gives each request an id: the client's id if well-formed, otherwise a new id.
 
-    The response and every line that the thread logs until then have the id. The lines also have the
-    id of the request's trace, if any. This must be the first middleware, so that it wraps the
+    The response and every line that the thread logs for the request contain the id. The lines also
+    contain the id of the request's trace, if any. This must be the first middleware, so that it wraps the
     others.
     """
 
@@ -112,7 +112,7 @@ class AccessLog:
     """Logs one line per request without query, body or token, except for `unlogged` routes.
 
     The line of a refused request has the type of the error, and `req.context.asked_for`: the ids in
-    the path. `observe` receives the route, method, status and seconds of every request. It never
+    the path. `observe` receives the route, method, status and seconds of every request, and never
     raises.
     """
 

@@ -133,7 +133,7 @@ class Operation:
     response: type[Struct] | None = None
     """The body of status 200."""
     media_type: str | None = None
-    """The type of a body of status 200 that is no JSON."""
+    """The media type of the body of status 200 if the body is not JSON."""
     headers: Mapping[str, Json] = field(default_factory=dict)
     """The headers that status 200 may have."""
     also_head: bool = False
@@ -156,7 +156,7 @@ class Operation:
     """The names of the method's arguments."""
 
     def __call__(self, handler: Handler) -> Operation:
-        """Return the operation for the responding method."""
+        """Return this operation, completed with `handler`, the method that responds, and its types."""
         takes = get_type_hints(handler)
         returned, body, is_list = takes.pop("return"), takes.get("body"), "page" in takes
         operation = replace(

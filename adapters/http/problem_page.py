@@ -21,7 +21,7 @@ _TEMPLATES: Final = templates("adapters.http", STYLE)
 class Problem:
     """A problem, and what the guest can do. `key` names the catalogs' table with the texts.
 
-    `values` fill in the placeholders. If it `reloads`, the browser loads the page again after
+    `values` fill in the placeholders. If `reloads`, the browser loads the page again after
     `retry_after_seconds`.
     """
 

@@ -92,7 +92,7 @@ class RateLimits:
         self._count(DESK_REQUESTS, "desk", hash_of(secret), counted_network(address)).require()
 
     def count_desk_cancellation(self, secret: str, address: str) -> None:
-        """Count a cancellation in the same way, so that loads do not use up its limit."""
+        """Count a cancellation like a load, but separately: loads do not use up its limit."""
         address = counted_network(address)
         self._count(DESK_REQUESTS, "desk_cancellation", hash_of(secret), address).require()
 

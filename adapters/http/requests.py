@@ -38,7 +38,7 @@ def field(description: str, **schema: object) -> Meta:
 
 
 def text(max_length: int, example: str) -> Meta:
-    """Return the same for a line of text."""
+    """Return what `field` returns, for a line of text."""
     return field(
         "One line of text that is not blank, without control characters.",
         type="string",

@@ -29,17 +29,17 @@ def example(value: object, description: str = "", **schema: object) -> Meta:
 
 
 def uuid_example(description: str) -> Meta:
-    """Return the same for an identifier."""
+    """Return what `example` returns, for an identifier."""
     return example("8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21", description)
 
 
 def time_example(description: str) -> Meta:
-    """Return the same for a time."""
+    """Return what `example` returns, for a time."""
     return example("2026-11-20T12:00:00Z", description, format="date-time")
 
 
 def nullable_time(description: str) -> Meta:
-    """Return the same for a time that may be null, whose format is beside its type."""
+    """Return what `example` returns, for a time or null. The format is beside the type."""
     return example("2026-11-20T12:00:00Z", description)
 
 

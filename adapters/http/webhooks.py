@@ -79,7 +79,7 @@ class Webhooks:
         ),
     )
     def receive_of_account(self, req: falcon.Request, provider: str, account: str) -> Health:
-        """Do the same with an event of one merchant account."""
+        """Verify and store an event of one merchant account, as `receive` does."""
         return self._receive(req, provider, account)
 
     def _receive(self, req: falcon.Request, provider: str, account: str | None) -> Health:
@@ -88,8 +88,8 @@ class Webhooks:
             body=read_bytes(req, MAX_WEBHOOK_BYTES),
             merchant_account=None if account is None else MerchantAccount(account),
         )
-        # Only names that settings can hold are logged, because the sender chooses the path. The
-        # sender learns no reason.
+        # Only names that settings can contain are logged, because the sender chooses the path.
+        # The sender is not told the reason.
         is_known = ProviderName(provider) in self.receive_webhook.providers
         of = {
             "provider": provider if is_known else UNKNOWN,
