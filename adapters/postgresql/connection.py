@@ -1,7 +1,7 @@
 """Connections to the PostgreSQL server: the pool, transactions, commits in doubt and errors.
 
 The pool is psycopg's. Around it, this module adds what it lacks: statements that end even if the
-server hangs, quick failure while the server is away, and the outcome of a commit whose response was
+server hangs, quick failure while the server is down, and the outcome of a commit whose response was
 lost.
 """
 
@@ -39,9 +39,9 @@ Received = TypeVar("Received")
 log = structlog.get_logger()
 
 CONNECT_SECONDS: Final = 2
-"""How long a unit waits for a connection of the pool, and a new connection for the server."""
+"""How long a unit waits for the pool, and how long a new connection waits for the server."""
 AWAY_SECONDS: Final = 0.5
-"""How long a unit waits for a connection while the server is known to be away."""
+"""How long a unit waits for a connection while the server is known to be down."""
 CHECK_SECONDS: Final = 1.5
 """How long the server may take to answer the check of a connection before use."""
 LOCK_SECONDS: Final = 5
@@ -96,7 +96,7 @@ _RECOVERED_AT: Final = "(SELECT stats_reset FROM pg_stat_bgwriter)"
 
 
 class Conflict(Exception):
-    """A deadlock or serialization failure. A repetition of the transaction may well succeed."""
+    """A deadlock or serialization failure. The transaction may succeed if it is repeated."""
 
 
 class Connection(psycopg.Connection[TupleRow]):
@@ -295,7 +295,7 @@ class Connections:
     def _taken_from(self, pool: ConnectionPool[Connection]) -> Connection:
         """Take a connection from the pool, protected by a circuit breaker.
 
-        While the server is away, one thread at a time tries to connect; the other threads fail at
+        While the server is down, one thread at a time tries to connect; the other threads fail at
         once.
         """
         was_away = self._is_away
@@ -344,7 +344,7 @@ class Connections:
                 connections = self
 
                 class Noted(Connection):
-                    """Notes why connecting failed, because the pool does not tell."""
+                    """Records why connecting failed, because the pool does not report it."""
 
                     @classmethod
                     @override

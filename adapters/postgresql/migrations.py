@@ -268,7 +268,7 @@ def migrate(url: str) -> list[str]:
 
 
 def apply(connection: Connection) -> list[str]:
-    """Do the same within the transaction of a connection, without a commit."""
+    """Do what `migrate` does in the transaction of a connection, without a commit."""
     with connection.limited_to(None):
         connection.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -288,8 +288,8 @@ def apply(connection: Connection) -> list[str]:
 def _lock_tables(connection: Connection) -> None:
     """Lock all tables before any work, so that a deadlock loses no work.
 
-    The schema may contain tables of other programs and owners. Other requests wait up to 5 seconds
-    behind it.
+    Tables of other programs and owners in the schema are not locked. The wait for the locks ends
+    after 3 seconds, because the service's requests wait behind it, and fail after 5 seconds.
     """
     ours = re.findall(r"CREATE TABLE (\w+)", "".join(MIGRATIONS.values()))
     found = connection.execute(

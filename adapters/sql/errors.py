@@ -10,8 +10,8 @@ class DatabaseUnusable(Exception):
 class DatabaseUnavailable(Exception):
     """The cause of a ServiceUnavailable.
 
-    `is_read_only` means that the database can only be read, now and later. `is_damaged` means that
-    waiting does not help either.
+    Waiting does not help in two cases: `is_read_only` means that the database can only be read, and
+    `is_damaged` that it is damaged.
     """
 
     def __init__(self, message: str, *, is_read_only: bool, is_damaged: bool = False) -> None:

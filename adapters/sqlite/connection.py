@@ -79,7 +79,7 @@ _UNAVAILABLE: Final = frozenset(
 """Primary result codes that mean the database is unavailable, not that the statement is wrong."""
 
 _ABOUT_THE_PATH: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
-"""Those that the path or its permissions often cause."""
+"""The codes whose cause is often the path or its permissions."""
 
 log = structlog.get_logger()
 
@@ -139,7 +139,7 @@ def _problem_with(path: Path) -> str | None:
 def translated(path: Path) -> Iterator[None]:
     """Replace errors of an unavailable database with ServiceUnavailable; others pass through.
 
-    Its cause is a FileUnusable about `path`.
+    The cause of ServiceUnavailable is a FileUnusable about `path`.
     """
     try:
         yield
@@ -217,7 +217,8 @@ class Transaction:
     def commit(self) -> None:
         """Commit. The transaction is then over, even if this raises ServiceUnavailable.
 
-        A commit into files that were replaced in the meantime does not count.
+        Also raises ServiceUnavailable if the files were replaced in the meantime, because the
+        commit is then lost.
         """
         if self._is_over:
             raise RuntimeError("this unit of work is over")

@@ -51,7 +51,7 @@ def pending(path: Path) -> list[str]:
 
     For a missing file, all are pending. Raises DatabaseUnusable and ServiceUnavailable.
     """
-    # If this user may not look, SQLite fails too, with the right error.
+    # If this user may not look into the folder, SQLite fails below, with the right error.
     with suppress(PermissionError):
         if not path.exists():
             return known()

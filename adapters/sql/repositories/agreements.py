@@ -192,8 +192,8 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
             ids,
         ).fetchall()
         accounts = sorted({account_id for (account_id,) in given_with} - {None})
-        # Whoever adds an agreement of an account, or an event about it, holds this lock too. Without
-        # the lock, that unit and this one would not see what the other changes.
+        # A unit that adds an agreement of an account, or an event about it, takes the same lock.
+        # Without the lock, the two units would not see each other's changes.
         self._transaction.execute(
             f"SELECT 1 FROM payment_accounts WHERE account_id {among}"
             + self._transaction.for_update,

@@ -17,7 +17,7 @@ from domain.sessions.polling import POLL_EVERY
 
 
 class Queue(NamedTuple):
-    """A queue with due rows: their target, their kind, and the range of their due times."""
+    """A queue with due rows: their target and kind, and the first and last due time to lease."""
 
     target: str
     kind: str
@@ -28,9 +28,9 @@ class Queue(NamedTuple):
 class Queues(Table[Record]):
     """Rows with a `due_at`, in queues named `target/kind`.
 
-    `_name` is the queue of a row, written as in its index, before `due_at`. `_latest` is the latest
-    possible due time of a row in a `queue`. Only the ends of queues are read, however long the
-    queues are.
+    `_name` is the SQL expression for the name of a row's queue, written as in the index, in which
+    it precedes `due_at`. `_latest` is the SQL expression for the latest time at which a row of
+    `queue` can be due. However long a queue is, only its ends are read.
     """
 
     _name: str
@@ -126,7 +126,7 @@ class QueuesAtPsps(Queues[Record]):
         }
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        """Return whether there is any work, except at some merchant accounts."""
+        """Return whether any work is due, except at the merchant accounts in `except_at`."""
         return bool(self._in_turn(now, except_at))
 
     def _in_turn(self, now: datetime, except_at: Collection[PspAccount]) -> list[Queue]:

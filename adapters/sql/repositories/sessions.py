@@ -151,7 +151,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
     @override
     def is_any_without_key(self, *, since: datetime, before: datetime) -> bool:
-        # An erasure deletes both.
+        # An erasure clears both the key and redirect_uri.
         return self._is_any(
             "SELECT 1 FROM card_sessions WHERE link_key IS NULL AND created_at > :since "
             "AND created_at < :before AND redirect_uri <> '' LIMIT 1",
@@ -237,8 +237,8 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
     @override
     def forget(self, *, before: datetime) -> int:
-        # If the session is about an agreement, its consent was stored with the account, and may be
-        # deleted since.
+        # If the session is about an agreement, its consent was stored with the account, and may
+        # have been deleted in the meantime.
         condition = (
             "NOT is_evidence AND ended_at < :before AND due_at IS NULL "
             "AND (account_id IS NULL OR agreement IS NOT NULL OR EXISTS ("
