@@ -95,7 +95,7 @@ class _Details(msgspec.Struct, rename="camel"):
     wallet: str | None = None
 
     def facts(self, card: Card) -> Card:
-        """Return the card with the facts that only the payment tells."""
+        """Return the card with the facts that only the payment reports."""
         return replace(
             card,
             # None for `deferred-debit`: the banks of some countries call it credit, those of others
@@ -115,7 +115,7 @@ _AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": 
 class Payment(Resource, frozen=True, kw_only=True):
     """A payment of zero, whose page collects a card. It has one try: `failed` is final.
 
-    `authorized` is left out, because the payment asks for no later capture.
+    `authorized` is left out, because the payment does not ask for a later capture.
     """
 
     status: Literal["open", "pending", "paid", "canceled", "expired", "failed"]
@@ -131,8 +131,8 @@ class Payment(Resource, frozen=True, kw_only=True):
     ) -> None:
         """Raise ProviderUnavailable if the payment belongs to another attempt or another guest.
 
-        The payment may name no customer, if the customer was deleted since. It may lack its
-        metadata, if it has the requested `reference`.
+        The payment need not name its customer, who may have been deleted after the payment. It need
+        not have metadata if it has the requested `reference`.
         """
         is_named = self.metadata is None and self.id == reference
         is_ours = is_named or self.metadata == request.idempotency_key
@@ -150,7 +150,7 @@ class Payment(Resource, frozen=True, kw_only=True):
 
 
 class _CardDetails(msgspec.Struct, rename="camel"):
-    # A date here. A payment has the same date as MM/YY, which is not read.
+    # A mandate has a date. A payment has the same date as MM/YY, which is not read.
     card_expiry_date: date | None = None
     card_number: LastFour | None = None
     card_label: str | None = None
@@ -201,7 +201,7 @@ class Methods(msgspec.Struct):
 
     @property
     def take_cards(self) -> bool:
-        """Whether cards are among them."""
+        """Whether cards are switched on."""
         return _Method(CARD) in self.embedded.get("methods", [])
 
 

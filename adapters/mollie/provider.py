@@ -117,9 +117,8 @@ class _Call(JsonApi):
     def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
         """Return the exception that `ask` raises.
 
-        A fault saved under an idempotency key is permanent.
-
-        If the call created a page before the fault, nobody has the page's address.
+        A fault saved under an idempotency key is permanent, so it becomes ProviderRefused. If the
+        call created a page before the fault, nobody has the page's address.
         """
         is_replayed = response.headers.get("idempotent-replayed") == "true"
         if is_replayed and response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -290,8 +289,8 @@ class MollieProvider(PaymentProvider):
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        # Mollie signs no webhooks. Anybody can send one, so it is only a reason to ask
-        # ("Webhooks").
+        # Mollie does not sign webhooks. Anybody can send a webhook, so it is only a reason to ask
+        # Mollie ("Webhooks").
         account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
         keys_of(self._settings.accounts, account)
         try:
@@ -421,12 +420,10 @@ def _made_before(
     request: HostedPageRequest,
     customer: GuestReference | None = None,
 ) -> str | None:
-    """Return the id of the attempt's object, found by its metadata
+    """Return the id of the attempt's object, found by its metadata, or None without such an object.
 
-    None if there is no such object.
-
-    Lists begin with the newest object. Raises ProviderRefused if a list is too long: it will not
-    become shorter, and a page that old is over.
+    Lists begin with the newest object. Raises ProviderRefused if a list is too long, because it
+    will not become shorter, and a page this far back in the list is over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

@@ -205,10 +205,11 @@ class JsonApi(HttpClient):
     - NotFound, which is a ProviderRefused, for 404 with a JSON object: perhaps not known yet;
     - Gone, which is a ProviderRefused, for 410 with a JSON object: removed;
     - ProviderRefused, for 400 or 422 with a JSON object;
-    - ProviderUnavailable with `retry_after`, for another with Retry-After in seconds, such as 429;
-    - ProviderUnavailable, for any other or none: the PSP may have acted.
+    - ProviderUnavailable with `retry_after`, for another response with Retry-After in seconds, such
+      as 429;
+    - ProviderUnavailable, for any other response, or without a response: the PSP may have acted.
 
-    A 4xx without a JSON object may come from a proxy, so it counts as "any other".
+    A 4xx without a JSON object may come from a proxy, so it counts as "any other response".
 
     `request_id_header` names the header by which the PSP's support finds a call. `error_code` is
     the path of keys to the PSP's code in the body of an error, such as ("error", "code"). Both are
@@ -287,9 +288,7 @@ class JsonApi(HttpClient):
         return response
 
     def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
-        """Return the exception that `call` raises for a response, as listed above
-
-        None for 2xx.
+        """Return the exception that `call` raises for a response, as listed above, or None for 2xx.
 
         Override this method for an API whose errors have status 200.
         """

@@ -72,15 +72,15 @@ class PspPlugin(Generic[PspSettings, Adapter]):
       package is missing.
     - `account_settings` and `settings` name every variable that it reads: per account, and others.
     - `live_setting` returns the name of a setting that holds a key for real cards, or None.
-    - `is_live` returns whether an account takes real cards, or None if its keys do not tell.
+    - `is_live` returns whether an account takes real cards, or None if its keys do not show it.
     - `test_setting` names the setting that allows a PSP that takes only test cards. Such a PSP is
       refused beside live keys.
     - `add_routes` adds the PSP's own pages to the application, below `/<name>-…/`.
     - `background` returns work to run beside the worker; it receives the URL of the PSP's webhooks.
     - `database` returns the PSP's own SQLite file, which a backup copies, or None.
-    - `check` tries the keys of an account and looks for other faults at the PSP, whose webhooks
-      should go to the URL that it receives. It changes nothing there, raises nothing, and takes at
-      most 5 seconds.
+    - `check` tries the keys of an account, and looks for other faults at the PSP. It receives the
+      URL to which the PSP should send webhooks. It changes nothing at the PSP, raises nothing, and
+      takes at most 5 seconds.
     """
 
     interface: int

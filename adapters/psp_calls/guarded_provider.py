@@ -35,9 +35,9 @@ PSP_NOTE: Final = "PSP: "
 class GuardedProvider(PaymentProvider):
     """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
 
-    A response with impossible values counts as no response. An impossible refusal code, or a fact
-    about a card that may be unknown, is dropped alone. Outages are logged. A call that the bulkhead or the breaker stops never reaches
-    the PSP, so it is not logged as an outage.
+    A response with impossible values is treated as no response. If only a refusal code or an
+    optional fact about a card is impossible, only that value is dropped. Outages are logged. A call
+    that the bulkhead or the breaker stops never reaches the PSP, so it is not logged as an outage.
     """
 
     def __init__(

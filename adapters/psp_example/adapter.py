@@ -42,7 +42,7 @@ class AcmeCard(msgspec.Struct, rename=NAMES):
 
 class AcmeReading(msgspec.Struct):
     as_of: AwareTime
-    card: AcmeCard | None  # None once it was deleted; one that Acme never had is 404
+    card: AcmeCard | None  # None once it was deleted; 404 if Acme never had it
 
 
 class AcmePage(msgspec.Struct):
@@ -94,7 +94,7 @@ class AcmeProvider(PaymentProvider):
     def _body(self, request: pages.HostedPageRequest) -> Mapping[str, object]:
         return {
             "reference": request.idempotency_key,
-            "guest": request.guest_reference,  # for None or an unknown one Acme creates a new guest
+            "guest": request.guest_reference,  # for None or an unknown guest, Acme creates one
             "guest_name": request.guest_name or None,  # empty when the page must not show it
             "guest_email": request.guest_email,
             "language": request.language,

@@ -90,9 +90,9 @@ def private(
     capfd: pytest.CaptureFixture[str],
     recwarn: pytest.WarningsRecorder,
 ) -> Iterator[list[str]]:
-    """Collect the texts that no test may reveal, at first keys, secrets, the guest and the cards.
+    """Check that no log, stream, warning or exception of a test contains a private text.
 
-    No log, stream, warning or exception may hold any of them.
+    The texts are keys, secrets, the guest and the cards. A test may add others to the list.
     """
     guest = a_page_request()
     numbers = [card.number for card in psp.facts.cards.values()]

@@ -112,7 +112,7 @@ OUTAGES: Final = frozenset(
         *(Trouble.TOO_MANY, Trouble.OUT_OF_ORDER),
     }
 )
-"""Trouble that says nothing of the keys with which a call was made."""
+"""Trouble that says nothing about the keys with which a call was made."""
 
 Json: TypeAlias = Any  # as it goes over the wire
 
@@ -1710,7 +1710,7 @@ def without(field: str, value: Json) -> Json:
 
 @needs(Ability.STAND_IN, Ability.REMOTE, Ability.JSON)
 class TestNullField:
-    """A complete response with null in a nullable field is no outage, because it will not change."""
+    """A complete response with null in a nullable field is not an outage: it will not change."""
 
     # Shows F50.
     @for_each(

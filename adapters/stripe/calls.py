@@ -166,7 +166,7 @@ def _translated(error: stripe.StripeError) -> Exception:
 def quiet_sdk() -> None:
     """Switch off the SDK's logs and telemetry, which hold parameters and responses.
 
-    The environment variable STRIPE_LOG counts only while the SDK is imported: the plugin unsets it.
+    The SDK reads the environment variable STRIPE_LOG only at import: the plugin unsets it.
     """
     logging.getLogger("stripe").addFilter(_drop)
     stripe.log = None

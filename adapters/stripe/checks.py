@@ -20,8 +20,8 @@ EVERY_EVENT: Final = "*"
 def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Sequence[Finding]:
     """Check that a key works in this mode, and look for the webhook endpoint.
 
-    The service accepts events only at `urls`: not at another account's address, and without a slash
-    at the end.
+    The service accepts this account's events only at `urls`. It does not accept them at another
+    account's address, or at an address with a slash at the end.
     """
 
     def keys() -> Finding:

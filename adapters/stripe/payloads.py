@@ -424,7 +424,7 @@ class CurrentMethod(LiveOrTest):
     def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
         """Return the card's present state. Raises ProviderUnavailable if this is another card.
 
-        Raises ProviderRefused if it is another customer's card, or no card.
+        Raises ProviderRefused if it is another customer's card, or not a card.
         """
         if self.id != token:
             raise ProviderUnavailable("the response is about another card")
@@ -530,9 +530,9 @@ def _method_of(intent: SetupIntent) -> CollectedMethod:
 def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
     """Return the outcome of a page whose card is not attached: not yet, or no longer.
 
-    Only a webhook tells when the page was completed; otherwise the page's end is the latest
-    possible time. Raises ProviderUnavailable if Pending would end a session whose card may still be
-    attached.
+    Only a webhook reports when the page was completed, at `completed_at`. Without it, the latest
+    possible time is the end of the page. Raises ProviderUnavailable while the card may still be
+    attached after the end of the page, because Pending would end the session.
     """
     if now >= (completed_at or page.ends_at) + DETACH_GRACE:
         return PageClosed()

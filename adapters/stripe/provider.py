@@ -217,7 +217,7 @@ class StripeProvider(PaymentProvider):
             method = call.ask(
                 CurrentMethod, call.v1.payment_methods.retrieve, token, {"expand": ["customer"]}
             )
-        # Stripe does not tell when a card was changed.
+        # Stripe does not report when a card was changed.
         return method.reading(guest_reference, token, at=call.time or asked_at)
 
     @override
@@ -257,7 +257,7 @@ class StripeProvider(PaymentProvider):
 
 @contextmanager
 def _naming(customer: str) -> Iterator[None]:
-    """Name the guest's customer in a refusal: it stays at Stripe, with the guest's details."""
+    """Add the customer to a refusal, because the customer stays at Stripe with the guest's details."""
     try:
         yield
     except ProviderRefused as refused:
