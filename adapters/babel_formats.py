@@ -29,7 +29,7 @@ class BabelFormats(LocaleFormats):
 
     @override
     def decimals_of(self, currency: str) -> int | None:
-        # Metals and codes for tests have no decimals there.
+        # ISO 4217 states no decimals for metals and for codes for tests.
         return _DECIMALS.get(currency)
 
     @override
@@ -48,7 +48,7 @@ class BabelFormats(LocaleFormats):
         day = format_date(there, "full", locale)
         time = format_time(there, "short", locale=locale)
         if there.replace(fold=0).utcoffset() != there.replace(fold=1).utcoffset():
-            # This hour comes twice, at the end of daylight saving.
+            # This hour occurs twice, because daylight saving time ends.
             time = f"{time} ({get_timezone_gmt(there, locale=locale)})"
         # Babel declares another type for this text, such as "{1}, {0}".
         return str(get_datetime_format("full", locale)).format(time, day)

@@ -39,11 +39,12 @@ class ErasureFileUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TextErasureFile(ErasureFile):
-    """A file of lines, each with a guest's id, a time and references; `path` None is no file.
+    """A file with a line for each guest: the id, a time and references.
 
-    A reference has the form `stripe/default/cus_1`, without blanks. A line ends with a point. The
-    line of a merged guest begins with both ids, as in `>id>id`. Earlier releases ignore it, as they
-    ignore any line that begins with another word than an id: they would discard the cards.
+    `path` is None if the operator uses no such file. A reference has the form
+    `stripe/default/cus_1`, without blanks. A line ends with a point. The line of a merged guest
+    begins with both ids, as in `>id>id`. Earlier releases ignore any line that does not begin with
+    an id. They must ignore merged guests, because they would discard the cards.
     """
 
     path: Path | None
@@ -89,7 +90,7 @@ class TextErasureFile(ErasureFile):
         return {guest_id: line.into for guest_id, line in self._read().items() if line.into}
 
     def _read(self) -> Mapping[GuestId, _Line]:
-        """Return the last line of each guest, with the references of all equal lines."""
+        """Return the last line of each guest, with the references of the guest's earlier lines."""
         if self.path is None or not self.path.exists():
             return {}
         found: dict[GuestId, _Line] = {}
@@ -103,7 +104,7 @@ class TextErasureFile(ErasureFile):
             found[line.guest_id] = line
             stays = found.get(line.into) if line.into else None
             if stays is not None and stays.into and stays.at < line.at:
-                # This guest can only stay if the database has lost the earlier merge.
+                # A guest who was merged earlier stays here, so the database has lost that merge.
                 del found[stays.guest_id]
         return found
 
@@ -118,7 +119,7 @@ class _Line(NamedTuple):
 
 
 def _line(text: str) -> _Line | None:
-    """Return what a line says; None if it says nothing."""
+    """Return a parsed line, or None if the line does not name a guest."""
     named, *rest = text.split(" ")
     ids = [plain_uuid(each) for each in named.removeprefix(_INTO).split(_INTO)]
     is_merged = named.startswith(_INTO)
@@ -132,7 +133,7 @@ def _line(text: str) -> _Line | None:
 
 
 def _reference(text: str) -> tuple[PspAccount, GuestReference] | None:
-    """Return a reference and where it is; None for a word that somebody else has written."""
+    """Return a merchant account and a reference there; None if the word has another form."""
     parts = _REFERENCE.fullmatch(text)
     if parts is None:
         return None

@@ -20,7 +20,7 @@ ALGORITHM: Final = "EdDSA"
 TYPE: Final = "cardonfile-evidence"
 """The header `typ`, so that a signature for another purpose does not count as evidence."""
 _MEMBERS: Final = frozenset({"success", "error", "document", "jws"})
-"""Those of a response of the API, of which the first two say nothing about the evidence."""
+"""The members of the API's response. The first two say nothing about the evidence."""
 _PUBLIC: Final = ("kty", "crv", "x", "kid", "use", "alg")
 _PRIVATE: Final = (*_PUBLIC, "d")
 
@@ -32,13 +32,13 @@ class NotKeys(ValueError):
 
 
 class NotGenuine(Exception):
-    """The evidence was not signed by one of the keys, or was changed. The text says which."""
+    """The evidence was not signed by one of the keys, or was changed. The text gives the reason."""
 
 
 class EvidenceKeys(EvidenceSigner):
-    """The keys of an installation: the newest first, whose private key signs.
+    """The keys of an installation, newest first. The newest key signs.
 
-    Of former keys, only the public parts are needed.
+    Former keys need only their public parts.
     """
 
     def __init__(self, text: str) -> None:
@@ -72,7 +72,7 @@ def with_new_key(text: str | None) -> str:
 
 
 class Genuine(NamedTuple):
-    """Verified evidence: when, for which service and about which account; and the id of the key."""
+    """Verified evidence: when, where and about which account it was made, and the key's id."""
 
     made_at: str
     service: str
@@ -106,9 +106,9 @@ def verify_evidence(text: str, keys: str) -> Genuine:
 
 
 def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON type
-    """Return an object in JSON. Raises ValueError, also if a member is repeated.
+    """Return the object in a JSON text. Raises ValueError, also if a member is repeated.
 
-    Readers differ in which of two equal members they show.
+    If a member is repeated, some programs use the first value and others the last.
     """
 
     def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:  # as above
@@ -124,7 +124,7 @@ def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON ty
 
 
 def _sorted(value: object) -> str:
-    """Return a value as text, because 1 equals true in Python."""
+    """Return a value as JSON for comparing, because 1 equals true in Python."""
     return json.dumps(value, sort_keys=True)
 
 

@@ -44,7 +44,7 @@ BEARER: Final = "bearer"
 MIN_RSA_BITS: Final = 2048
 """RFC 7518, section 3.3."""
 ALL_CENTERS: Final = "*"
-"""In the claim of centers: the caller may act for all centers."""
+"""The value in the claim of centers by which the caller may act for all centers."""
 
 FETCH_SECONDS: Final = 2
 MAX_KEYS_BYTES: Final = 256 * 1024
@@ -99,7 +99,7 @@ class SigningKeys:
         if key is not None and self._now() - self._fetched_at < FRESH_SECONDS:
             return key
         # A request with a known key does not wait for another request that fetches. While the
-        # provider is away, no request waits.
+        # provider is unavailable, no request waits.
         if self._lock.acquire(blocking=key is None and not self._is_away):
             try:
                 if self._now() - self._tried_at >= PAUSE_SECONDS:
@@ -172,8 +172,8 @@ def _may_sign(key: jwt.PyJWK) -> bool:
 class JsonWebTokens(Identity):
     """Recognizes callers by the tokens of an identity provider.
 
-    A token must be signed with one of the `keys`, issued by `issuer` for `audience`, and have an
-    end. It must be an access token, with the header `typ` equal to `token_type` if that is given.
+    A token must be signed with one of the `keys`, issued by `issuer` for `audience`, and expire.
+    It must be an access token, with the header `typ` equal to `token_type` if that is given.
     The claims name the caller and its permissions. A claim is named by its key, or by the keys that
     lead to it, joined by dots. Unknown permissions are left out. With `centers_claim`, a caller
     without that claim may act for no center.

@@ -82,9 +82,9 @@ def _isolated(value: object) -> object:
 
 
 def catalog(*wishes: str) -> Catalog:
-    """Return the first of the languages' catalogs, such as `de` for `de-AT`.
+    """Return the catalog of the first language in `wishes` that has one, such as `de` for `de-AT`.
 
-    English if there is no catalog for any of them.
+    If no language has a catalog, return the English catalog.
     """
     return _read(first_of(wishes, LANGUAGES))
 

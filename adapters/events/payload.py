@@ -17,7 +17,7 @@ from domain.psps.card import Funding
 
 
 def _field(example: object, description: str = "", **schema: object) -> Meta:
-    """Return what the OpenAPI document says of a field."""
+    """Return what the OpenAPI document says about a field."""
     return Meta(
         description=description or None, extra_json_schema={**schema, "examples": [example]}
     )

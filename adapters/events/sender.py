@@ -24,7 +24,7 @@ from domain.events.event_sender import EventNotSent, EventSender
 
 TOTAL_SECONDS: Final = 15
 CONNECT_SECONDS: Final = 5
-"""The limit for one address, so that there is time for the next one."""
+"""The limit for connecting to one address, so that there is time for the host's next address."""
 MAX_BODY_BYTES: Final = 64 * 1024
 
 Returned = TypeVar("Returned")

@@ -25,7 +25,7 @@ _ENDS: Final = {
 
 
 def page_of(evidence: SignedEvidence) -> str:
-    """Return the page. It says which key has signed the JSON form, which a machine can verify."""
+    """Return the page. The page names the key that signed the JSON form of the evidence."""
     return _PAGE.render(evidence=evidence.document, key_id=evidence.key_id, ends=_ENDS)
 
 

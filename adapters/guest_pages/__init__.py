@@ -34,8 +34,8 @@ def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
     """Return whether a form was sent from a page of this origin, as far as its headers tell.
 
     If a proxy adds `Referrer-Policy: no-referrer`, browsers send the origin "null", and some
-    programs that guests use send no origin. Then `Sec-Fetch-Site` tells where the form was, if the
-    browser sends it (Fetch Metadata Request Headers).
+    programs that guests use send no origin. In both cases `Sec-Fetch-Site` says where the
+    form was, if the browser sends that header (Fetch Metadata Request Headers).
     """
     return req.get_header("Origin") in (None, "null", origin) and req.get_header(
         "Sec-Fetch-Site"
@@ -68,7 +68,7 @@ class MaskedGuest:
 
 
 class Files:
-    """The files of a folder. Unlike a static route's, requests for them are logged by route."""
+    """The files of a folder. Falcon's static routes would not be logged by their route."""
 
     def __init__(self, folder: Path) -> None:
         self._contents = {file.name: file.read_bytes() for file in folder.iterdir()}

@@ -31,7 +31,7 @@ _ENDED: Final = (*_STORED, Step.REFUSED, Step.EXPIRED)
 class Counts:
     """The metrics of this process. Each is a function of its labels and, for some, of seconds.
 
-    The functions never raise, because a full disk under the files of the metrics must stop nothing.
+    The functions never raise: a full disk under the files of the metrics must not stop any work.
     """
 
     def __init__(self, registry: CollectorRegistry | None, psps: Iterable[str] = ()) -> None:
@@ -65,7 +65,7 @@ class Counts:
             for each in begin_at_0:
                 labelled(each)
 
-            def observe(*values: Any) -> None:  # labels, and last the seconds
+            def observe(*values: Any) -> None:  # the labels, then the seconds
                 with _HARMLESSLY:
                     labelled(*values[:-1]).observe(values[-1])
 

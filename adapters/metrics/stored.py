@@ -23,7 +23,7 @@ _ACCOUNT: Final = ("psp", "account")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredGauges(Collector):
-    """Reads the status of the installation. Without the storage, only says that it is unavailable."""
+    """Reads the status of the installation, or only reports that the storage is unavailable."""
 
     storage: Storage
     read_status: ReadStatus
@@ -33,7 +33,7 @@ class StoredGauges(Collector):
     @override
     def collect(self) -> Iterator[GaugeMetricFamily]:
         status: Status | None = None
-        # Whatever is wrong with the records, the counts of the process are served.
+        # The counts of the process are served even if the records cannot be read.
         with suppress(Exception):
             self.storage.check()
             status = self.read_status()
