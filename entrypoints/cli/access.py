@@ -36,14 +36,14 @@ def token() -> None:
     type=click.Choice([permission.value for permission in Permission]),
     multiple=True,
     required=True,
-    help="What the caller may do; repeat it for several.",
+    help="A permission of the caller. May be given several times.",
 )
 @click.option(
     "--center",
     "centers",
     metavar="ID",
     multiple=True,
-    help="A center that the caller may act for; repeat it for several.  [default: all centers]",
+    help="A center that the caller may act for. May be given several times.  [default: all centers]",
 )
 @click.option(
     "--ttl",
@@ -52,7 +52,7 @@ def token() -> None:
     type=duration,
     default="24h",
     show_default=True,
-    help="How long the token is valid: a number and s, m, h or d, from 1m to 3650d.",
+    help="How long the token is valid, such as 90m, 24h or 30d: from 1m to 3650d.",
 )
 def issue(
     *, caller: str, permissions: Sequence[str], centers: Sequence[str], lifetime: timedelta

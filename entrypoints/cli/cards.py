@@ -197,11 +197,11 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
 
 @card.command()
 @click.argument("account_id", metavar="ID")
-@click.option("--html", "as_html", is_flag=True, help="Print a page to print, instead of JSON.")
+@click.option("--html", "as_html", is_flag=True, help="Print an HTML page instead of JSON.")
 @click.option(
     "--after-erasure",
     is_flag=True,
-    help="Also if the guest was erased: what is left, without name and address.",
+    help="Accept a card of an erased guest: print what is left, without name and address.",
 )
 def evidence(*, account_id: str, as_html: bool, after_erasure: bool) -> None:
     """Print the signed evidence about a card, for a dispute.

@@ -108,7 +108,7 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "--link-minutes",
     type=int,
     metavar="N",
-    help="The most minutes that a client may ask for instead, up to 43200 (30 days).",
+    help="The maximum minutes that a client may request instead, up to 43200 (30 days).",
 )
 @click.option(
     "--no-link-minutes", is_flag=True, help="Clients may not ask for more minutes.  [initially]"
@@ -127,7 +127,7 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "--refuse-funding",
     type=click.Choice([each.value for each in Funding]),
     multiple=True,
-    help="Do not accept these cards; repeat it for several. Needs --acquirer-agreed.",
+    help="Do not accept these cards. May be given several times. Needs --acquirer-agreed.",
 )
 @click.option(
     "--accept-any-funding",
@@ -150,7 +150,7 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "keep_after_end_days",
     metavar="DAYS",
     callback=_days,
-    help="How long a card that guarantees a booking is kept after it, up to 90d.  [initially: 7d]",
+    help="How long a card is kept after the booking that it guarantees, up to 90d.  [initially: 7d]",
 )
 @click.option(
     "--no-show-indicator/--only-unscheduled",
@@ -207,7 +207,7 @@ def configure_payments(
 
 @click.group()
 def center() -> None:
-    """Show how centers take cards, and set their look."""
+    """Show how centers take cards, and set their appearance."""
 
 
 @center.command("list")
@@ -290,7 +290,7 @@ def _versions(texts: Mapping[str, str]) -> str:
 @click.option(
     "--language",
     metavar="TAG",
-    help="The language for guests whose own is unknown, such as de or pt-BR.",
+    help="The language for guests whose language is unknown, such as de or pt-BR.",
 )
 @click.option(
     "--time-zone",
@@ -306,7 +306,7 @@ def _versions(texts: Mapping[str, str]) -> str:
     "--clear",
     type=click.Choice([field.name for field in fields(CenterSettings)]),
     multiple=True,
-    help="Reset this to its initial value; repeat it for several.",
+    help="Reset this setting to its initial value. May be given several times.",
 )
 def set_(
     *, center_id: str, logo: BinaryIO | None, clear: Sequence[str], **settings: str | None

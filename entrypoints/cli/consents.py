@@ -72,8 +72,8 @@ def set_(*, center_id: str, language: str, purpose: str, text: TextIO | None, no
     center legally: have a lawyer approve it first. When a release ships a newer text, run the
     command again to use it.
 
-    With --for reservation, it sets the text about one booking: a TOML file, of which the command
-    prints an example.
+    With --for reservation, it sets the text about one booking, and prints that text for an example
+    of a booking. --file is then a TOML file.
 
     \b
     Examples:
@@ -104,8 +104,8 @@ def set_(*, center_id: str, language: str, purpose: str, text: TextIO | None, no
         click.echo(f"  {done.text.at(done.center).text}")
         if done.not_shown_by is not None:
             click.echo(
-                f"the page of {done.not_shown_by} does not have {done.text.language}: guests do not see the text "
-                "there",
+                f"the page of {done.not_shown_by} does not support {done.text.language}: guests do "
+                "not see the text there",
                 err=True,
             )
 

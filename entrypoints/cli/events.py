@@ -28,7 +28,7 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     type=click.Choice([each.value for each in ENDPOINT_TYPES]),
     multiple=True,
     required=True,
-    help="A type of event that the endpoint takes; repeat it for several.",
+    help="A type of event that the endpoint takes. May be given several times.",
 )
 
 
@@ -40,7 +40,7 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     "centers",
     metavar="ID",
     multiple=True,
-    help="A center whose events it takes; repeat it for several.  [default: all centers]",
+    help="A center whose events it takes. May be given several times.  [default: all centers]",
 )
 def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
     """Add an endpoint, and print only its secret.
@@ -204,9 +204,9 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
     help="With --since, send only to this endpoint.",
 )
 def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str | None) -> None:
-    """Send an event again, or all since some time.
+    """Send an event again, or all events since a time.
 
-    They go to every endpoint that takes such events now. EVENT is an id that `cardonfile events
+    The events are sent to every endpoint that takes such events now. EVENT is an id that `cardonfile events
     deliveries` shows; receivers know it as `webhook-id`. With --since, all events on record are
     sent, whether they have arrived or not.
 

@@ -31,7 +31,7 @@ def new_key(*, file: Path) -> None:
 
     If the file exists, the new key replaces the key that signs. The public parts of former keys
     stay, so that earlier evidence can be verified. Only the owner can read the file. Set
-    CARDONFILE_EVIDENCE_KEYS_FILE to it, and restart the service.
+    CARDONFILE_EVIDENCE_KEYS_FILE to the path of the file, and restart the service.
 
     \b
     Example:
@@ -40,12 +40,12 @@ def new_key(*, file: Path) -> None:
     with plain_errors():
         with with_extra_jwt(_PACKAGE):
             from adapters.json_web_signatures import NotKeys, with_new_key
-        # A link is kept: other settings may name the file to which it leads.
+        # Keep a symbolic link, and replace the file to which it leads.
         file = file.resolve()
-        # Beside the file, so that a crash leaves the former keys.
+        # Write to another file first, so that a crash leaves the former keys.
         beside = file.with_name(f"{file.name}.new")
         try:
-            # Opened before the former keys are read, so that a second run at once fails.
+            # Opened before the former keys are read, so that a second run at the same time fails.
             with os.fdopen(
                 os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w"
             ) as new:
@@ -59,7 +59,8 @@ def new_key(*, file: Path) -> None:
             beside.replace(file)
         except FileExistsError:
             raise click.ClickException(
-                f"{beside} is there: another run makes a key, or was stopped; then delete this file"
+                f"{beside} exists: another run is making a key, or was interrupted. If no other run "
+                "is active, delete this file"
             ) from None
         except (NotKeys, OSError, click.ClickException) as error:
             beside.unlink(missing_ok=True)
@@ -110,4 +111,4 @@ def _text_of(file: Path) -> str:
     if len(content) <= _MAX_BYTES:
         with suppress(UnicodeDecodeError):
             return content.decode()
-    raise click.ClickException(f"{file} is not accepted: it is no text of at most 10 MB")
+    raise click.ClickException(f"{file} is not accepted: it must be a text file of at most 10 MB")

@@ -91,8 +91,10 @@ def export(*, guest_id: str) -> None:
 
 @guest.command()
 @click.argument("guest_id", metavar="ID")
-@click.option("--from", "merged_id", metavar="ID", required=True, help="The guest who goes.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--from", "merged_id", metavar="ID", required=True, help="The guest to merge into ID."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
     """Merge another guest into a guest, permanently.
 
@@ -138,7 +140,7 @@ def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
 @guest.command()
 @click.argument("guest_id", metavar="ID", required=False)
 @click.option(
-    "--again", is_flag=True, help="After a backup was restored: erase again those who are back."
+    "--again", is_flag=True, help="Erase again the guests that a restored backup brought back."
 )
 def erase(*, guest_id: str | None, again: bool) -> None:
     """Erase a guest permanently, here and at the PSPs.
@@ -167,7 +169,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
             click.echo(f"erased {known_id}")
             click.echo(
                 "A running worker erases the guest from open pages and at the PSPs within minutes. When it "
-                f"is done, `cardonfile guest show {known_id}` has the time in erased_everywhere."
+                f"is done, `cardonfile guest show {known_id}` shows the time in erased_everywhere."
             )
             if not is_remembered:
                 click.echo(
@@ -186,7 +188,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
 
 
 def _ended(erasure: Erasure) -> dict[str, object]:
-    """Return the fields that say how a guest ended."""
+    """Return the fields that say when a guest was erased or merged."""
     if erasure.merged_into is not None:
         return {"merged": erasure.erased_at, "merged_into": erasure.merged_into}
     return {"erased": erasure.erased_at, "erased_everywhere": erasure.done_at}

@@ -67,7 +67,7 @@ def existing(
 
 
 def how_ended(erasure: Erasure) -> str:
-    """Return how and when a guest ended, as in "was erased at 2026-11-20T12:00:00Z"."""
+    """Return when a guest was erased or merged, as in "was erased at 2026-11-20T12:00:00Z"."""
     how = f"merged into {erasure.merged_into}" if erasure.merged_into else "erased"
     return f"was {how} at {cell_of(erasure.erased_at)}"
 

@@ -12,7 +12,7 @@ def installation_() -> None:
     """Move an installation, or separate a copy of it.
 
     A database belongs to the first public CARDONFILE_PUBLIC_BASE_URL with which `serve`, `work` or
-    `reconcile` starts. With another one they refuse to start.
+    `reconcile` starts. With another address they refuse to start.
     """
 
 

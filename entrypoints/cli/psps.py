@@ -27,7 +27,7 @@ _NAMES: Final = ("acme", "Acme", "ACME")
 
 @click.group()
 def psp() -> None:
-    """Check a PSP, manage its accounts, or begin an adapter."""
+    """Check a PSP, manage its accounts, or create an adapter."""
 
 
 @psp.command()
@@ -146,9 +146,9 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
 @psp.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Begin the adapter of a PSP, in a new folder.
+    """Create an adapter for a PSP, in a new folder.
 
-    The folder is created in the current one. It has a renamed copy of the example in
+    The folder is created in the current folder. It contains a renamed copy of the example in
     docs/adding-a-provider.md: a package that passes the contract suite. NAME has lower-case letters
     and digits.
 

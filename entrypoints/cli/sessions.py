@@ -123,7 +123,9 @@ def show(*, token: str, as_json: bool) -> None:
     help="Only sessions created within this time, such as 12h.",
 )
 @click.option(
-    "--by", type=click.Choice([each.value for each in CountedBy]), help="Count for each of these."
+    "--by",
+    type=click.Choice([each.value for each in CountedBy]),
+    help="Show a separate count for each value of this field.",
 )
 @json_option
 def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:

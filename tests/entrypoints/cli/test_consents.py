@@ -109,7 +109,8 @@ def test_the_operator_is_told_which_language_guests_see_instead(with_center: Com
     with_center.succeeds("configure-payments", CENTER_ID, "--provider", "stripe", **keys)
     arabic = with_center.run("consent", "set", "--center", CENTER_ID, "--language", "ar", **keys)
     assert (
-        arabic.stderr == "the page of stripe does not have ar: guests do not see the text there\n"
+        arabic.stderr
+        == "the page of stripe does not support ar: guests do not see the text there\n"
     )
     assert with_center.run(*GERMAN, **keys).stderr == ""
 

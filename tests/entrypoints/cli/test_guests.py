@@ -212,7 +212,7 @@ class TestErase:
     def test_the_erasure_file_names_an_erased_guest(self, on_file: CommandLine, file: Path) -> None:
         printed, what_is_left = on_file.succeeds("guest", "erase", GUEST_ID).splitlines()
         assert printed == f"erased {GUEST_ID}"
-        assert f"`cardonfile guest show {GUEST_ID}` has the time" in what_is_left
+        assert f"`cardonfile guest show {GUEST_ID}` shows the time" in what_is_left
 
         assert file.read_text().split()[0] == GUEST_ID
         assert file.stat().st_mode & 0o777 == 0o600
