@@ -38,8 +38,8 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
 def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Path]:
     """Delete all but the newest `keep` backups in a folder; return the deleted files.
 
-    Only backups of this installation count. Other files and the backups of other installations
-    stay. A backup from the future, made while a clock was ahead, stays too and does not count
+    Only backups of this installation are counted and deleted. Other files and the backups of other
+    installations stay. A backup from the future, made while a clock was ahead, stays too and does not count
     towards `keep`. Partial files that a killed command left behind are deleted once they are older
     than the oldest backup that is kept.
     """
@@ -60,7 +60,7 @@ def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Pa
 
 
 def open_to_others(folder: Path) -> Path | None:
-    """Return the first folder on the backups' path in which other users may replace them, or None.
+    """Return the first folder on the path in which other users may replace the backups, or None.
 
     It looks at this folder first, then at each folder above it. A folder above may be writable by
     others if its sticky bit is set: then only the owner of an entry may replace that entry.

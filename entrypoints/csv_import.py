@@ -26,7 +26,7 @@ from domain.products.product import MAX_AMOUNT_DIGITS, Product
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 MAX_RECORD_BYTES: Final = 64 * 1024
-"""The most bytes that a row may have, which limits the memory. No valid row has as many."""
+"""The most bytes that a row may have, which limits the memory. No valid row has that many."""
 
 ROWS_PER_UNIT: Final = 500
 """How many rows one unit of work stores. Other writers wait some milliseconds for it."""

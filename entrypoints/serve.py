@@ -172,10 +172,9 @@ def refuse_erased_guests(container: Container) -> None:
 
 
 def warn_of_openings(container: Container) -> None:
-    """Log a warning for each opening to others.
+    """Log a warning if every user may open the database files, or guests may be sent anywhere.
 
-    These are database files that every user may open, and centers whose guests may be sent
-    anywhere.
+    Guests may be sent anywhere by a center that allows every redirect_uri.
     """
     settings = container.settings()
     files = open_to_all(settings.database)
@@ -263,7 +262,7 @@ def work(container: Container) -> None:
 
 
 def end_when_replaced(container: Container) -> threading.Event:
-    """Stop the process once its database's files are replaced; return an event set by then.
+    """Stop the process once its database's files are replaced; return an event that is set then.
 
     Whatever is committed into the old files would be lost. Call it before the storage is built.
     """

@@ -19,9 +19,10 @@ from entrypoints.settings import Settings
 def create_application() -> WSGIApplication:
     """Return the WSGI application, with its settings from the environment.
 
-    CARDONFILE_PUBLIC_BASE_URL must be set. If `cardonfile serve` would refuse to start, it prints
-    one sentence and raises SystemExit with status 1. It leaves no database open, so the server may
-    fork afterwards. It starts no worker: run `cardonfile work` beside it.
+    CARDONFILE_PUBLIC_BASE_URL must be set. If `cardonfile serve` would refuse to start, this
+    function prints one sentence and raises SystemExit with status 1. It leaves no database open, so
+    the server may fork afterwards. It does not start a worker: run `cardonfile work` beside the
+    server.
 
     If the files of the database are replaced, the process sends itself SIGTERM.
     """

@@ -82,7 +82,7 @@ SPA: Final = SampleCenter(
         provider=FAKE,
         merchant_account=_ACCOUNT,
         link_minutes=_LINK_MINUTES,
-        # So that a visitor sees the card of a booking go.
+        # So that a visitor sees how the card of a booking is removed.
         keep_after_end_days=0,
     ),
     treatments=(
@@ -95,7 +95,7 @@ SPA: Final = SampleCenter(
 )
 
 EVES_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "locale": "auto"}
-"""What the shop sends to the API to add a card of Eve's."""
+"""What the shop sends to the API to add Eve's card."""
 
 
 def a_booking(reference: str, now: datetime) -> dict[str, object]:

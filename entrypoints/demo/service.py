@@ -39,7 +39,7 @@ from entrypoints.serve import ServeError, Service, announce
 from entrypoints.settings import LogFormat, Settings
 
 HANG: Final = timedelta(seconds=6)
-WAIT_SECONDS: Final = 3  # How long a hanging PSP delays a call, or keeps a browser.
+WAIT_SECONDS: Final = 3  # How long the failing PSP delays a call or a page.
 
 
 class Fault(StrEnum):

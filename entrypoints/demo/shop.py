@@ -61,7 +61,7 @@ class CardApi:
             response = connection.getresponse()
             answer: Json = json.load(response)
         except (OSError, HTTPException, ValueError) as error:
-            raise falcon.HTTPServiceUnavailable(title="The card service is away") from error
+            raise falcon.HTTPServiceUnavailable(title="The card service is unavailable") from error
         finally:
             connection.close()
         if response.status != 200:

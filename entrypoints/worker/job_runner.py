@@ -94,8 +94,8 @@ class JobRunner(Generic[Target]):
     def run_until_idle(self) -> None:
         """Run all due jobs in this thread, and chores until they have no more to do.
 
-        If a kind of work cannot be read or written, or a target is away, it gets no further job in
-        this run. Other jobs would have to wait for each of its failures.
+        If a kind of work cannot be read or written, or a target is unavailable, it gets no further
+        job in this run. Other jobs would have to wait for each of its failures.
         """
         while self._look(_in_this_thread) or self._rests():
             pass

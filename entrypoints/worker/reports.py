@@ -1,4 +1,4 @@
-"""The worker's log: finished and failing work, endpoints that are away, and what to look at."""
+"""The worker's log: finished and failing work, endpoints that are unavailable, and what to look at."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class CardTestingLog:
 
 
 class NotAgreedLog:
-    """Logs bookings without an agreement, because an earlier release showed the page, once each."""
+    """Logs, once each, bookings without an agreement because an earlier release showed the page."""
 
     def __init__(self, complete: CompleteAgreements) -> None:
         self._complete = complete
