@@ -150,7 +150,7 @@ class Agreements(Protocol):
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Give a guest's agreements to another guest, and the booking references that guest lacks."""
+        """Give a guest's agreements to another guest, with the references that guest lacks."""
         ...
 
     def due(self, now: datetime, *, at_most: int, skip: int = 0) -> Sequence[Agreement | None]:
@@ -188,7 +188,7 @@ class Agreements(Protocol):
     def forget(self, *, before: datetime) -> int:
         """Delete a limited number of ended agreements; return the number.
 
-        Only agreements whose `kept_until` is before the time are deleted. If the text of an agreement is also the consent
-        of its session, that consent is deleted too.
+        Only agreements whose `kept_until` is before the time are deleted. If the text of an
+        agreement is also the consent of its session, that consent is deleted too.
         """
         ...

@@ -81,7 +81,7 @@ class AgreementClick:
 
     @property
     def consent(self) -> Consent:
-        """The consent for the card: `general` if the box was ticked, else the text on the booking."""
+        """The consent for the card: `general` if the box was ticked, else the text as shown."""
         text = self.shown
         own = Consent(version=text.version, text=text.text, language=text.language)
         return self.general or own
@@ -89,7 +89,7 @@ class AgreementClick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowserOfClick:
-    """Where a guest's click came from: the IP address, and the browser's name for itself."""
+    """Where a guest's click came from: the IP address, and the browser's User-Agent."""
 
     clicked_at: datetime
     address: str
@@ -99,7 +99,7 @@ class BrowserOfClick:
 def with_click(
     clicks: Sequence[AgreementClick], click: AgreementClick
 ) -> tuple[AgreementClick, ...]:
-    """Return the clicks with another one. A click that repeats the last one is left out.
+    """Return the clicks with `click` added, unless it repeats the last click of its attempt.
 
     For each attempt, this keeps the first click and the latest clicks, at most MAX_CLICKS.
     """

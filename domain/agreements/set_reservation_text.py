@@ -22,7 +22,10 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationTextSet:
-    """A center with its new text, and the text for an example of a booking; None without a text."""
+    """A center with its new text, and that text for an example of a booking.
+
+    `text` and `example` are None if the text was removed.
+    """
 
     center: Center
     text: ReservationText | None

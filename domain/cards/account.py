@@ -38,7 +38,7 @@ READ_LEASE: Final = timedelta(hours=1)
 """The lease is long, so that accounts that cannot be decoded do not use up the budget."""
 LOOK_AGAIN_AFTER: Final = timedelta(days=3, hours=12)
 LOOKS: Final = 3
-"""A card counts as gone after LOOKS refused readings that are at least LOOK_AGAIN_AFTER apart."""
+"""A card is gone after LOOKS counted refusals, each LOOK_AGAIN_AFTER further from the first."""
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
     "unanswered_since": None,
@@ -79,7 +79,8 @@ class Account(Card, WorkAtPsp):
     `due_at` is the time of the next reading at the PSP. `asked_at` is when the account was last
     leased for a reading. `read_at` is the time of the stored state by the PSP's clock; None means
     `consented_at`. `refusals` counts the readings since `refused_since` at which the PSP did not
-    know the card. A reading is counted only LOOK_AGAIN_AFTER or more after the last counted reading.
+    know the card. The n-th reading is counted only from (n - 1) * LOOK_AGAIN_AFTER after
+    `refused_since`.
 
     A guest with active accounts at a center has one default among them: the first account, until
     another is chosen. If the default is removed, the newest remaining account becomes the default.
@@ -187,7 +188,7 @@ class Account(Card, WorkAtPsp):
     def refused(self, now: datetime) -> Account:
         """Note that the PSP does not know the card. The next reading waits as after an outage.
 
-        The refusal is counted only if the last counted refusal is long enough ago.
+        The n-th refusal is counted only from (n - 1) * LOOK_AGAIN_AFTER after the first.
         """
         # A clock that was ahead may have set this time.
         since = min(self.refused_since or now, now)
@@ -218,7 +219,7 @@ class Account(Card, WorkAtPsp):
         return replace(self, due_at=due_at)
 
     def notice_put_off(self, until: datetime, now: datetime) -> Account:
-        """Return this account, due for reading before its expiry notice."""
+        """Return this account with its notice put off to `until`, and due for reading before."""
         due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
         return replace(self, expiry_notice_at=until, due_at=due_at)
 

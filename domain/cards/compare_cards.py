@@ -29,8 +29,8 @@ class CompareCards:
     """Use case: compare the cards at a merchant account with the accounts on file; changes nothing.
 
     Cards that wait to be discarded are left out, and so are cards stored, renewed or discarded
-    during the comparison. A card whose session is not settled yet counts as only at the PSP. Works
-    only for a PSP that lists cards. Raises ProviderUnavailable and ProviderRefused.
+    during the comparison. A card whose session is not settled yet is listed as only at the PSP.
+    Works only for a PSP that lists cards. Raises ProviderUnavailable and ProviderRefused.
     """
 
     storage: Storage
@@ -74,6 +74,6 @@ class CompareCards:
 def _is_discarded(
     unit: UnitOfWork, psp_account: PspAccount, card: CardAtPsp, begun_at: datetime
 ) -> bool:
-    """Return whether the card waits to be discarded, or was discarded meanwhile."""
+    """Return whether the card waits to be discarded, or was discarded after `begun_at`."""
     discard = unit.discards.get(*psp_account, card.token)
     return discard is not None and (discard.done_at is None or discard.was_done_after(begun_at))

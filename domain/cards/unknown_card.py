@@ -57,8 +57,8 @@ def _are_keys_right(unit: UnitOfWork, account: Account, now: datetime) -> bool:
 class ConfirmKeys:
     """Use case: confirm that a merchant account's keys are right; for operators.
 
-    For a day, its unknown cards are removed without a limit. May be called again. Raises InvalidField
-    if the removal of its unknown cards has not stopped.
+    For a day, its unknown cards are removed without a limit. May be called again. Raises
+    InvalidField if the removal of its unknown cards has not stopped.
     """
 
     storage: Storage

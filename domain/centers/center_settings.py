@@ -69,7 +69,7 @@ class CenterSettings:
         return parts.netloc or parts.path
 
     def changed(self, named: Mapping[str, Any]) -> CenterSettings:  # fields of different types
-        """Return the settings with the fields that an operator names, parsed from outside.
+        """Return the settings, changed as an operator asks. `named` has the new values, unparsed.
 
         For a logo, the value is the content of the file. Raises InvalidField.
         """

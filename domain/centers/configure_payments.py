@@ -114,10 +114,11 @@ class ConfigurePayments:
     """Use case: set up how a center takes cards. Options that are not named stay unchanged.
 
     If `named` is None, the center stops taking cards. Sessions that have begun keep the
-    configuration that they began with. Raises PspNotReady; InvalidField as `changed` does, for a center id that is not
-    a UUID, for an option that the PSP does not support, and for a stored configuration that cannot
-    be read, unless every field is named; CenterNotFound; or ConsentTooLong for a text in any
-    language of the center, which `consents_of` returns. May be called twice.
+    configuration that they began with. Raises PspNotReady; InvalidField as `changed` does, for a
+    center id that is not a UUID, for an option that the PSP does not support, and for a stored
+    configuration that cannot be read, unless every field is named; CenterNotFound; or
+    ConsentTooLong for a text in any language of the center, which `consents_of` returns. May be
+    called twice.
     """
 
     storage: Storage

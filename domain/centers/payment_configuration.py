@@ -156,7 +156,7 @@ class PaymentConfiguration:
         return self.no_show_indicator and self.psp_account == at
 
     def card_limits(self, limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
-        """Return the limits against card testing. `limits` are those of the installation."""
+        """Return the limits against card testing. `limits` are the installation's limits."""
         own = self.card_testing_limits or ""
         return parse_card_limits(own, limits, allowed=LIMITS_OF_A_CENTER)
 
@@ -179,7 +179,7 @@ def changed(
     before: PaymentConfiguration | None,
     named: Mapping[str, Any],  # fields of different types, which `parse` reads
 ) -> PaymentConfiguration:
-    """Return a configuration with the fields that an operator names, parsed from outside.
+    """Return `before`, changed as an operator asks. `named` has the new values, unparsed.
 
     Fields that are not named keep their values, or their defaults in a first configuration. Raises
     InvalidField, also for a first configuration without a provider.

@@ -18,10 +18,11 @@ from domain.storage import Storage, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredCenter:
-    """A center and its payment configuration, or None if the center takes no cards.
+    """A center, and how it takes cards.
 
-    `live` is whether its cards are real, or None if unknown. `takes_agreements` is whether add-card
-    may have an agreement: the center has a text about bookings in English.
+    `configuration` is None if the center takes no cards. `live` is whether its cards are real, or
+    None if unknown. `takes_agreements` is whether add-card may have an agreement: the center has a
+    text about bookings in English.
     """
 
     center: Center

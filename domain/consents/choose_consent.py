@@ -1,4 +1,4 @@
-"""Choose a guest's consent, in the page's language, among those of the center."""
+"""Choose the center's consent text for a guest, in the language of the page."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ class NoTextShipped(LookupError):
 class ConsentSet:
     """A center with its new consent text in a language.
 
-    `text` is None if the language was switched off. `not_shown_by` is the center's PSP if its page does not support the language.
+    `text` is None if the language was switched off. `not_shown_by` is the center's PSP if its page
+    does not support the language.
     """
 
     center: Center

@@ -44,7 +44,7 @@ class DeskLinks(Protocol):
         ...
 
     def of(self, token_id: TokenId) -> Sequence[DeskLink]:
-        """Return a session's desk links, oldest first. To add a desk link, lock the session first."""
+        """Return a session's desk links, oldest first. To add a link, lock the session."""
         ...
 
     def remove(self, token_id: TokenId) -> None:

@@ -20,7 +20,7 @@ class MakeDeskLink:
 
     The secret cannot be returned again, because only its hash is stored. Each call makes another
     link, up to 20 for a session. From then on the session's own link offers no card on file,
-    because whoever stands at the desk could use another guest's card. Raises UserNotAuthorized,
+    because a person at the desk could use another guest's card. Raises UserNotAuthorized,
     InvalidField (label), SessionNotFound, SessionEnded or TooManyDeskLinks.
     """
 

@@ -83,7 +83,7 @@ class Desk:
 class ReadDesk:
     """Use case: return the state of a session for the front desk.
 
-    It asks no PSP and changes nothing. Raises DeskLinkUnknown or DeskLinkStopped.
+    It does not call a PSP, and changes nothing. Raises DeskLinkUnknown or DeskLinkStopped.
     """
 
     storage: Storage
@@ -104,7 +104,7 @@ class ReadDesk:
                 unit, center, guest, session.configuration.provider, session.locale, ()
             )
             card = _shown_card(unit, session, now)
-        # After that, whoever finds the page's address must not learn who the guest was.
+        # After that, a person who finds the page's address must not learn who the guest was.
         is_going_on = card is not None or not session.is_over
         return Desk(
             state=_state_of(session, card, now),

@@ -42,7 +42,7 @@ class Moment:
     """A time, and the clock that took it.
 
     `clock` is `service`, `psp`, or null if it is not known: the session is no longer kept, or the
-    card was imported, and the time is that of the import file.
+    card was imported, and the import file states the time.
     """
 
     at: datetime

@@ -15,7 +15,7 @@ from domain.storage import Storage
 class ReadGuest:
     """Use case: return a guest.
 
-    A guest belongs to no center, so a caller that is limited to centers may read no guest. Raises
+    A guest belongs to no center, so a caller that is limited to centers may not read guests. Raises
     UserNotAuthorized, GuestIdNotUsable or GuestNotFound, in this order.
     """
 
@@ -37,7 +37,7 @@ class SearchGuests:
     """Use case: return a page of the guests with an e-mail address, in the order of their ids.
 
     The case of A to Z is ignored. A guest belongs to no center, so a caller that is limited to
-    centers may find no guest. Raises UserNotAuthorized or InvalidField, in this order.
+    centers may not search for guests. Raises UserNotAuthorized or InvalidField, in this order.
     """
 
     needs = MAY_VIEW_GUESTS

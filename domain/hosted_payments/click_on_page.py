@@ -11,7 +11,7 @@ from domain.sessions.session import CardSession
 
 
 class Browser(NamedTuple):
-    """The browser's IP address, and its name for itself."""
+    """The browser's IP address, and its User-Agent."""
 
     address: str
     user_agent: str

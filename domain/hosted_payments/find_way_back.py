@@ -83,8 +83,8 @@ class FindWayBack:
     ) -> WayBack | None:
         """Return the way back of a session, or None if no session has this link.
 
-        The arguments are those of OpenHostedPage. `another_card` says that the guest does not want
-        to use the card on file.
+        The arguments mean the same as in OpenHostedPage. `another_card` says that the guest does
+        not want to use the card on file.
         """
         try:
             session = session_of_link(self.storage, key=key, token_id=token_id)

@@ -83,7 +83,7 @@ class LinkExpired(Exception):
 
 
 class LinkCancelled(Exception):
-    """The client has cancelled the session."""
+    """The session was cancelled."""
 
 
 class LinkPaused(Exception):
@@ -149,7 +149,7 @@ def session_of_return(storage: Storage, token_id: str) -> CardSession:
 
     Raises LinkUnknown if there is no session.
 
-    The PSP knows the token alone. The token opens no page, and leads only to the shop.
+    The PSP knows only the token. The token does not open a page; it only leads to the shop.
     """
     known_id = find_uuid(token_id)
     with storage.read() as unit:

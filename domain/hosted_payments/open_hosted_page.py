@@ -52,8 +52,8 @@ class OpenHostedPage:
     opens the page; LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused;
     ProviderUnavailable if the PSP creates no page; or PageUnderWay. The next opening tries again.
     The `limits` on refused cards apply here too: once such a limit is reached, sessions that were
-    started in advance get no page. If the operator `notes_browsers`, each click on a button of
-    agreement is stored with its browser.
+    started in advance do not get a page. If the operator `notes_browsers`, each click on a button
+    of agreement is stored with its browser.
     """
 
     storage: Storage
@@ -91,9 +91,9 @@ class OpenHostedPage:
         or agreement to which the guest agreed on cardonfile's page in this `browser`; a `browser`
         of None has no secret. `keeps` says whether the guest ticked the box of an agreement. `card`
         names the card on file that the guest uses in place of a card that is typed. `address` and
-        `user_agent` are the browser's IP address and its name for itself. `accepted` are the
-        languages that the browser accepts, the best first. If ClickNeeded is raised, no page was
-        made and no attempt was stored.
+        `user_agent` are the browser's IP address and its User-Agent. `accepted` are the languages
+        that the browser accepts, the best first. If ClickNeeded is raised, no page was made and no
+        attempt was stored.
         """
         session = session_of_link(self.storage, key=key, token_id=token_id)
         now = self.clock.now()
@@ -238,7 +238,10 @@ class OpenHostedPage:
     def _require_below_limits(
         self, unit: WriteUnit, session: CardSession, now: datetime, by_click: bool
     ) -> None:
-        """Raise LinkPaused if too many cards were refused; ClickNeeded if a program may try cards."""
+        """Apply the limits on refused cards.
+
+        Raises LinkPaused over a limit, or ClickNeeded if a program may be trying cards.
+        """
         try:
             limits = on_refused_cards(session.configuration.card_limits(self.limits))
             needs_click = require_below_limits(unit, limits, session, now)

@@ -55,7 +55,7 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
 
     The page offers the first: the default card, or else the newest. A card is not offered if it
     ends before the booking, or if the center would not accept its funding or authentication.
-    Whoever holds the link could use the card for the booking. So no card is offered on an old link,
+    Anybody with the link could use the card for the booking. So no card is offered on an old link,
     on a link that was made before another guest was merged into the guest, or once a desk link was
     made: another guest may stand at the desk. A write unit locks the guest's cards.
     """

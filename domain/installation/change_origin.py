@@ -66,8 +66,8 @@ class MoveInstallation:
 class SeparateCopy:
     """Use case: separate a copy of the records from the original installation.
 
-    Whatever the copy would send to endpoints and PSPs is deleted, tokens are revoked, and keys of
-    the original's merchants are refused from now on (`RecognizeMerchant`). `origin` is None on
+    All work that the copy would do at endpoints and PSPs is deleted, tokens are revoked, and keys
+    of the original's merchants are refused from now on (`RecognizeMerchant`). `origin` is None on
     loopback. May be called again. Raises NoCopy and ServiceUnavailable.
     """
 

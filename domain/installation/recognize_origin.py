@@ -1,4 +1,4 @@
-"""Refuse to work at another origin than that of the records."""
+"""Refuse to work at an origin that differs from the origin of the records."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class EraseGuest:
             return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]
 
     def again(self) -> list[GuestId]:
-        """Erase or merge each guest in `file` who is not erased or merged here; return these guests.
+        """Erase or merge each guest in `file` who is not erased or merged here; return the guests.
 
         Guests who are not in the database are included, so that their ids cannot be used again.
         Raises RecordUnreadable, after trying every guest, if a card of a guest to merge cannot be
@@ -103,8 +103,8 @@ class EraseGuest:
             unit.erasures.add(Erasure(guest_id=guest_id, erased_at=now, due_at=now))
             at_all_psps = sorted({*unit.guest_references.of(guest_id), *at_psps})
             end_and_blank(unit, self.note_event, guest_id, now)
-            # After the sessions, as in every unit: a unit that stores a page locks its session, then
-            # stores the guest's reference.
+            # After the sessions, as in every unit: a unit that stores a page locks its session
+            # first, and then stores the guest's reference.
             for psp_account, reference in at_psps:
                 unit.guest_references.keep_former(guest_id, psp_account, reference)
             self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)

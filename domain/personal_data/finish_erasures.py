@@ -107,7 +107,7 @@ class FinishErasures:
 
     def _end(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> tuple[bool, AtPsps]:
         """End and blank what is left; return whether all sessions are over, and the references."""
-        # First, because this removes the cards that cannot be decoded. `hand_over` would refuse them.
+        # First, because this removes cards that cannot be decoded. `hand_over` would refuse them.
         are_over = end_and_blank(unit, self.note_event, guest_id, now)
         for merged_id in unit.erasures.merged_into(guest_id):
             # An earlier release may have stored a reference for the former guest.
@@ -131,7 +131,7 @@ class FinishErasures:
             hand_over(unit, self.note_event, erasure.guest_id, stays, now)
             # If the guest who stayed was erased later, what was handed over is deleted too.
             unit.erasures.reopen(stays, now)
-            # The references of both guests, because `hand_over` gave `stays` those of the former guest.
+            # These are the references of both guests: `hand_over` has given them to `stays`.
             at_psps = unit.guest_references.of(stays)
             unit.commit()
             return stays, at_psps
@@ -199,7 +199,7 @@ class FinishErasures:
         return self.storage.transact(blank)
 
     def _left(self, guest_id: GuestId) -> Erasure | None:
-        """Return an erasure that is not done."""
+        """Return the guest's erasure, or None if it is done."""
         with self.storage.read() as unit:
             erasure = unit.erasures.get(guest_id)
         return erasure if erasure is not None and erasure.done_at is None else None
@@ -254,7 +254,7 @@ class FinishErasures:
 
 
 def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return the merchant account and the next try for each of the guest's tokens to discard."""
+    """Return, for each token that is still to be discarded, the merchant account and next try."""
     return [
         (psp_account, discard.due_at)
         for psp_account, reference in at_psps
@@ -264,7 +264,7 @@ def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount,
 
 
 def _asked_about(unit: UnitOfWork, guest_id: GuestId) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return the merchant account and the next question for each session still asked about."""
+    """Return, for each session that is still asked about, the merchant account and next time."""
     return [
         (session.configuration.psp_account, session.due_at)
         for session in unit.sessions.of_guest(guest_id)

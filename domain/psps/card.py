@@ -29,7 +29,7 @@ class Funding(StrEnum):
 
 
 FACTS: Final = ("funding", "issuer_country", "wallet")
-"""The fields of a card that are None if the PSP does not tell them."""
+"""The fields of a card that are None if the PSP does not report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Card:
 
     `issuer_country` is the country of the bank that issued the card (ISO 3166-1 alpha-2). `wallet`
     is the wallet from which the guest chose the card, such as `apple_pay`. These two and `funding`
-    are None if the PSP does not tell them; they are never guessed.
+    are None if the PSP does not report them; they are never guessed.
     """
 
     guest_reference: GuestReference
@@ -100,7 +100,8 @@ class Card:
 class CardReading:
     """A stored card's present state at the PSP.
 
-    `card` is None if the card is gone there. `read_at` is the time of that state, by the PSP's clock if its response tells the time.
+    `card` is None if the card is gone there. `read_at` is the time of that state, by the PSP's
+    clock if its response states the time.
     """
 
     card: Card | None

@@ -14,7 +14,7 @@ from domain.psps.card import Card, CardList, CardReading, Funding
 from domain.psps.hosted_page import CardCollected, HostedPage, NoCardCollected, Outcome
 
 _WORD: Final = re.compile(r"[!-~]{1,255}")
-# Without @, which e-mail addresses have.
+# @ is not allowed, because e-mail addresses contain it.
 _REFUSAL_CODE: Final = re.compile(r"[A-Za-z0-9._:/|+-]{1,100}")
 _COUNTRY: Final = re.compile(r"[A-Z]{2}")
 _WALLET: Final = re.compile(r"[a-z0-9_]{1,32}")

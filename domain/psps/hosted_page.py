@@ -33,7 +33,7 @@ class Consent:
 
     @property
     def digest(self) -> str:
-        """A hash of the text, by which the form of cardonfile's page says what the guest agrees to."""
+        """A hash of the text, by which cardonfile's page says what the guest agrees to."""
         return sha256(f"{self.version}\n{self.language}\n{self.text}".encode()).hexdigest()
 
 
@@ -232,9 +232,9 @@ class RefusalsOnPage:
     """The refused cards of a page, which every outcome reports.
 
     `refused_cards` is their number so far, if the PSP reports it without a further call. A number
-    smaller than an earlier number is ignored. `refusal_code` is the PSP's reason for the last refusal,
-    such as `insufficient_funds`: a code, never a text for people. None means that the PSP gives no
-    reason, or no longer gives it.
+    smaller than an earlier number is ignored. `refusal_code` is the PSP's reason for the last
+    refusal, such as `insufficient_funds`: a code, never a text for people. None means that the PSP
+    gives no reason, or no longer gives it.
     """
 
     refused_cards: int = 0

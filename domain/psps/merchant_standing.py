@@ -28,7 +28,7 @@ class MerchantStanding:
 
     @classmethod
     def of(cls, psp_account: PspAccount) -> MerchantStanding:
-        """Return the standing of an account without any statement."""
+        """Return the standing of an account about which nothing is stated."""
         return cls(provider=psp_account.provider, merchant_account=psp_account.merchant_account)
 
     @property
@@ -37,7 +37,7 @@ class MerchantStanding:
         return PspAccount(self.provider, self.merchant_account)
 
     def confirmed(self, now: datetime) -> MerchantStanding:
-        """Note that an operator vouches for the keys, so that the removal of unknown cards resumes."""
+        """Note that an operator vouches for the keys: the removal of unknown cards resumes."""
         return replace(self, stopped_at=None, confirmed_at=now)
 
     @property

@@ -45,7 +45,7 @@ class RecognizeMerchant:
     def __call__(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> None:
-        """Store the first identity. Raises as `compare`."""
+        """Check the identity, and store it if it is the first. Raises as `compare` does."""
         kept = self.compare(provider, merchant_account, identity)
         if kept is None and identity is not None:
             kept = self._claim(provider, merchant_account, identity)
@@ -54,7 +54,7 @@ class RecognizeMerchant:
     def compare(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> str | None:
-        """Return the stored identity. Stores nothing.
+        """Check the identity without storing it; return the stored identity.
 
         Raises AnotherMerchant if the identity differs, and MerchantOfOriginal.
         """

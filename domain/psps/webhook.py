@@ -28,9 +28,9 @@ class WebhookNotice:
     `card_token` names one card, and `guest_reference` names all cards of a guest; these cards are
     then read again.
 
-    If the PSP does not sign webhooks, the notice is not `signed`, and anybody may have sent it. Such
-    a notice is not evidence, but only a reason to ask the PSP about a session. Cards are then read
-    on schedule only.
+    If the PSP does not sign webhooks, the notice is not `signed`, and anybody may have sent it.
+    Such a notice is not evidence, but only a reason to ask the PSP about a session. Cards are then
+    read on schedule only.
     """
 
     merchant_account: MerchantAccount

@@ -201,7 +201,7 @@ class AddCard:
         keys_since: datetime,
         now: datetime,
     ) -> StartedSession:
-        """Store a new session and its key. If there is an `earlier` session, store only the key for it."""
+        """Store a new session and its key. With an `earlier` session, store only a key for it."""
 
         def store(unit: WriteUnit) -> CardSession:
             # Another request may have started a session for the booking since it was looked up.

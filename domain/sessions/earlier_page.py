@@ -15,10 +15,12 @@ from domain.sessions.session import CardSession
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierPage:
-    """A page that was over without a card when the session's next page was made.
+    """A former page of a session.
 
-    The request of its `attempt` holds no personal data. `number` is the number of the attempt.
-    `told_at` is the time of a webhook about the page; it is None again once the outcome is known.
+    It was over without a card when the session's next page was made, or the guest left it to use a
+    card on file. The request of its `attempt` holds no personal data. `number` is the number of the
+    attempt. `told_at` is set while the PSP must be asked about the page, for example after a
+    webhook; it is None once the outcome is known.
     """
 
     token_id: TokenId
@@ -31,7 +33,7 @@ class EarlierPage:
 
     @classmethod
     def of(cls, session: CardSession) -> EarlierPage:
-        """Return the session's current page, before another page replaces it.
+        """Return the session's current page as an earlier page, before it is replaced.
 
         The session must have a page.
         """
@@ -63,7 +65,7 @@ class EarlierPage:
 
 
 class EarlierPages(Protocol):
-    """The earlier pages of sessions. To change a page, a caller must hold the lock on its session."""
+    """The earlier pages of sessions. To change a page, first lock its session."""
 
     def keep(self, page: EarlierPage) -> None:
         """Store a page, or replace the stored one."""

@@ -155,7 +155,7 @@ class EndingSession(WorkAtPsp):
     def expired(self, now: datetime) -> Self:
         """End the session without a card.
 
-        If the center did not accept the card of the latest page, that is why the session failed.
+        If the center did not accept the card of the latest page, the session fails for that reason.
         """
         if self.not_accepted is not None and self.cancelled_at is None:
             return self.failed(PaymentMethodNotAccepted(), now)

@@ -101,9 +101,9 @@ class PolledSession(EndingSession):
 
     @property
     def may_be_asked_about(self) -> bool:
-        """Whether the PSP may still report something.
+        """Whether the PSP may still report something about the session.
 
-        An expired session has a page for that reason.
+        An open session may be asked about, and so may an expired session that still has a page.
         """
         return not self.is_settled and (not self.is_over or self.has_page)
 
@@ -132,7 +132,7 @@ class PolledSession(EndingSession):
         return bool(self.attempt and not self.attempt.over and self.attempt.has_agreed(browser))
 
     def agreed(self, browser: str, now: datetime) -> Self:
-        """Note that the guest agreed in this browser to the latest attempt's consent."""
+        """Note that the guest agreed, in this browser, to the consent of the latest attempt."""
         return replace(self, attempt=self.current_attempt.agreed(browser, now))
 
     def with_page(self, page: HostedPage, now: datetime) -> Self:
@@ -217,7 +217,7 @@ class PolledSession(EndingSession):
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def asked(self, now: datetime) -> Self | None:
-        """Note a question to the PSP caused by a browser; return None if it is not allowed now.
+        """Note that a browser causes a question to the PSP; return None if it may not now.
 
         Only one question runs at a time, and the next waits for 2 seconds after an answer, so that
         a link opened in a loop does not use up the capacity for other guests. A time in the future,

@@ -55,7 +55,7 @@ class RefusedCards(Protocol):
     """The refused cards, and the limits on refused cards and sessions."""
 
     def add(self, cards: Iterable[RefusedCard]) -> int:
-        """Store refused cards, and return how many were new. Cards already stored stay unchanged."""
+        """Store refused cards, and return how many were new. Known cards stay unchanged."""
         ...
 
     def of(self, token_id: TokenId) -> Sequence[RefusedCard]:
@@ -77,9 +77,10 @@ class RefusedCards(Protocol):
 
         A limit of n is reached if the guest, caller or center of the session has n sessions or
         refused cards within COUNTED_FOR after `since`, whether or not the session itself is stored.
-        The time is that of the n-th latest. A call reads n entries of an index for each limit, and
-        all entries of the guest for a limit on a guest at a center. A write unit locks the guest:
-        other units wait until it ends, so they see what it adds for the guest.
+        The time is that of the n-th latest session or refused card. A call reads n entries of an
+        index for each limit, and all entries of the guest for a limit on a guest at a center. A
+        write unit locks the guest: other units wait until it ends, so they see what it adds for the
+        guest.
         """
         ...
 

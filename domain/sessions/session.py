@@ -159,7 +159,7 @@ class CardSession(PolledSession, RequestedSession):
 
     @property
     def required_authentication(self) -> Authentication:
-        """Whether the bank must authenticate the guest, for the center or for the client."""
+        """Whether the bank must authenticate the guest, as the center or the client requires."""
         required = Authentication.REQUIRED
         is_required = required in (self.configuration.authentication, self.authentication)
         return required if is_required else Authentication.AUTOMATIC

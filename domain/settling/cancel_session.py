@@ -65,7 +65,8 @@ class CancelSessionsOfCaller:
 
     The reconciler then settles the sessions: it closes their pages at the PSP, and stores cards
     that were collected before the cancellation. After ServiceUnavailable some sessions may be
-    cancelled; call again for the rest. Raises InvalidField for a caller that has no open session and never had a token.
+    cancelled; call again for the rest. Raises InvalidField for a caller that has no open session
+    and never had a token.
     """
 
     storage: Storage

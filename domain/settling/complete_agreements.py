@@ -1,4 +1,4 @@
-"""Complete what an earlier release, which knows no agreements, left out when it stored a card."""
+"""Complete what an earlier release, which has no agreements, left out when it stored a card."""
 
 from __future__ import annotations
 

@@ -180,8 +180,9 @@ def judge_card(
     """Judge a card that was collected on the current page of a session that is not settled.
 
     Call `judge_token` first. The card becomes the account `account_id`, renews the account of the
-    same card, or is refused. If the center does not accept the card, only its page is over. If the
-    guest agreed to charges for a booking, the card has that agreement, `agreement_id`.
+    same card, or is refused. If the center does not accept the card, the page is over, but not the
+    session. If the guest agreed to charges for a booking, the card has that agreement,
+    `agreement_id`.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
     same = next(
@@ -270,8 +271,8 @@ def judge_card(
 class Agreed(NamedTuple):
     """What a guest agreed to for a card.
 
-    `agreement` is None if the guest agreed to no booking. `keep_until` is None if the guest agreed
-    that the card is kept.
+    `agreement` is None if the guest did not agree to charges for a booking. `keep_until` is None if
+    the guest agreed that the card is kept.
     """
 
     consent: GivenConsent
@@ -378,7 +379,7 @@ def _refusal_of_agreement(
     same: Account | None,
     now: datetime,
 ) -> Refusal | None:
-    # If the card was typed before the booking ended, it may be kept for a no-show until `kept_until`.
+    # If the card was typed before the booking ended, it is kept for a no-show until `kept_until`.
     if collected.collected_at >= terms.ends_at or now >= click.kept_until:
         return AgreementEnded()
     count = 0 if same is None else on_file.open_agreements.get(same.account_id, 0)

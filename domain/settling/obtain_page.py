@@ -24,7 +24,7 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObtainPage:
-    """A step of opening and of settling: create the page of a session's current attempt.
+    """Step of opening a link and of settling: create the page of a session's current attempt.
 
     May be called again after a failure: it repeats the call with the same idempotency key, so the
     PSP creates one page. Raises ProviderUnavailable.

@@ -151,7 +151,7 @@ def _session_of(
 def _earlier_pages(
     unit: UnitOfWork, session: CardSession | None, notice: WebhookNotice
 ) -> Sequence[EarlierPage]:
-    """Return the earlier pages that a notice may be about. These are all, if it names no page."""
+    """Return the earlier pages that a notice may be about: all, unless it names a page."""
     if session is None:
         return ()
     return [

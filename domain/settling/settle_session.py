@@ -275,7 +275,7 @@ class SettleSession:
     def _judge_card(
         self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
     ) -> Verdict:
-        """Read the records that decide about a card. Locks the guest before the token, as all units do."""
+        """Judge a card by the records stored now. Locks the guest before the token, as always."""
         accounts = unit.accounts.active_at(session.guest_id, session.center_id)
         discard = unit.discards.get(*session.configuration.psp_account, collected.token)
         # Check the token first: a token that must not be kept is discarded in any case.
@@ -335,7 +335,7 @@ def _steps(
     declined: int,
     is_discarded: bool,
 ) -> Sequence[SessionStep]:
-    """Return the steps of the session and of its cards, in reading order."""
+    """Return the steps of the session and its cards, in the order for the log."""
     steps = [SessionStep(Step.DECLINED, changed) for _ in range(declined)]
     if steps and outcome is not None:
         # The PSP gives a reason for the last refused card only.

@@ -64,7 +64,7 @@ class JobResult:
 
     @property
     def is_target_away(self) -> bool:
-        """Whether the target is an endpoint that is unavailable, so that its other events can wait."""
+        """Whether the target is an unavailable endpoint, so that its other events can wait."""
         # No request is sent to an endpoint that is gone or off, so its other events cost no time.
         return self.attempt is not None and self.attempt.endpoint is EndpointState.AWAY
 

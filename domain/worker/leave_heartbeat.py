@@ -52,7 +52,7 @@ class LeaveHeartbeat:
 class IsWorkerMissing:
     """Use case: return whether no worker was seen for a minute. Raises ServiceUnavailable.
 
-    A heartbeat more than a minute in the future does not count. `watching_since` is the start of
+    A heartbeat more than a minute in the future is ignored. `watching_since` is the start of
     this process: a worker has a minute from then to start.
     """
 
