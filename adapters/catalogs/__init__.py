@@ -98,7 +98,7 @@ def _read(language: str) -> Catalog:
 def accepted_languages(header: str | None) -> Sequence[str]:
     """Return the languages of an Accept-Language header, the best first (RFC 9110, section 12.5.4).
 
-    Malformed parts are left out. So is `*`, which names no language.
+    Malformed parts are left out, and so is `*`, because it does not name a language.
     """
     accepted: list[tuple[float, str]] = []
     for each in (header or "").split(",")[:MAX_ACCEPTED]:

@@ -81,7 +81,7 @@ class HttpEventSender(EventSender):
     def why_unreachable(self, url: str) -> str | None:
         """Return why events cannot be sent to a URL with an IP address or `localhost` as its host.
 
-        None if events may be sent there, or if only a lookup of the host's name can show it.
+        Return None if events may be sent there, or if the host is a name, which must be looked up.
         """
         host = urlsplit(url).hostname or ""
         try:

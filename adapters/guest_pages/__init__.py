@@ -31,7 +31,7 @@ def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> N
 
 
 def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
-    """Return whether a form was sent from a page of this origin, as far as its headers tell.
+    """Return whether a form was sent from a page of this origin, as far as its headers show.
 
     If a proxy adds `Referrer-Policy: no-referrer`, browsers send the origin "null", and some
     programs that guests use send no origin. In both cases `Sec-Fetch-Site` says where the

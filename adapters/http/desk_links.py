@@ -159,7 +159,7 @@ class DeskResource:
 
     @_PAGE
     def show(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
-        """Show the page. It asks no PSP."""
+        """Show the page, without a call to a PSP."""
         try:
             desk = self.read_desk(key)
             # Counted afterwards, because a stranger may try any number of keys.

@@ -219,7 +219,7 @@ class HostedPayments:
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the PSP's page, which is created now, because the guest clicked the button.
 
-        A browser tells which page sent the form; some programs that guests use do not.
+        Browsers state which page sent the form, but some programs that guests use do not.
         """
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
@@ -447,7 +447,7 @@ def _link_in(req: falcon.Request) -> dict[str, str]:
 
 
 def _name_in(user_agent: str | None) -> str:
-    """Return a browser's name for itself as a line of limited length. It may contain anything."""
+    """Return a browser's User-Agent, which may contain anything, as a line of limited length."""
     printable = filter(str.isprintable, user_agent or "")
     return "".join(printable)[:MAX_USER_AGENT_LENGTH]
 

@@ -1,4 +1,4 @@
-"""The logos of centers, for cardonfile's own pages and those of PSPs.
+"""The logos of centers, for cardonfile's own pages and the pages of PSPs.
 
 Their addresses are `/hosted-payments/logos/{center_id}/{name}`.
 """

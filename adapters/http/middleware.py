@@ -42,8 +42,8 @@ class RequestIds:
     """Gives each request an id: the client's id if well-formed, otherwise a new id.
 
     The response and every line that the thread logs for the request contain the id. The lines also
-    contain the id of the request's trace, if any. This must be the first middleware, so that it wraps the
-    others.
+    contain the id of the request's trace, if any. This must be the first middleware, so that it
+    wraps the others.
     """
 
     ids: Ids

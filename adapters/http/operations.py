@@ -156,7 +156,7 @@ class Operation:
     """The names of the method's arguments."""
 
     def __call__(self, handler: Handler) -> Operation:
-        """Return this operation, completed with `handler`, the method that responds, and its types."""
+        """Return this operation, completed with `handler`, the method that responds."""
         takes = get_type_hints(handler)
         returned, body, is_list = takes.pop("return"), takes.get("body"), "page" in takes
         operation = replace(

@@ -62,8 +62,8 @@ def show_page(
 ) -> None:
     """Respond with a page from a template, in the center's style.
 
-    Its language is that of the hosted page, or otherwise one that the browser accepts. `values` are
-    for the template; they replace those of the way back.
+    With `way_back`, its language is the language of the hosted page, otherwise a language that the
+    browser accepts. `values` are for the template; they replace values of `way_back`.
     """
     if way_back is None or way_back.negotiated:
         resp.append_header("Vary", "Accept-Language")

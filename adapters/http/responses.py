@@ -39,7 +39,7 @@ def time_example(description: str) -> Meta:
 
 
 def nullable_time(description: str) -> Meta:
-    """Return what `example` returns, for a time or null. The format is beside the type."""
+    """Return what `example` returns, for a time that may be null, without a format."""
     return example("2026-11-20T12:00:00Z", description)
 
 

@@ -311,7 +311,7 @@ class MollieProvider(PaymentProvider):
         )
 
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
-        """Return the findings at Mollie for an account with keys."""
+        """Check at Mollie an account that has keys, and return the findings."""
         date: str | None = None
         mode = self._settings.accounts[account].mode
 

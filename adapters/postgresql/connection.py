@@ -251,7 +251,7 @@ class Connections:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:
-        """Open a transaction. Whatever the block does not commit is rolled back.
+        """Open a transaction. Changes that the block does not commit are rolled back.
 
         Raises RuntimeError if the thread already has a transaction, or writes in a read
         transaction; Conflict after a deadlock or serialization failure; and ServiceUnavailable if

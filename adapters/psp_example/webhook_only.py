@@ -43,7 +43,7 @@ class AcmeByWebhook(AcmeProvider):
         evidence: Sequence[Evidence],
     ) -> pages.Outcome:
         # Webhooks may arrive in any order. A page with a card keeps the card, and a closed page
-        # stays closed; otherwise the last one counts.
+        # stays closed; in all other cases the latest webhook decides.
         told = sorted(
             self._told(page, evidence),
             key=lambda each: (each.card is not None, each.status == "closed"),

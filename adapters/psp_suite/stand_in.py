@@ -209,7 +209,7 @@ class StandInServer:
         """Cause trouble for calls like `POST /v1/pages` that match the regular expression `on`.
 
         The trouble starts with the `from_call`-th matching call from now. It ends after `times`
-        calls, or when the server recovers. If several troubles apply to a call, the first counts.
+        calls, or when the server recovers. If several apply to a call, the call meets the first.
         """
         self._trouble.append(_TroubleWith(trouble, re.compile(on), from_call, times))
 

@@ -504,7 +504,7 @@ def read_again(session: Session, card: Card, *, like: Card) -> Card | None:
 
 
 def told_by(session: Session, body: bytes) -> Outcome | None:
-    """Return the outcome that one signed webhook tells; None if it tells none or is rejected."""
+    """Return the outcome that one signed webhook reports; None if it reports none."""
     psp, adapter = session.psp, session.adapter
     with suppress(WebhookRejected, ProviderUnavailable):
         contents = [each.content for each in adapter.read_webhook(signed(psp, body))]
@@ -922,7 +922,7 @@ class TestReadCard:
 
         psp.change_bodies(arrive_late)
 
-        # A webhook that came meanwhile may tell of a later change.
+        # A webhook that arrived in the meantime may report a later change.
         assert session.read(card).read_at <= asked_at
 
     def test_reading_a_card_returns_the_changes_of_its_bank(

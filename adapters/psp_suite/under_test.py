@@ -105,7 +105,7 @@ class GuestCard(Enum):
 class PrintedCard:
     """The number of a test card, and what the adapter reports for it.
 
-    `funding` is None if the PSP does not tell the funding of its test cards.
+    `funding` is None if the PSP does not report the funding of its test cards.
     """
 
     number: str

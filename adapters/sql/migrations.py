@@ -1,4 +1,4 @@
-"""Find the migrations that a database lacks. Also holds the statements that both databases share."""
+"""Find the migrations that a database lacks. Also has the statements that both databases share."""
 
 from __future__ import annotations
 

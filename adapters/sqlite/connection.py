@@ -262,7 +262,7 @@ class HeldFiles:
         self._lock = threading.Lock()
         self._is_told = False
         self._db = connect(path, busy_timeout_seconds=busy_timeout_seconds)
-        # SQLite names both after the target of a symbolic link.
+        # SQLite names the log and its index after the target of a symbolic link.
         file = path.resolve()
         self._paths = [path, Path(f"{file}-wal"), Path(f"{file}-shm")]
         try:
@@ -336,7 +336,7 @@ class Connections:
     def transaction(
         self, *, writing: bool, wait_seconds: float | None = None
     ) -> Iterator[Transaction]:
-        """Open a transaction. Whatever the block does not commit is rolled back.
+        """Open a transaction. Changes that the block does not commit are rolled back.
 
         `wait_seconds` replaces the busy timeout of a write transaction. Raises RuntimeError if the
         thread already has a transaction, or writes in a read transaction. Raises ServiceUnavailable

@@ -323,7 +323,7 @@ class SetupIntent(msgspec.Struct):
 
     @property
     def authenticated(self) -> bool | None:
-        """Whether 3-D Secure authenticated the guest; None if Stripe does not tell."""
+        """Whether 3-D Secure authenticated the guest; None if Stripe does not report it."""
         attempt = self.latest_attempt
         card = attempt.payment_method_details.card if isinstance(attempt, SetupAttempt) else None
         if card is None:

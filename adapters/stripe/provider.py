@@ -101,7 +101,7 @@ class StripeProvider(PaymentProvider):
         return f"{account.id} {self._mode(merchant_account)}"
 
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
-        """Return the findings at Stripe for an account with keys."""
+        """Check at Stripe an account that has keys, and return the findings."""
         with self._call(account) as call:
             urls = [webhooks_url]
             if account == DEFAULT_MERCHANT_ACCOUNT:
@@ -257,7 +257,7 @@ class StripeProvider(PaymentProvider):
 
 @contextmanager
 def _naming(customer: str) -> Iterator[None]:
-    """Add the customer to a refusal, because the customer stays at Stripe with the guest's details."""
+    """Add the customer to a refusal: the customer stays at Stripe with the guest's details."""
     try:
         yield
     except ProviderRefused as refused:

@@ -108,13 +108,13 @@ def read(
 def completed_at(evidence: Sequence[Evidence], page: str) -> datetime | None:
     """Return when the first webhook reported the completion of a page, or None.
 
-    Evidence that an earlier release stored names no page, and is ignored.
+    Evidence that an earlier release stored does not name a page, and is ignored.
     """
     return min(_times(COMPLETED, evidence, about=page), default=None)
 
 
 def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:
-    """Return how many webhooks since `since`, the beginning of the page, reported a refused card."""
+    """Return how many webhooks reported a refused card from `since`, when the page was made."""
     return sum(time >= since for time in _times(REFUSED, evidence))
 
 
