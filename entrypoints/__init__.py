@@ -1,1 +1,1 @@
-"""The service's start: settings, container, server and command line."""
+"""What starts the service: settings, container, server and command line."""

@@ -39,9 +39,9 @@ def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Pa
     """Delete all but the newest `keep` backups in a folder; return the deleted files.
 
     Only backups of this installation are counted and deleted. Other files and the backups of other
-    installations stay. A backup from the future, made while a clock was ahead, stays too and does not count
-    towards `keep`. Partial files that a killed command left behind are deleted once they are older
-    than the oldest backup that is kept.
+    installations stay. A backup from the future, made while a clock was ahead, stays too and does
+    not count towards `keep`. Partial files that a killed command left behind are deleted once they
+    are older than the oldest backup that is kept.
     """
     ours = re.compile(
         rf"\.?[a-z0-9_]+-{_mark(settings)}-([0-9]{{8}}T[0-9]{{6}}Z)\.(?:db|dump)(\.partial)?"

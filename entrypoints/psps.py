@@ -44,7 +44,7 @@ Returned = TypeVar("Returned")
 class InstalledPsp:
     """A loaded PSP and its settings, which are None if the PSP is not set up.
 
-    Whatever the plugin raises, each method raises a SettingsError of one sentence instead.
+    Each method turns any exception of the plugin into a SettingsError of one sentence.
     """
 
     plugin: AnyPspPlugin
@@ -137,7 +137,7 @@ class InstalledPsp:
 
 
 def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> Returned:
-    """Call a function of a plugin. Whatever it raises becomes a SettingsError."""
+    """Call a function of a plugin. Any exception becomes a SettingsError."""
     try:
         return function()
     except PspSettingsError as error:

@@ -264,7 +264,7 @@ def work(container: Container) -> None:
 def end_when_replaced(container: Container) -> threading.Event:
     """Stop the process once its database's files are replaced; return an event that is set then.
 
-    Whatever is committed into the old files would be lost. Call it before the storage is built.
+    Commits into the old files would be lost. Call it before the storage is built.
     """
     is_replaced = threading.Event()
 

@@ -324,7 +324,7 @@ def _text_of_file(name: str, file: str) -> str:
         is_private = not about.st_mode & (S_IRWXG | S_IRWXO)
         text = path.read_text("utf-8-sig").rstrip("\n") if is_readable else ""
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it holds no UTF-8 text"
+        why = error.strerror if isinstance(error, OSError) else "its text is not UTF-8"
         raise SettingsError(f"{name} must name a file that can be read: {why}") from None
     if name == f"{Setting.EVIDENCE_KEYS}{_FROM_FILE}" and not is_private:
         raise SettingsError(f"{name} must name a file that only its owner can read (chmod 600)")

@@ -43,7 +43,7 @@ def token() -> None:
     "centers",
     metavar="ID",
     multiple=True,
-    help="A center that the caller may act for. May be given several times.  [default: all centers]",
+    help="A center that the caller may act for. May be given several times.  [default: all]",
 )
 @click.option(
     "--ttl",

@@ -150,7 +150,7 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "keep_after_end_days",
     metavar="DAYS",
     callback=_days,
-    help="How long a card is kept after the booking that it guarantees, up to 90d.  [initially: 7d]",
+    help="How long a card is kept after the booking it guarantees, up to 90d.  [initially: 7d]",
 )
 @click.option(
     "--no-show-indicator/--only-unscheduled",

@@ -206,9 +206,9 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
 def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str | None) -> None:
     """Send an event again, or all events since a time.
 
-    The events are sent to every endpoint that takes such events now. EVENT is an id that `cardonfile events
-    deliveries` shows; receivers know it as `webhook-id`. With --since, all events on record are
-    sent, whether they have arrived or not.
+    The events are sent to every endpoint that takes such events now. EVENT is an id that
+    `cardonfile events deliveries` shows; receivers know it as `webhook-id`. With --since, all
+    events on record are sent, whether they have arrived or not.
 
     \b
     Examples:

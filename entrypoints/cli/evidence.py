@@ -59,8 +59,8 @@ def new_key(*, file: Path) -> None:
             beside.replace(file)
         except FileExistsError:
             raise click.ClickException(
-                f"{beside} exists: another run is making a key, or was interrupted. If no other run "
-                "is active, delete this file"
+                f"{beside} exists: another run is making a key, or was interrupted. If no other "
+                "run is active, delete this file"
             ) from None
         except (NotKeys, OSError, click.ClickException) as error:
             beside.unlink(missing_ok=True)

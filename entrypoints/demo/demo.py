@@ -92,7 +92,7 @@ def run_demo(port: int) -> None:
                     server.stop()
             serving.result()
         finally:
-            # The visitor may have removed the endpoint. On a full disk it may stay.
+            # The visitor may have removed the endpoint. If the disk is full, the endpoint may stay.
             with suppress(EndpointNotFound, ServiceUnavailable):
                 container.remove_event_endpoint()(endpoint.endpoint_id)
             container.storage().close()

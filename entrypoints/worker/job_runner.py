@@ -122,7 +122,7 @@ class JobRunner(Generic[Target]):
                     self._work.wait(LOOK_EVERY_SECONDS)
 
     def _rests(self) -> bool:
-        """Sleep a little if a chore has more to do. Return whether one has."""
+        """Return whether a chore has more to do. If so, sleep a little first."""
         seconds = [chore.rest_seconds for chore in self._chores if chore.has_more]
         if seconds:
             time.sleep(min(seconds))
@@ -147,7 +147,7 @@ class JobRunner(Generic[Target]):
 
     @contextmanager
     def _noting(self, work: str) -> Iterator[None]:
-        """Catch and log what the block raises, so that one failing kind of work stops no other."""
+        """Catch and log what the block raises, so that it does not stop other work."""
         # Even logging may fail, as on a full disk.
         with suppress(Exception):
             try:

@@ -22,10 +22,10 @@ REST_SECONDS: Final = 0.05
 def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> Done:
     """Run due jobs and chores until nothing is left to do, and return what was done.
 
-    If an endpoint does not take an event, this run sends it no other: otherwise the backlog of an
-    endpoint that hangs would hold up the rest for hours. Several processes may run this at once: a
-    lease keeps each job with one of them. If part of the work could not be read or written, it
-    raises the first error, such as ServiceUnavailable, after the rest is done.
+    If an endpoint does not take an event, this run sends it no further event, because the backlog
+    of an endpoint that hangs would delay the rest for hours. Several processes may run this at
+    once: a lease keeps each job with one of them. If part of the work could not be read or written,
+    it raises the first error, such as ServiceUnavailable, after the rest is done.
     """
     work_log = _RunLog()
     once = [replace(each, every=timedelta.max, rest_seconds=REST_SECONDS) for each in chores]

@@ -1,4 +1,4 @@
-"""The worker's log: finished and failing work, endpoints that are unavailable, and what to look at."""
+"""The worker's log: finished and failing work, unavailable endpoints, and what to look at."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class CardTestingLog:
         self._logged_at: dict[CenterId, datetime] = {}
 
     def __call__(self) -> None:
-        """Look for such centers once, and log them. Raises ServiceUnavailable."""
+        """Look for centers with many refused cards, and log them. Raises ServiceUnavailable."""
         now = self._clock.now()
         for center in self._find():
             logged_at = self._logged_at.get(center.center_id)
