@@ -72,7 +72,7 @@ def actor_of(caller: CallerName) -> Actor:
 
 
 class AuditTrail(Protocol):
-    """The noted acts. They do not change, and old entries are deleted."""
+    """The recorded acts. They do not change, and old entries are deleted."""
 
     def add(self, entry: AuditEntry) -> None:
         """Store an entry."""

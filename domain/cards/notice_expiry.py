@@ -1,4 +1,4 @@
-"""Notify the endpoints of cards that expire soon."""
+"""Notify endpoints that cards will expire soon."""
 
 from __future__ import annotations
 

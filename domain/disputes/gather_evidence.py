@@ -37,8 +37,8 @@ from domain.storage import UnitOfWork
 class GatherEvidence:
     """Step: gather what is stored about a card on file, even if it was removed.
 
-    `base_url` is where guests reach this service. After an erasure, the evidence is without the
-    guest's name and address, and without the client's names for the bookings.
+    `base_url` is where guests reach this service. After an erasure, the evidence does not
+    contain the guest's name and address, or the client's names for the bookings.
     """
 
     base_url: str
@@ -48,7 +48,7 @@ class GatherEvidence:
     ) -> DisputeEvidence:
         """Return the evidence. Raises RecordUnreadable.
 
-        Unless it `shows_guest`, it is without the guest's name, address and browsers.
+        Without `shows_guest`, it does not contain the guest's name, address and browsers.
         """
         guest = unit.guests.get(account.guest_id)
         center = unit.centers.get(account.center_id)

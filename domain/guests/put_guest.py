@@ -35,8 +35,8 @@ class PutGuest:
     GuestNotFound for the id of an erased guest.
 
     With `versions`, raises PreconditionFailed, and stores nothing, unless the guest is in one of
-    these versions. A caller that may not read guests cannot know a version, so
-    `versions` then raises UserNotAuthorized.
+    these versions. A caller that may not read guests cannot know a version, so `versions` then
+    raises UserNotAuthorized.
     """
 
     needs = MAY_PUT_GUESTS

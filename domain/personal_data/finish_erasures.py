@@ -106,7 +106,7 @@ class FinishErasures:
             self.log(guest_id, is_done=True, out_of_reach=left.out_of_reach)
 
     def _end(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> tuple[bool, AtPsps]:
-        """End and blank what is left; return whether all sessions are over, and the references."""
+        """End and blank what is left. Return whether all sessions are over, and the references."""
         # First, because this removes cards that cannot be decoded. `hand_over` would refuse them.
         are_over = end_and_blank(unit, self.note_event, guest_id, now)
         for merged_id in unit.erasures.merged_into(guest_id):

@@ -133,9 +133,9 @@ class PaymentProvider(Protocol):
         """Create the page of an attempt. The same idempotency key returns the same page again.
 
         A guest without a reference at the PSP, or with a reference that the PSP has deleted, gets a
-        new one. If the PSP does not know the guest, raise NotFound until it `is_confirmed` since
-        the request's `begun_at`: the same call is repeated until then. Afterwards the guest gets a
-        new reference.
+        new one. If the PSP does not know the guest, raise NotFound, after which the same call is
+        repeated. Once NotFound `is_confirmed`, counted from the request's `begun_at`, give the
+        guest a new reference instead.
         """
         ...
 

@@ -29,10 +29,10 @@ class CompleteAgreements:
     """Use case: add the agreements that are missing because an earlier release settled sessions.
 
     During an upgrade, a process of an earlier release may store a card without its agreement,
-    `keep_until`, and consent as shown. Each session is completed in its own commit, with the event
-    `agreement.added`. Cards that were removed, and sessions that ended more than COMPLETED_WITHIN
-    ago, stay as they are. May be called at any time, by several processes at once. Raises
-    ServiceUnavailable.
+    `keep_until`, and the consent as shown. Each session is completed in its own commit, with the
+    event `agreement.added`. Cards that were removed, and sessions that ended more than
+    COMPLETED_WITHIN ago, stay as they are. May be called at any time, by several processes at once.
+    Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -43,7 +43,7 @@ class CompleteAgreements:
     def __call__(self) -> Sequence[CardSession]:
         """Complete all agreements, and return the sessions whose guests did not agree.
 
-        An earlier release showed their page without the text about the booking.
+        Their pages were shown by an earlier release, without the text about the booking.
         """
         now = self.clock.now()
         with self.storage.read() as unit:
