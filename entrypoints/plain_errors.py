@@ -20,8 +20,8 @@ NO_WORKER: Final = (
 def plain_errors(*also: type[Exception]) -> Iterator[None]:
     """Turn errors of the installation into a ClickException with one sentence.
 
-    These are errors of settings, files and databases. `also` names further exceptions with such a
-    text. Any other exception passes unchanged.
+    These are errors of settings, files and databases. `also` names further exceptions whose text is
+    one sentence. Any other exception passes unchanged.
     """
     from entrypoints.databases import in_a_sentence
 

@@ -150,7 +150,7 @@ def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> 
 
 
 def installed_names() -> Sequence[str]:
-    """Return the names of all installed PSPs, sorted. Imports no plugin."""
+    """Return the names of all installed PSPs, sorted, without importing a plugin."""
     return sorted(_entry_points())
 
 

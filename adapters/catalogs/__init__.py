@@ -62,7 +62,7 @@ class Catalog:
         return text.format(**values) if values else text
 
     def group(self, key: str) -> Mapping[str, str]:
-        """Return the texts of a table by their last names, for a script."""
+        """Return the texts of a table, by the last part of their keys, for a script."""
         return {name: each for name, each in self._found(key).items() if isinstance(each, str)}
 
     def _found(self, key: str) -> Any:  # a text, or a table of such

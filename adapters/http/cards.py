@@ -1,4 +1,4 @@
-"""Cards on file, at `/api/v1/guests/{guest_id}/accounts`, and a center's that expire soon.
+"""Cards on file, at `/api/v1/guests/{guest_id}/accounts`, and a center's cards that expire soon.
 
 A card is added by a session, in `adapters/http/sessions.py`.
 """

@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 class Counted(NamedTuple):
-    """A counted request: how many more the window allows, and the seconds until the window ends."""
+    """The count after a request: what the window still allows, and the seconds until it ends."""
 
     is_over: bool
     left: int

@@ -16,7 +16,7 @@ class RefusalLog:
     """Logs refusals as warnings, with a limited number of lines of each kind a minute."""
 
     def __init__(self, lines_a_minute: int, now: Callable[[], float] = time.monotonic) -> None:
-        """Take the limit of each kind, and a function that returns seconds."""
+        """Take the limit of lines of each kind, and a clock: a function that returns seconds."""
         self._limit, self._now, self._lock = lines_a_minute, now, threading.Lock()
         self._minute, self._lines = 0.0, Counter[tuple[str, str]]()
         self._said = set[tuple[str | None, ...]]()

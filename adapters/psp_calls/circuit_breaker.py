@@ -29,9 +29,9 @@ class CircuitBreaker:
     """Stops calls for one merchant account for a while.
 
     The breaker opens for 10 seconds after three time-outs in a row. If the PSP sends Retry-After,
-    it opens for that time, up to a minute. If both happen, the longer time applies. After it, one
-    trial call is let through. If the trial times out, the breaker opens for 10 seconds again;
-    otherwise it closes.
+    it opens for that time, up to a minute. If both happen, the longer time applies. After that
+    time, one trial call is let through. If the trial times out, the breaker opens for 10 seconds
+    again; otherwise it closes.
     """
 
     def __init__(self, account: PspAccount, now: Callable[[], float] = time.monotonic) -> None:
