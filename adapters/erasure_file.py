@@ -90,7 +90,7 @@ class TextErasureFile(ErasureFile):
         return {guest_id: line.into for guest_id, line in self._read().items() if line.into}
 
     def _read(self) -> Mapping[GuestId, _Line]:
-        """Return the last line of each guest, with the references of the guest's earlier lines."""
+        """Return the last line of each guest, with the references of earlier lines of that kind."""
         if self.path is None or not self.path.exists():
             return {}
         found: dict[GuestId, _Line] = {}

@@ -79,7 +79,7 @@ class AccessToken:
         return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
 
     def hour_to_note(self, now: datetime) -> datetime | None:
-        """Return the hour to store for a use at this time, or None if it is stored already."""
+        """Return the hour to store for a use at this time; None if it or a later one is stored."""
         hour = now.replace(minute=0, second=0, microsecond=0)
         return hour if self.used_at is None or self.used_at < hour else None
 

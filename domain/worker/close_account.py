@@ -50,7 +50,7 @@ class CloseAccount:
     - Open sessions end as cancelled.
     - Cards are removed with the reason `account_closed`.
     - Discards and erasures end, and are recorded as out of reach.
-    - Webhooks change nothing, and new sessions cannot use the account.
+    - Webhooks change nothing, and the account takes no new cards.
     - Work that other processes have begun ends when a worker takes it over.
 
     May be called again; a further call finishes what is left. Raises ServiceUnavailable, after
