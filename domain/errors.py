@@ -289,6 +289,22 @@ class AgreementNotFound(Refusal):
     message = "Agreement not found"
 
 
+class EventNotFound(Refusal):
+    """No event with this id is stored at a center that the caller may see."""
+
+    code = 404
+    type = "event_not_found"
+    message = "Event not found"
+
+
+class EventsGone(Refusal):
+    """Events after the position were deleted, or the position belongs to another list of events."""
+
+    code = 410
+    type = "events_gone"
+    message = "Events gone"
+
+
 class EvidenceKeyMissing(Refusal):
     """The operator has set no key to sign evidence."""
 

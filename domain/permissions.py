@@ -22,6 +22,7 @@ class Permission(StrEnum):
     PRODUCTS_VIEW = "products:view"
     PRODUCTS_EDIT = "products:edit"
     PAYMENTS_USE = "payments:use"
+    EVENTS_READ = "events:read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ MAY_READ_EVIDENCE: Final = Needs((Permission.GUESTS_EVIDENCE,))
 MAY_EDIT_PRODUCTS: Final = Needs((Permission.PRODUCTS_EDIT,))
 MAY_VIEW_PRODUCTS: Final = Needs((Permission.PRODUCTS_VIEW,))
 MAY_USE_CARDS: Final = Needs((Permission.PAYMENTS_USE,))
+MAY_READ_EVENTS: Final = Needs((Permission.EVENTS_READ,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from domain.consents.consent_text import ConsentTexts
 from domain.consents.given_consent import Consents
 from domain.desk_links.desk_link import DeskLinks
 from domain.events.event import EventDeliveries, EventEndpoints
+from domain.events.event_list import Events
 from domain.guests.guest import Guests
 from domain.installation.installation import Installations
 from domain.personal_data.erasure import Erasures
@@ -73,6 +74,7 @@ class UnitOfWork:
     merchant_identities: MerchantIdentities
     merchant_standings: MerchantStandings
     discards: Discards
+    events: Events
     event_endpoints: EventEndpoints
     event_deliveries: EventDeliveries
     access_tokens: AccessTokens

@@ -20,7 +20,7 @@ from typing_extensions import override
 from adapters.babel_formats import BabelFormats
 from adapters.catalogs import shipped_consents, shipped_reservation_texts
 from adapters.erasure_file import TextErasureFile
-from adapters.events.payload import examples
+from adapters.events.payload import encode, examples
 from adapters.events.sender import HttpEventSender
 from adapters.http.agreements import AgreementResource
 from adapters.http.app import create_app
@@ -28,6 +28,7 @@ from adapters.http.authentication import Authentication
 from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
 from adapters.http.desk_links import DeskResource
+from adapters.http.events import EventResource
 from adapters.http.evidence import EvidenceResource
 from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks, WorkerWatch
@@ -87,6 +88,7 @@ from domain.disputes.read_evidence import ReadEvidence
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.note_event import NoteEvent
+from domain.events.queries import ListEvents, ReadEvent
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
 from domain.events.replay_event import ReplayEvent, ReplayEventsSince
 from domain.events.send_test_event import SendTestEvent
@@ -113,6 +115,7 @@ from domain.psps.payment_provider import PaymentProvider, Providers
 from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
+from domain.sessions.notice_unopened import NoticeUnopened
 from domain.sessions.queries import ListSessions, ReadSession
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.complete_agreements import CompleteAgreements
@@ -484,6 +487,7 @@ class Container(DeclarativeContainer):
         clock=clock,
         note_event=note_event,
     )
+    notice_unopened = Part(NoticeUnopened, storage=storage, clock=clock, note_event=note_event)
     end_agreements = Part(EndAgreements, storage=storage, clock=clock, note_event=note_event)
     remove_ended_cards = Part(RemoveEndedCards, storage=storage, clock=clock, note_event=note_event)
     complete_agreements = Part(
@@ -579,6 +583,8 @@ class Container(DeclarativeContainer):
     search_guests = Part(SearchGuests, storage=storage)
     list_centers = Part(ListCenters, storage=storage, psps=settings.provided.psps)
     read_center = Part(ReadCenter, storage=storage, psps=settings.provided.psps)
+    list_events = Part(ListEvents, storage=storage, clock=clock)
+    read_event = Part(ReadEvent, storage=storage)
     list_products = Part(ListProducts, storage=storage)
     put_product = Part(PutProduct, storage=storage)
     use_card_on_file = Part(
@@ -692,6 +698,12 @@ class Container(DeclarativeContainer):
     )
     evidence = Part(EvidenceResource, read_evidence=read_evidence, signer=signer)
     products = Part(ProductResource, list_products=list_products, put_product=put_product)
+    event_list = Part(
+        EventResource,
+        list_events=list_events,
+        read_event=read_event,
+        encode=Object(encode),
+    )
     hosted_payments = Part(
         HostedPayments,
         open_hosted_page=open_hosted_page,
@@ -715,6 +727,7 @@ class Container(DeclarativeContainer):
         evidence=evidence,
         centers=centers,
         products=products,
+        event_list=event_list,
         hosted_payments=hosted_payments,
         webhooks=webhooks,
         health=health,

@@ -31,7 +31,8 @@ from domain.cards.account import Account
 from domain.centers.center import Center
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.consents.given_consent import GivenConsent
-from domain.events.event import ENDPOINT_TYPES, EventDelivery, EventEndpoint
+from domain.events.event import ENDPOINT_TYPES, Event, EventDelivery, EventEndpoint
+from domain.events.event_list import EventFilter
 from domain.guests.guest import Guest
 from domain.identifiers import (
     AccountId,
@@ -529,6 +530,16 @@ class Installation:
         """Read the deliveries of events, newest first, or only those that failed."""
         with self.storage.read() as unit:
             return unit.event_deliveries.latest(limit=1_000, only_failed=failed)
+
+    def events(self) -> Sequence[Event]:
+        """Read the events in the order of the list."""
+        with self.storage.write() as unit:
+            unit.events.number()
+            unit.commit()
+        with self.storage.read() as unit:
+            last = unit.events.ends().last.number
+            found = unit.events.between(0, last, EventFilter(), limit=1_000)
+        return [each.event for each in found]
 
     def event_endpoints(self) -> Sequence[EventEndpoint]:
         """Read the endpoints that are not removed, oldest first."""

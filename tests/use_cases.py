@@ -8,6 +8,7 @@ from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.queries import ListAccounts, ListExpiringCards, ReadAccount, ReadConsent
 from domain.cards.remove_account import RemoveAccount
 from domain.centers.queries import ListCenters, ReadCenter
+from domain.events.queries import ListEvents, ReadEvent
 from domain.guests.put_guest import PutGuest
 from domain.guests.queries import ReadGuest
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
@@ -41,6 +42,8 @@ class UseCases:
     read_guest: ReadGuest
     list_centers: ListCenters
     read_center: ReadCenter
+    list_events: ListEvents
+    read_event: ReadEvent
     list_products: ListProducts
     put_product: PutProduct
     open_hosted_page: OpenHostedPage

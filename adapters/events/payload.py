@@ -84,6 +84,12 @@ class EventData(Struct, frozen=True, kw_only=True):
 class EventPayload(Struct, frozen=True, kw_only=True):
     """The body: the event and its time. Fields and types may be added in the future."""
 
+    id: Annotated[
+        str,
+        _field(
+            "evt_0e5a1c3e-5d0b-4c46-8f0c-0e8a7f1f3c55", "The id of the event, as in `webhook-id`."
+        ),
+    ]
     type: Annotated[str, _field(EventType.ACCOUNT_STORED.value, "The type of the event.")]
     timestamp: Annotated[
         datetime, _field("2026-11-20T12:00:00Z", "The time of the event.", format="date-time")
@@ -101,6 +107,7 @@ def encode(event: Event) -> bytes:
 
 def _payload(event: Event) -> EventPayload:
     return EventPayload(
+        id=event.event_id,
         type=event.type.value,
         timestamp=event.occurred_at,
         data=msgspec.convert(event, EventData, from_attributes=True),
@@ -138,6 +145,8 @@ def examples() -> Mapping[EventType, EventPayload]:
             "reason": "expires_in_30_days",
             **of_card,
         },
+        EventType.SESSION_UNOPENED: {"status": "open"},
+        EventType.SESSION_CARD_DECLINED: {"status": "open", "reason": "insufficient_funds"},
         EventType.SESSION_FAILED: {
             "status": "failed",
             "reason": "payment_method_already_exists",

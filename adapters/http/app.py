@@ -18,6 +18,7 @@ from adapters.http.centers import CenterResource
 from adapters.http.desk_links import DeskResource
 from adapters.http.dispatcher import Dispatcher
 from adapters.http.errors import add_error_handlers
+from adapters.http.events import EventResource
 from adapters.http.evidence import EvidenceResource
 from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks
@@ -45,6 +46,7 @@ def create_app(
     evidence: EvidenceResource,
     centers: CenterResource,
     products: ProductResource,
+    event_list: EventResource,
     hosted_payments: HostedPayments,
     webhooks: Webhooks,
     health: HealthChecks,
@@ -74,7 +76,7 @@ def create_app(
     )
     add_error_handlers(app)
     hosted_payments.add_error_handlers(app)
-    resources = (guests, sessions, desk, cards, agreements, evidence, centers, products)
+    resources = (guests, sessions, desk, cards, agreements, evidence, centers, products, event_list)
     of_service = (hosted_payments, webhooks, health, OpenApi(links, events))
     _add_routes(app, (*resources, *of_service), authenticate)
     add_style(app, STYLE)

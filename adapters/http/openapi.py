@@ -15,6 +15,7 @@ from adapters.http.cards import CardResource
 from adapters.http.centers import CenterResource
 from adapters.http.desk_links import DeskResource
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
+from adapters.http.events import EventResource
 from adapters.http.evidence import EvidenceResource
 from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks
@@ -145,6 +146,7 @@ _RESOURCES = (
     EvidenceResource,
     CenterResource,
     ProductResource,
+    EventResource,
     HostedPayments,
     Webhooks,
     HealthChecks,

@@ -35,6 +35,7 @@ class Tag(StrEnum):
     GUESTS = "Guests"
     CENTERS = "Centers"
     PRODUCTS = "Products"
+    EVENTS = "Events"
     SERVICE = "Service"
 
 
@@ -44,6 +45,7 @@ TAGS: Final[Mapping[Tag, str]] = {
     Tag.GUESTS: "The guests whose cards are on file.",
     Tag.CENTERS: "The centers at which cards are added and charged.",
     Tag.PRODUCTS: "The products that a center sells.",
+    Tag.EVENTS: "What happened to cards and sessions.",
     Tag.SERVICE: "For guests' browsers, payment service providers and operators.",
 }
 """The description of each group."""
@@ -69,6 +71,17 @@ def parameter(
     return {**described, "examples": known} if known else described
 
 
+SIZE: Final = parameter(
+    "size",
+    "query",
+    "The number of records per page.",
+    type="integer",
+    minimum=1,
+    maximum=MAX_SIZE,
+    default=DEFAULT_SIZE,
+)
+SIZE_REFUSALS: Final = (errors.TooManyItems(), errors.PageParameterInvalid("size"))
+
 PAGING: Final = (
     parameter(
         "page",
@@ -78,22 +91,9 @@ PAGING: Final = (
         minimum=1,
         default=DEFAULT_PAGE,
     ),
-    parameter(
-        "size",
-        "query",
-        "The number of records per page.",
-        type="integer",
-        minimum=1,
-        maximum=MAX_SIZE,
-        default=DEFAULT_SIZE,
-    ),
+    SIZE,
 )
-
-PAGING_REFUSALS: Final = (
-    errors.TooManyItems(),
-    errors.PageParameterInvalid("page"),
-    errors.PageParameterInvalid("size"),
-)
+PAGING_REFUSALS: Final = (*SIZE_REFUSALS, errors.PageParameterInvalid("page"))
 
 
 class UseCase(Protocol):

@@ -11,7 +11,13 @@ from contextlib import closing, suppress
 from typing import Final
 
 from adapters.postgresql.connection import Conflict, Connection, connect, translated
-from adapters.sql.migrations import QUEUES, RECORDS_FOR_OPERATORS, RELEASE_0_3, pending_migrations
+from adapters.sql.migrations import (
+    LONG_AGO,
+    QUEUES,
+    RECORDS_FOR_OPERATORS,
+    RELEASE_0_3,
+    pending_migrations,
+)
 from domain.errors import ServiceUnavailable
 
 WAIT_SECONDS: Final = 60
@@ -248,7 +254,14 @@ MIGRATIONS: Final = {
         within_30_days="now() + random() * interval '30 days'",
     ),
     "m007_release_0_3": RELEASE_0_3.format(
-        uuid="uuid", time="timestamptz", json="jsonb", boolean="boolean", strict=""
+        uuid="uuid",
+        time="timestamptz",
+        json="jsonb",
+        boolean="boolean",
+        big_integer="bigint",
+        sequence=", sequence bigint GENERATED ALWAYS AS IDENTITY",
+        strict="",
+        long_ago=LONG_AGO,
     ),
 }
 

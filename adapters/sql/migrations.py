@@ -41,7 +41,9 @@ than at the end of the session.
 """
 
 LONG_AGO: Final = "2000-01-01T00:00:00.000000+00:00"
-"""A card that an earlier release stores beside this one is due for reading."""
+"""A card that an earlier release stores beside this one is due for reading, and a session of an
+earlier release is due for the event about an unopened link.
+"""
 
 RECORDS_FOR_OPERATORS: Final = f"""
     CREATE TABLE consent_texts (
@@ -287,10 +289,22 @@ RELEASE_0_3: Final = """
         access_token_hash text NOT NULL,
         created_at {time} NOT NULL
     ){strict};
-    CREATE INDEX desk_links_of_session ON desk_links (token_id, created_at, secret_hash)
+    CREATE INDEX desk_links_of_session ON desk_links (token_id, created_at, secret_hash);
+    CREATE TABLE events (
+        event_id text PRIMARY KEY,
+        number {big_integer},
+        center_id {uuid} NOT NULL,
+        occurred_at {time} NOT NULL,
+        event {json}{sequence}
+    ){strict};
+    CREATE UNIQUE INDEX events_number ON events (number) WHERE number IS NOT NULL;
+    CREATE INDEX events_unnumbered ON events (event_id) WHERE number IS NULL;
+    ALTER TABLE card_sessions ADD COLUMN unopened_at {time} DEFAULT '{long_ago}';
+    CREATE INDEX card_sessions_unopened ON card_sessions (unopened_at)
+        WHERE unopened_at IS NOT NULL AND ended_at IS NULL
 """
 """The further tables of release 0.3.0: closed merchant accounts, unknown objects at PSPs,
-earlier pages, merged guests, and desk links.
+earlier pages, merged guests, desk links, and the list of events.
 """
 
 

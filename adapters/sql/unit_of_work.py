@@ -13,7 +13,11 @@ from adapters.sql.repositories.centers import (
 )
 from adapters.sql.repositories.consents import SqlConsents, SqlConsentTexts
 from adapters.sql.repositories.desk_links import SqlDeskLinks
-from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
+from adapters.sql.repositories.events import (
+    SqlEventDeliveries,
+    SqlEventEndpoints,
+    SqlEvents,
+)
 from adapters.sql.repositories.guests import SqlGuests
 from adapters.sql.repositories.installation import SqlInstallations
 from adapters.sql.repositories.personal_data import SqlErasures
@@ -59,6 +63,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         merchant_identities=SqlMerchantIdentities(transaction),
         merchant_standings=SqlMerchantStandings(transaction),
         discards=SqlDiscards(transaction),
+        events=SqlEvents(transaction),
         event_endpoints=SqlEventEndpoints(transaction),
         event_deliveries=SqlEventDeliveries(transaction),
         access_tokens=SqlAccessTokens(transaction),

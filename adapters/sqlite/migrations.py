@@ -14,6 +14,7 @@ from typing import Final
 from sqlite_utils import Database, Migrations
 
 from adapters.sql.migrations import (
+    LONG_AGO,
     QUEUES,
     RECORDS_FOR_OPERATORS,
     RELEASE_0_3,
@@ -457,7 +458,14 @@ def m006_operators(db: Database) -> None:
 def m007_release_0_3(db: Database) -> None:
     """Create the further tables of release 0.3.0."""
     statements = RELEASE_0_3.format(
-        uuid="text", time="text", json="text", boolean="integer", strict=" STRICT"
+        uuid="text",
+        time="text",
+        json="text",
+        boolean="integer",
+        big_integer="integer",
+        sequence="",
+        strict=" STRICT",
+        long_ago=LONG_AGO,
     )
     for statement in statements.split(";"):
         db.execute(statement)

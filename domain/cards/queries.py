@@ -13,11 +13,10 @@ from domain.agreements.agreement import Agreement, ChargeIndicator
 from domain.cards.account import Account
 from domain.cards.find_account import active_account
 from domain.cards.find_agreement import agreement_of_guest
-from domain.centers.center import parse_center_id
+from domain.centers.center import parse_center_id, parse_only_center
 from domain.consents.given_consent import GivenConsent
 from domain.errors import GuestNotFound, InvalidCenterId, InvalidField
 from domain.guests.guest import parse_guest_id
-from domain.identifiers import CenterId
 from domain.outside import Clock
 from domain.pagination import Page, PageRequest
 from domain.permissions import MAY_USE_CARDS, MAY_VIEW_CARDS, Caller
@@ -98,7 +97,7 @@ class ListAccounts:
         page: PageRequest,
     ) -> Page[Account]:
         caller.require(self.needs)
-        only = _parse_only_center(center_ids)
+        only = parse_only_center(center_ids)
         if only is not None:
             caller.require_center(only)
         centers = caller.centers if only is None else frozenset({only})
@@ -147,12 +146,6 @@ class ReadAgreement:
         caller.require(self.needs)
         with self.storage.read() as unit:
             return agreement_of_guest(unit, caller, guest_id=guest_id, agreement_id=agreement_id)
-
-
-def _parse_only_center(center_ids: Sequence[str]) -> CenterId | None:
-    if len(center_ids) > 1:
-        raise InvalidCenterId
-    return parse_center_id(center_ids[0]) if center_ids else None
 
 
 EXPECTED_DATE: Final = "a date such as 2027-01-31"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -51,6 +51,13 @@ def parse_center_id(value: object) -> CenterId:
     if center_id is None:
         raise InvalidCenterId
     return CenterId(center_id)
+
+
+def parse_only_center(center_ids: Sequence[str]) -> CenterId | None:
+    """Parse the `center_id` of a query; None without a value. Raises InvalidCenterId."""
+    if len(center_ids) > 1:
+        raise InvalidCenterId
+    return parse_center_id(center_ids[0]) if center_ids else None
 
 
 class Centers(Protocol):

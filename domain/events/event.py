@@ -65,6 +65,8 @@ class EventType(StrEnum):
     ACCOUNT_UPDATED = "account.updated"
     ACCOUNT_REMOVED = "account.removed"
     ACCOUNT_EXPIRING = "account.expiring"
+    SESSION_UNOPENED = "session.unopened"
+    SESSION_CARD_DECLINED = "session.card_declined"
     SESSION_FAILED = "session.failed"
     SESSION_EXPIRED = "session.expired"
     AGREEMENT_ADDED = "agreement.added"
@@ -84,6 +86,8 @@ MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_UPDATED: "The bank has given a card on file a new number or expiry date.",
     EventType.ACCOUNT_REMOVED: "A card was removed.",
     EventType.ACCOUNT_EXPIRING: "A card expires in 30 days or in 7 days.",
+    EventType.SESSION_UNOPENED: "Half of a link's life is over, and nobody has opened it.",
+    EventType.SESSION_CARD_DECLINED: "A card was refused in a session.",
     EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",
     EventType.SESSION_EXPIRED: "A session ended without a card.",
     EventType.AGREEMENT_ADDED: "A guest agreed to charges for a booking, and a card guarantees it.",

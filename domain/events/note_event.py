@@ -1,7 +1,7 @@
-"""Note an event about a card or a session, for the endpoints that subscribe to it.
+"""Note an event about a card or a session, for readers and for the endpoints that subscribe to it.
 
-The deliveries are stored in the commit that causes the event. So no event is lost, and no event is
-sent about something that was not committed. If no endpoint subscribes, nothing is stored.
+The event and its deliveries are stored in the commit that causes the event. So no event is lost,
+and no event tells of something that was not committed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def new_event_id(ids: Ids) -> EventId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteEvent:
-    """Step: note an event for each endpoint that subscribes to it. The caller commits.
+    """Step: note an event, and a delivery for each endpoint that takes it. The caller commits.
 
     The event belongs to the trace of the work that caused it.
     """
@@ -34,6 +34,7 @@ class NoteEvent:
 
     def __call__(self, unit: WriteUnit, event: Event) -> None:
         event = replace(event, trace=self.traces.current())
+        unit.events.add(event)
         for endpoint in unit.event_endpoints.all():
             if endpoint.takes(event):
                 unit.event_deliveries.add(

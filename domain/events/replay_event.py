@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from domain.audit.entry import Action, Details
 from domain.audit.note_act import NoteAct
+from domain.errors import EventNotFound
 from domain.events.event import EventDelivery
 from domain.events.find_endpoint import existing_endpoint
 from domain.identifiers import EndpointId, EventId, plain_uuid
@@ -20,13 +21,6 @@ from domain.storage import AlreadyStored, RecordUnreadable, Storage, WriteUnit
 EVENTS_AT_ONCE: Final = 100
 """The number of events that one unit of work replays, so that no request waits long for the unit.
 """
-
-
-class EventNotFound(LookupError):
-    """No event with this id is stored for an endpoint."""
-
-    def __init__(self) -> None:
-        super().__init__("no event has this id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class Installations(Protocol):
     def let_go_of_original(self, now: datetime) -> Mapping[str, int]:
         """Delete or end everything that would act for the original installation.
 
-        Deletes event endpoints with their secrets, due deliveries, discards and due readings of
+        Deletes event endpoints with their secrets, the list of events, due deliveries, discards and due readings of
         cards; revokes access tokens; and marks all merchant identities as the original's. Returns
         the number of each.
         """

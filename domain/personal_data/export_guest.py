@@ -66,6 +66,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     deliveries = [
         delivery for each in (guest_id, *merged) for delivery in unit.event_deliveries.naming(each)
     ]
+    events = [event for each in (guest_id, *merged) for event in unit.events.naming(each)]
     tokens = {
         *(account.token_id for account in accounts),
         *(consent.token_id for consent in consents),
@@ -73,6 +74,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
         *(session.token_id for session in sessions),
         *(card.token_id for card in refused_cards),
         *(delivery.event.token_id for delivery in deliveries),
+        *(event.token_id for event in events),
     }
     noted_about = {
         guest_id,
@@ -100,6 +102,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
             {**account._asdict(), "guest_reference": reference}
             for account, reference in unit.guest_references.of(guest_id)
         ],
+        "events": events,
         "event_deliveries": deliveries,
         "audit_entries": [
             entry for about in sorted(noted_about) for entry in unit.audit_trail.latest(about=about)

@@ -39,7 +39,7 @@ from domain.sessions.address_verification import PostalCodes, require_billing_ad
 from domain.sessions.card_testing import require_below_limits
 from domain.sessions.find_session import may_have_link
 from domain.sessions.request import AddCardRequest, RequestedSession
-from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession
+from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession, half_of_life
 from domain.sessions.session_log import SessionLog, SessionStep, Step
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
@@ -161,6 +161,7 @@ class AddCard:
             shows_guest=caller.may(MAY_VIEW_GUESTS),
             link_key=link_key_from(self.ids.secret()),
             trace=self.traces.current(),
+            unopened_at=half_of_life(now, expires_at),
         )
 
     def _require_agreements(

@@ -70,6 +70,11 @@ stays.
 """
 
 
+def half_of_life(created_at: datetime, expires_at: datetime) -> datetime:
+    """Return when half of a link's life is over. `expires_at` must be that of an unopened link."""
+    return created_at + (expires_at - created_at) / 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFilter:
     """The sessions to look for, among all guests and centers. None means no condition."""
@@ -98,6 +103,7 @@ class CardSession(PolledSession, RequestedSession):
     the card that the session stored or renewed, as the PSP reported it at that time; None also if
     an earlier release stored the card. `browsers` are the browsers in which the guest clicked, if
     the operator has chosen to record browsers. `trace` is the trace of the add-card request.
+    `unopened_at` is when `NoticeUnopened` checks whether the link was opened; None after that.
     """
 
     token_id: TokenId
@@ -110,6 +116,7 @@ class CardSession(PolledSession, RequestedSession):
     card: CardSummary | None = None
     browsers: tuple[BrowserOfClick, ...] | None = None
     trace: Trace | None = None
+    unopened_at: datetime | None = None
 
     def clicked_in(self, browser: BrowserOfClick) -> CardSession:
         """Note the browser of a click. The first click and the latest ones are kept."""
@@ -284,6 +291,14 @@ class CardSessions(WorkAtPsps, Protocol):
         """Return the sessions about a booking that stored a card without an agreement.
 
         They ended after `since`, and come oldest first. Locks nothing.
+        """
+        ...
+
+    def half_over(self, now: datetime, *, at_most: int, skip: int) -> Sequence[CardSession | None]:
+        """Return sessions that have not ended, with an `unopened_at` up to `now`, oldest first.
+
+        A session of an earlier release has such a time too, long ago. The first `skip` are left
+        out. None stands for a session that cannot be decoded. Locks nothing.
         """
         ...
 

@@ -7,9 +7,12 @@ from datetime import datetime
 from typing import Final
 
 from domain.centers.card_limit import CardLimit
+from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
 from domain.psps.hosted_page import Reported
 from domain.sessions.card_testing import limits_that_close_pages, must_close_page
 from domain.sessions.end import SessionStatus
+from domain.sessions.note_session_event import note_session_event
 from domain.sessions.refused_card import RefusedCard
 from domain.sessions.session import CardSession
 from domain.storage import Storage, WriteUnit
@@ -17,9 +20,13 @@ from domain.storage import Storage, WriteUnit
 MAX_REFUSED_ON_PAGE: Final = 100
 """The maximum number of refused cards that are recorded for one page, whatever the PSP reports."""
 
+MAX_DECLINED_EVENTS: Final = 10
+"""The most `session.card_declined` of a session, so that card testing does not flood readers."""
+
 
 def note_refused_cards(
     unit: WriteUnit,
+    note_event: NoteEvent,
     asked: CardSession,
     outcome: Reported,
     changed: CardSession,
@@ -29,23 +36,36 @@ def note_refused_cards(
     """Record the cards that the page of `asked` refused, and the card that a rule refused.
 
     `changed` is the stored session after the outcome was applied. The refusal code belongs to the
-    last of the reported cards. May be called again: each card is recorded once. Return how many
-    cards the page has refused since the last call. The caller commits, and then calls
+    last of the reported cards. `session.card_declined` is noted for each card that was not recorded
+    before, unless the session failed by it. May be called again: each card is recorded once. Return
+    how many cards the page has refused since the last call. The caller commits, and then calls
     `ask_about_open_pages`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
-    if changed.status is SessionStatus.FAILED or changed.not_accepted is not None:
-        unit.refused_cards.add([_refused(changed, changed, 0, changed.not_accepted, now)])
-    return unit.refused_cards.add(
-        _refused(
-            asked,
-            changed,
-            number,
-            outcome.refusal_code if outcome and number == by_page else None,
-            now,
-        )
+    code = outcome.refusal_code if outcome else None
+    is_refused_by_rule = changed.status is SessionStatus.FAILED or changed.not_accepted is not None
+    by_rule = unit.refused_cards.add(
+        [_refused(changed, changed, 0, changed.not_accepted, now)] if is_refused_by_rule else []
+    )
+    declined = unit.refused_cards.add(
+        _refused(asked, changed, number, code if number == by_page else None, now)
         for number in range(1, by_page + 1)
     )
+    reasons = [*[None] * (declined - 1), code] if declined else []
+    if by_rule and changed.status is not SessionStatus.FAILED:
+        reasons.append(changed.not_accepted)
+    if reasons:
+        before = len(unit.refused_cards.of(changed.token_id)) - len(reasons)
+        for reason in reasons[: max(MAX_DECLINED_EVENTS - before, 0)]:
+            note_session_event(
+                unit,
+                note_event,
+                EventType.SESSION_CARD_DECLINED,
+                changed,
+                reason=reason,
+                now=now,
+            )
+    return declined
 
 
 def _refused(

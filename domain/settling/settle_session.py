@@ -245,6 +245,7 @@ class SettleSession:
         if current.is_over:
             # If the guest was erased, the PSP's evidence is deleted too.
             unit.erasures.reopen(current.guest_id, now)
+        declined = note_refused_cards(unit, self.note_event, asked, outcome, changed, now=now)
         token_id = current.token_id
         for event_type, account in verdict.account_events:
             note_account_event(
@@ -266,7 +267,6 @@ class SettleSession:
                 now=now,
             )
         note_end_of_session(unit, self.note_event, current, changed, now=now)
-        declined = note_refused_cards(unit, asked, outcome, changed, now=now)
         if verdict.consent is not None:
             unit.consents.add(verdict.consent)
         unit.commit()

@@ -62,6 +62,9 @@ class ForgetOldRecords:
             lambda unit: unit.idempotency_keys.forget(before=now - IDEMPOTENCY_KEYS_LAST),
             lambda unit: unit.agreements.forget(before=evidence),
             lambda unit: unit.event_deliveries.forget(before=deliveries),
+            # Only numbered events are deleted, so that a reader notices what it missed.
+            lambda unit: unit.events.number(),
+            lambda unit: unit.events.forget(before=deliveries, until=now + kept.deliveries),
             lambda unit: unit.sessions.forget(before=sessions),
             lambda unit: unit.accounts.forget(before=cards),
             lambda unit: unit.sessions.forget_browsers(before=browsers),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -54,6 +55,12 @@ class SeenWorker:
     def is_gone(self) -> bool:
         """Whether the worker is missing and did not stop."""
         return self.is_missing and self.state is not WorkerState.STOPPED
+
+    def runs_before(self, release: tuple[int, int]) -> bool:
+        """Return whether the worker runs now, and its release is earlier, such as 0.2 before 0.3."""
+        found = re.match(r"(\d+)\.(\d+)", self.worker.release)
+        is_running = self.state is WorkerState.RUNNING and not self.is_missing
+        return is_running and found is not None and (int(found[1]), int(found[2])) < release
 
 
 def is_missed(age: timedelta) -> bool:

@@ -16,6 +16,7 @@ from domain.centers.find_centers import existing_center
 from domain.disputes.read_evidence import GuestWasErased
 from domain.errors import (
     CardsDoNotMatch,
+    EventNotFound,
     GuestIdNotUsable,
     GuestNotFound,
     InvalidField,
@@ -23,7 +24,6 @@ from domain.errors import (
 )
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.find_endpoint import EndpointNotFound
-from domain.events.replay_event import EventNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import CenterId, GuestId
 from domain.installation.change_origin import NoCopy, NotPublic

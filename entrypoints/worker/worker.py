@@ -28,7 +28,7 @@ FORGET_EVERY: Final = timedelta(minutes=15)
 Both chores wait for a steady clock, which a new process does not have at once.
 """
 END_AGREEMENTS_EVERY: Final = timedelta(minutes=1)
-"""Also the interval of removing the cards whose agreements have ended."""
+"""Also the interval of removing the cards whose agreements have ended, and of unopened links."""
 COMPLETE_AGREEMENTS_EVERY: Final = timedelta(hours=1)
 FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
@@ -48,6 +48,7 @@ def chores(container: Container) -> Sequence[Chore]:
             NotAgreedLog(container.complete_agreements()),
         ),
         Chore("end_agreements", END_AGREEMENTS_EVERY, container.end_agreements()),
+        Chore("notice_unopened", END_AGREEMENTS_EVERY, container.notice_unopened()),
         Chore("remove_ended_cards", END_AGREEMENTS_EVERY, container.remove_ended_cards()),
     ]
 

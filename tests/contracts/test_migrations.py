@@ -264,7 +264,7 @@ def test_both_storages_have_the_same_schema(postgresql_server: str, tmp_path: Pa
             for column in table.columns
         }
     # SQLite's rowid orders rows as `sequence` does in PostgreSQL; in payment_accounts it has a name.
-    only_in_postgresql = {(table, "sequence") for table in ("access_tokens", "evidence")}
+    only_in_postgresql = {(table, "sequence") for table in ("access_tokens", "evidence", "events")}
     assert set(columns_in_sqlite) <= set(columns_in_postgresql)
     assert set(columns_in_postgresql) - set(columns_in_sqlite) == only_in_postgresql
     differing = {

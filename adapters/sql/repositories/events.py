@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 
 import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queues
-from adapters.sql.repositories.repository import EVENTS_ARE_EVIDENCE, ById
+from adapters.sql.repositories.repository import (
+    EVENTS_ARE_EVIDENCE,
+    MAX_FORGOTTEN,
+    ById,
+    Repository,
+)
 from adapters.sql.rows import Rows
+from adapters.sql.transaction import Values
 from domain.events.event import (
     DeliveryCounts,
     DueDelivery,
+    Event,
     EventDeliveries,
     EventDelivery,
     EventEndpoint,
     EventEndpoints,
 )
+from domain.events.event_list import (
+    MAX_NUMBERED,
+    Ends,
+    EventFilter,
+    Events,
+    ListedEvent,
+    Position,
+)
 from domain.identifiers import AccountId, EndpointId, EventId, GuestId, TokenId
 
 _ENDPOINTS = Rows("event_endpoints", EventEndpoint, key=("endpoint_id",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbered:
+    number: int | None
+    event: Event
+
+
+_EVENTS = Rows(
+    "events", _Numbered, key=("event_id",), beside=("event_id", "center_id", "occurred_at")
+)
 
 _DELIVERIES = Rows(
     "event_deliveries",
@@ -29,6 +57,119 @@ _DELIVERIES = Rows(
     key=("event_id", "endpoint_id"),
     beside=("event_id", "occurred_at"),
 )
+
+
+class SqlEvents(Repository, Events):
+    """The list of events. The last deleted event leaves a row without `event`."""
+
+    @override
+    def add(self, event: Event) -> None:
+        row = _EVENTS.row(_Numbered(number=None, event=event))
+        self._transaction.execute(
+            _EVENTS.insert,
+            {
+                **row,
+                "event_id": event.event_id,
+                "center_id": event.center_id,
+                "occurred_at": event.occurred_at,
+            },
+        )
+
+    @override
+    def get(self, event_id: EventId) -> Event | None:
+        found = self._find("event_id = :event_id", {"event_id": event_id})
+        return found[0].event if found else None
+
+    @override
+    def naming(self, guest_id: GuestId) -> Sequence[Event]:
+        found = self._find("event ->> 'guest_id' = :guest_id", {"guest_id": guest_id})
+        return sorted((each.event for each in found), key=lambda it: (it.occurred_at, it.event_id))
+
+    @override
+    def is_any_unnumbered(self) -> bool:
+        return self._is_any("SELECT 1 FROM events WHERE number IS NULL LIMIT 1", {})
+
+    @override
+    def number(self) -> int:
+        # Concurrent units may commit in another order than that in which their rows were created.
+        # Only committed rows are seen here. A later commit gets a later number, because the lock is
+        # free only when the former numbers are visible.
+        self._transaction.lock("events")
+        created = self._dialect.order_of_creation
+        return self._transaction.execute(
+            "UPDATE events SET number = numbered.number FROM (SELECT event_id, "
+            "(SELECT coalesce(max(number), 0) FROM events WHERE number IS NOT NULL) "
+            f"+ row_number() OVER (ORDER BY {created}) AS number FROM events "
+            f"WHERE number IS NULL ORDER BY {created} LIMIT :limit) AS numbered "
+            "WHERE events.event_id = numbered.event_id",
+            {"limit": MAX_NUMBERED},
+        ).rowcount
+
+    @override
+    def ends(self) -> Ends:
+        found = self._transaction.execute(
+            "SELECT number, event_id, event IS NULL FROM events WHERE number IS NOT NULL "
+            "AND (number = (SELECT min(number) FROM events WHERE number IS NOT NULL) "
+            "OR number = (SELECT max(number) FROM events WHERE number IS NOT NULL)) ORDER BY number"
+        ).fetchall()
+        if not found:
+            return Ends(Position(), Position())
+        (*first, is_gone), (*last, _) = found[0], found[-1]
+        return Ends(Position.behind(*first) if is_gone else Position(), Position.behind(*last))
+
+    @override
+    def position(self, number: int) -> Position | None:
+        row = self._transaction.execute(
+            "SELECT number, event_id FROM events WHERE number = :number", {"number": number}
+        ).fetchone()
+        return None if row is None else Position.behind(*row)
+
+    @override
+    def between(
+        self, after: int, last: int, wanted: EventFilter, *, limit: int
+    ) -> Sequence[ListedEvent]:
+        centers = f"center_id {self._dialect.among_ids}"
+        types = {name.replace(".", "_"): name for name in wanted.types}
+        conditions = {
+            "number > :after AND number <= :last": last,
+            centers: wanted.centers,
+            f"event ->> 'type' IN ({', '.join(f':{name}' for name in types)})": types or None,
+        }
+        given = " AND ".join(each for each, value in conditions.items() if value is not None)
+        found = self._find(
+            f"{given} ORDER BY number LIMIT :limit",
+            {
+                **types,
+                "after": after,
+                "last": last,
+                "ids": sorted(wanted.centers or ()),
+                "limit": limit,
+            },
+        )
+        return [
+            ListedEvent(each.event, Position.behind(each.number or 0, each.event.event_id))
+            for each in found
+        ]
+
+    @override
+    def forget(self, *, before: datetime, until: datetime) -> int:
+        oldest = self._transaction.execute(
+            "SELECT number, occurred_at >= :before AND occurred_at <= :until FROM events "
+            "WHERE number IS NOT NULL ORDER BY number LIMIT :limit",
+            {"before": before, "until": until, "limit": MAX_FORGOTTEN},
+        ).fetchall()
+        old = [number for number, _ in takewhile(lambda row: not row[1], oldest)]
+        if not old:
+            return 0
+        statements = (
+            "DELETE FROM events WHERE number < :last",
+            "UPDATE events SET event = NULL WHERE number = :last AND event IS NOT NULL",
+        )
+        gone = [self._transaction.execute(each, {"last": old[-1]}).rowcount for each in statements]
+        return sum(gone)
+
+    def _find(self, condition: str, values: Values) -> Sequence[_Numbered]:
+        return _EVENTS.find(self._transaction, f"WHERE event IS NOT NULL AND {condition}", values)
 
 
 class SqlEventEndpoints(ById[EndpointId, EventEndpoint], EventEndpoints):

@@ -14,6 +14,7 @@ from domain.installation.installation import Installation, Installations
 
 _LET_GO: Final = {
     "endpoints": "DELETE FROM event_endpoints",
+    "events": "DELETE FROM events",
     "deliveries": "DELETE FROM event_deliveries WHERE due_at IS NOT NULL",
     "discards": "DELETE FROM discards",
     "readings": (

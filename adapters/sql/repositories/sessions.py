@@ -227,6 +227,15 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return [token_id for (token_id,) in found.fetchall()]
 
     @override
+    def half_over(self, now: datetime, *, at_most: int, skip: int) -> Sequence[CardSession | None]:
+        return _SESSIONS.find_or_none(
+            self._transaction,
+            "WHERE unopened_at <= :now AND ended_at IS NULL ORDER BY unopened_at, token_id "
+            "LIMIT :at_most OFFSET :skip",
+            {"now": now, "at_most": at_most, "skip": skip},
+        )
+
+    @override
     def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
         found = self._transaction.execute(
             "SELECT token_id FROM card_sessions "

@@ -15,6 +15,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
     assert msgspec.json.decode(
         encode(an_event(reason="renewed", language="de", reference="order-1", live=True))
     ) == {
+        "id": an_event().event_id,
         "type": "account.stored",
         "timestamp": "2026-11-20T12:00:00Z",
         "data": {

@@ -58,6 +58,8 @@ TYPES: Final = {
     "too_many_agreements": (400, "Too many agreements"),
     "billing_info_invalid": (400, None),
     "billing_info_required": (400, None),
+    "event_not_found": (404, "Event not found"),
+    "events_gone": (410, "Events gone"),
     "evidence_key_missing": (400, "Evidence key missing"),
     "cards_do_not_match": (409, "Cards do not match"),
     "card_incomplete": (400, "Card details are incomplete"),
@@ -206,9 +208,10 @@ def test_every_request_example_works_with_the_demo_records(
 
 WITHOUT_EXAMPLES: Final = (
     *("eraseGuest", "mergeGuests", "readAgreement", "endAgreement", "readEvidence"),
-    *("makeDeskLink", "readCode"),
+    *("makeDeskLink", "readCode", "readEvent"),
 )
-"""The demo has nothing to erase, to merge or to end, no open session, and no key that signs evidence.
+"""The demo has nothing to erase, to merge or to end, no open session, no event, and no key that signs
+evidence.
 """
 
 

@@ -77,6 +77,8 @@ ROWS: Final = (
     Row("removeCard", frozenset({EDIT, DELETE}), NO_ACCOUNT),
     Row("chooseDefaultCard", frozenset({ADD, EDIT}), NO_ACCOUNT),
     Row("listExpiringCards", frozenset({VIEW, ADD, EDIT}), FORBIDDEN, query=EXPIRING),
+    Row("listEvents", frozenset({Permission.EVENTS_READ}), EMPTY),
+    Row("readEvent", frozenset({Permission.EVENTS_READ}), "event_not_found"),
     Row("listCenters", EVERYONE, EMPTY),
     Row("readCenter", EVERYONE, FORBIDDEN),
     Row("listProducts", frozenset({Permission.PRODUCTS_VIEW}), FORBIDDEN),
@@ -145,6 +147,7 @@ class Requests:
             "token_id": installation.add_card().token_id,
             "center_id": CENTER_ID,
             "product_id": a_uuid(51),
+            "event_id": installation.events()[0].event_id,
         }
         self._installation, self._row = installation, row
         self._api = Api(installation)

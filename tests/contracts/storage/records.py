@@ -51,6 +51,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "GivenConsent": lambda unit, each: unit.consents.add(each),
     "Agreement": lambda unit, each: unit.agreements.add(each),
     "Discard": lambda unit, each: unit.discards.add(each),
+    "Event": lambda unit, each: unit.events.add(each),
     "EventEndpoint": lambda unit, each: unit.event_endpoints.add(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
     "AccessToken": lambda unit, each: unit.access_tokens.add(each),

@@ -16,7 +16,7 @@ from domain.cards import notice_expiry
 from domain.cards.account import Account
 from domain.cards.notice_expiry import MAX_PER_UNIT
 from domain.centers.center import CenterNotFound
-from domain.errors import InvalidField
+from domain.errors import EventNotFound, InvalidField
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.deliver_event import ENDPOINT_IS_OFF, ENDPOINT_IS_UNREADABLE, EndpointState
 from domain.events.event import (
@@ -32,7 +32,6 @@ from domain.events.event import (
     EventType,
 )
 from domain.events.find_endpoint import EndpointNotFound
-from domain.events.replay_event import EventNotFound
 from domain.psps.card import Funding
 from domain.retries import CLOCKS_DIFFER_BY, LEASE
 from domain.sessions.session import CardSession
@@ -167,11 +166,19 @@ class TestEventsOfCards:
 
         assert installation.event(EventType.SESSION_EXPIRED).reason == "not_finished"
 
-    def test_a_declined_card_sends_no_event(self, installation: Receiving) -> None:
+    def test_a_declined_card_sends_the_code_of_the_psp(self, installation: Receiving) -> None:
         session = installation.session_with_card(DECLINED_CARD)
+        for _ in range(2):
+            installation.settle(session.token_id)
+        for _ in range(2):
+            installation.type_card(session, DECLINED_CARD)
         installation.settle(session.token_id)
 
-        assert not installation.deliveries()
+        (first, *late) = [each.event for each in installation.deliveries()]
+        assert first.type is EventType.SESSION_CARD_DECLINED
+        assert (first.status, first.reason) == ("open", "declined")
+        # The PSP tells the code of the last card only.
+        assert sorted(str(each.reason) for each in late) == ["None", "declined"]
 
     def test_an_endpoint_is_sent_only_its_event_types(self, installation: Receiving) -> None:
         installation.has_other_center()
@@ -438,7 +445,8 @@ class TestTestEvent:
         first, second = receiver.received
 
         example = msgspec.to_builtins(examples()[EventType.TEST])
-        assert first.content == example | {"timestamp": "2026-11-20T12:00:00Z"}
+        own = {"id": first.event_id, "timestamp": "2026-11-20T12:00:00Z"}
+        assert first.content == example | own
         assert first.headers["webhook-signature"].startswith("v1,")
         assert first.event_id != second.event_id
         assert not installation.deliveries()

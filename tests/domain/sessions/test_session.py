@@ -23,6 +23,7 @@ TELLS_WHAT_HAPPENED: Final = {
     *("shows_guest", "cancelled_by", "card"),
     *("created_at", "expires_at", "due_at", "unanswered_since", "ended_at", "cancelled_at"),
     *("ask_again_at", "opened_at", "returned_at", "authentication", "not_accepted", "trace"),
+    "unopened_at",
 }
 NEEDED_OF_A_REQUEST: Final = {
     *("token_id", "attempt", "merchant_account", "guest_id", "guest_reference", "center_id"),

@@ -79,7 +79,7 @@ def test_another_card_on_the_same_link_is_stored(installation: Installation) -> 
 
 
 def test_a_session_that_ends_after_such_a_card_fails(installation: Installation) -> None:
-    endpoint = installation.has_endpoint("https://shop.example/events")
+    installation.has_endpoint("https://shop.example/events")
     session = with_prepaid_card(installation)
     installation.clock.advance(timedelta(days=1))
     installation.reconcile()
@@ -89,9 +89,10 @@ def test_a_session_that_ends_after_such_a_card_fails(installation: Installation)
     assert ended.status is SessionStatus.FAILED
     assert ended.failure is not None
     assert (ended.failure.code, ended.failure.message) == (400, refusal.message)
-    (told,) = installation.deliveries()
-    assert told.endpoint_id == endpoint.endpoint_id
-    assert (told.event.type, told.event.reason) == (EventType.SESSION_FAILED, refusal.type)
+    assert [(each.event.type, each.event.reason) for each in installation.deliveries()] == [
+        (EventType.SESSION_FAILED, refusal.type),
+        (EventType.SESSION_CARD_DECLINED, "funding_not_accepted"),
+    ]
     assert codes(installation, session) == [(0, "funding_not_accepted")]
 
 

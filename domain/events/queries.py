@@ -1,0 +1,123 @@
+"""The use cases that read events for callers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from domain.centers.center import parse_only_center
+from domain.errors import EventNotFound, EventsGone, InvalidCenterId, ServiceUnavailable
+from domain.events.event import Event, parse_event_types
+from domain.events.event_list import EventFilter, ListedEvent, Position
+from domain.identifiers import EventId, plain_uuid
+from domain.outside import Clock
+from domain.permissions import MAY_READ_EVENTS, Caller
+from domain.storage import RecordUnreadable, Storage, WriteUnit
+
+LOOKED_AT: Final = 10_000
+"""The most events that one call looks at, so that a call with a rare filter is not slow."""
+
+_SINCE: Final = (0, 3)
+"""The first release that lists every event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRead:
+    """Some events in the order of the list, and the position to read on from."""
+
+    events: Sequence[Event]
+    next: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListEvents:
+    """Use case: return at most `size` events after a position, at centers that the caller may see.
+
+    The other parameters are unparsed values of the query. Without a position, the list begins at
+    the oldest event that is kept. `next` equals the position that was sent if there are no further
+    events yet. If events were stored since the last call, this call numbers them in a write unit.
+    The service counts as unavailable while a worker of an earlier release runs, whose events are
+    not in the list, and if a newer release stored one of the events. Raises UserNotAuthorized,
+    InvalidField (after, type), InvalidCenterId, or EventsGone if events after the position were
+    deleted or the position belongs to another list.
+    """
+
+    needs = MAY_READ_EVENTS
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(
+        self,
+        caller: Caller,
+        *,
+        afters: Sequence[str] = (),
+        types: Sequence[str] = (),
+        center_ids: Sequence[str] = (),
+        size: int,
+    ) -> EventsRead:
+        caller.require(self.needs)
+        asked = Position.parse(afters)
+        only = parse_only_center(center_ids)
+        if only is not None:
+            caller.require_center(only)
+        centers = caller.centers if only is None else frozenset({only})
+        wanted = EventFilter(centers=centers, types=parse_event_types(types))
+        self._number()
+        with self.storage.read() as unit:
+            if only is not None and unit.centers.get(only) is None:
+                raise InvalidCenterId
+            first, last = unit.events.ends()
+            after = first if asked is None else asked
+            if after not in (first, last) and unit.events.position(after.number) != after:
+                raise EventsGone
+            reaches = min(last.number, after.number + LOOKED_AT)
+            try:
+                found: Sequence[ListedEvent] = unit.events.between(
+                    after.number, reaches, wanted, limit=size
+                )
+            except RecordUnreadable as error:
+                raise ServiceUnavailable from error
+            if len(found) == size:
+                end = found[-1].position
+            else:
+                end = unit.events.position(reaches) or after
+        return EventsRead(events=[each.event for each in found], next=end)
+
+    def _number(self) -> None:
+        """Number the events that were stored since the last call."""
+        with self.storage.read() as unit:
+            seen = unit.workers.seen(self.clock.now())
+            if any(each.runs_before(_SINCE) for each in seen):
+                raise ServiceUnavailable
+            if not unit.events.is_any_unnumbered():
+                return
+
+        def number(unit: WriteUnit) -> None:
+            unit.events.number()
+            unit.commit()
+
+        self.storage.transact(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadEvent:
+    """Use case: return an event.
+
+    Raises UserNotAuthorized, or EventNotFound if no event at a center that the caller may see has
+    this id.
+    """
+
+    needs = MAY_READ_EVENTS
+
+    storage: Storage
+
+    def __call__(self, caller: Caller, *, event_id: str) -> Event:
+        caller.require(self.needs)
+        uuid = plain_uuid(event_id.removeprefix("evt_"))
+        with self.storage.read() as unit:
+            event = unit.events.get(EventId(f"evt_{uuid}")) if uuid else None
+        if event is None or not caller.sees(event.center_id):
+            raise EventNotFound
+        return event

@@ -1,0 +1,59 @@
+"""Notice links that nobody has opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
+from domain.outside import Clock
+from domain.sessions.note_session_event import note_session_event
+from domain.sessions.session import CardSession, half_of_life
+from domain.storage import Storage, WriteUnit, do_due
+
+MAX_PER_CALL: Final = 100
+"""A call is limited, because other chores wait meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeUnopened:
+    """Use case: note `session.unopened` for links that are not opened by half of their life.
+
+    Each session has the event at most once, in the commit that clears its `unopened_at`. A call
+    that comes late notes it late, but not after the end of the link. The half of a session that an
+    earlier release started is computed here. May be called at any time, by several processes at
+    once. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    clock: Clock
+    note_event: NoteEvent
+
+    def __call__(self) -> bool:
+        """Look at a limited number of sessions; return whether more may be due.
+
+        Notes nothing while the clock is not steady: an event cannot be taken back.
+        """
+        if not self.clock.is_steady():
+            return False
+        now = self.clock.now()
+        return do_due(
+            self.storage,
+            lambda unit, skip: unit.sessions.half_over(now, at_most=MAX_PER_CALL, skip=skip),
+            self._notice,
+            at_most=MAX_PER_CALL,
+        )
+
+    def _notice(self, found: CardSession, unit: WriteUnit) -> None:
+        session, now = unit.sessions.get(found.token_id), self.clock.now()
+        if session is None or session.unopened_at != found.unopened_at:
+            # Another process noted the event.
+            return
+        half = half_of_life(session.created_at, session.expires_at)
+        is_unopened = session.attempt is None and session.has_link(now)
+        if is_unopened and now >= half:
+            note_session_event(unit, self.note_event, EventType.SESSION_UNOPENED, session, now=now)
+        is_early = is_unopened and now < half
+        unit.sessions.update(replace(session, unopened_at=half if is_early else None))
+        unit.commit()
