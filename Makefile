@@ -118,6 +118,7 @@ torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each sto
 	@$(BIN)/python -m tests.entrypoints.torture --rounds $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.entrypoints.erasing --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.entrypoints.booking --bookings $(BOOKINGS) --seed $(SEED)
+	@$(BIN)/python -m tests.entrypoints.reading_events
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Test the Stripe adapter in Stripe's test mode (set CARDONFILE_STRIPE_TEST_KEY)
 	@$(BIN)/python -m pytest adapters/psp_suite tests/browser/stripe_in_test_mode.py \

@@ -1,0 +1,29 @@
+"""Readers of events beside fifty writers; `make torture` does it for two minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.entrypoints.reading_events import follow_under_kills
+from tests.entrypoints.torture import STORAGES
+from tests.waiting import wait_until
+
+EVENTS_BETWEEN_KILLS = 50
+
+
+# Shows I10.
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_reader_misses_no_event_despite_kills(storage: str, tmp_path: Path) -> None:
+    def wait(path: Path) -> None:
+        enough = len(path.read_text().split()) + EVENTS_BETWEEN_KILLS
+        wait_until(lambda: len(path.read_text().split()) >= enough)
+
+    with STORAGES[storage](tmp_path) as lent:
+        followed = follow_under_kills(lent, tmp_path, wait)
+
+    assert not followed.missed
+    assert followed.twice == 0
+    assert followed.is_in_one_order
+    assert len(followed.read) >= 3 * EVENTS_BETWEEN_KILLS
