@@ -11,6 +11,7 @@ from msgspec import Struct
 UNCOUNTED: Final = (
     *("account.expiring", "account.updated", "guest.merged"),
     *("agreement.added", "agreement.ended"),
+    *("session.card_declined", "session.unopened"),
 )
 
 

@@ -58,11 +58,11 @@ class ListEvents:
         size: int,
     ) -> EventsRead:
         caller.require(self.needs)
-        asked = Position.parse(afters)
         only = parse_only_center(center_ids)
         if only is not None:
             caller.require_center(only)
         centers = caller.centers if only is None else frozenset({only})
+        asked = Position.parse(afters)
         wanted = EventFilter(centers=centers, types=parse_event_types(types))
         self._number()
         with self.storage.read() as unit:

@@ -253,6 +253,8 @@ def test_the_examples_of_a_language_work(
         examples.through(EVENT)
         assert examples.value(f"{verify}({body}, {headers})") == right
         assert examples.value(f"{verify}({body} + ' ', {headers})") == wrong
+        caught_up = examples.value(CATCH_UP[language])
+        assert caught_up.count(event.content) == 1
         # The session may have ended before the guest returned, as `progress` tells.
         status, _, account = examples.through(READ).split()
         assert (status, account) == ("completed", event.content["data"]["account_id"])
@@ -276,6 +278,10 @@ def test_the_examples_of_a_language_work(
             )
 
 
+CATCH_UP: Final = {
+    "python": "(lambda read: catch_up(read.append) or read)([])",
+    "js": "(async (read) => (await catchUp((each) => read.push(each)), read))([])",
+}
 ADD_AGAIN: Final = {
     "python": """call("POST", f"/api/v1/guests/{GUEST}/accounts", body)""",
     "js": """call("POST", `/api/v1/guests/${GUEST}/accounts`, link)""",

@@ -6,7 +6,7 @@ import json
 import re
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -265,6 +265,7 @@ class Known:
     told, unless the response to a change was lost. `asks`: whether a page of ours asks for consent;
     `clicks`: those on it, of the guest of a session. `texts`: the texts about a booking that the
     guest of a session has read. `offered`: the cards on file that the page has offered for it.
+    `read`: the events that a client has read, in order, and `position`: where it reads on.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -290,6 +291,8 @@ class Known:
     secrets: dict[str, list[str]] = field(default_factory=dict)
     asks: bool = False
     texts: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    read: list[str] = field(default_factory=list)
+    position: str = "0"
     offered: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     clicks: defaultdict[str, list[Click]] = field(default_factory=lambda: defaultdict(list))
 
@@ -304,6 +307,7 @@ class Invariants:
         self._deliveries_told: set[str] = set()
         self._endpoints: Mapping[str, EndpointRow] = {}
         self._deliveries: Mapping[str, Mapping[str, DeliveryRow]] = {}
+        self._numbered: Sequence[str] = []
         self._bodies: dict[str, bytes] = {}
         self._arrived: set[tuple[str, str]] = set()
         self._arrivals_checked = 0
@@ -337,6 +341,7 @@ class Invariants:
         self._no_guest_has_too_many_sessions(snapshot)
         self._events_tell_what_happened(snapshot)
         self._events_are_for_endpoints_that_take_them(snapshot)
+        self._events_are_listed_in_one_order(snapshot)
         self._what_was_decided_arrives(snapshot)
         self._before, self._accounts = snapshot.sessions, snapshot.accounts
         self._endpoints, self._deliveries = snapshot.endpoints, snapshot.deliveries
@@ -652,6 +657,18 @@ class Invariants:
                     require(may_be, "I10", f"{name} was decided after the endpoint's end")
                     is_due = was is None or event_id in new or event_id in replayed
                     require(is_due, "I10", f"{name} was sent again, and nobody asked for it")
+
+    def _events_are_listed_in_one_order(self, snapshot: Snapshot) -> None:
+        numbered, read = snapshot.numbered, self._known.read
+        decided = snapshot.deliveries.get(EVERYTHING, {}).keys()
+        is_whole = {*numbered, *snapshot.unnumbered} == decided and len({*numbered}) == len(
+            numbered
+        )
+        require(is_whole, "I10", "the list of events lacks an event, or has one twice")
+        is_same = numbered[: len(self._numbered)] == self._numbered
+        require(is_same, "I10", "the order of the list of events has changed")
+        require(numbered[: len(read)] == read, "I10", "a client read another list of events")
+        self._numbered = numbered
 
     def _what_was_decided_arrives(self, snapshot: Snapshot) -> None:
         known = self._known

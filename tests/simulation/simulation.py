@@ -372,6 +372,19 @@ class Simulation:
             is_right = is_shown == (sees and guest.id in owners)
             require(is_right or (sees and len(owners) > 1), "I5", "the wrong session was shown")
 
+    def a_client_reads_events(self, process: Process, choices: Random) -> None:
+        """Read on from the last position, sometimes to lose the response and read again."""
+        known, size = self._known, 1 + choices.randrange(20)
+        found = self._call(
+            "a client reads events",
+            process,
+            lambda: process.use_cases.list_events(SHOP, afters=[known.position], size=size),
+            lambda found: f"{len(found.events)}",
+        )
+        if not isinstance(found, Exception) and choices.randrange(4):
+            known.read += [each.event_id for each in found.events]
+            known.position = str(found.next)
+
     def a_client_removes_a_card(self, process: Process, choices: Random) -> None:
         if not self._stored.accounts:
             return
@@ -709,6 +722,7 @@ class Simulation:
             process.forget_idempotency_keys()
             process.container.finish_erasures()()
             process.container.complete_agreements()()
+            process.container.notice_unopened()()
             process.container.end_agreements()()
             process.container.remove_ended_cards()()
             return done
@@ -1142,6 +1156,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_adds_a_card: 3,
     Simulation.a_client_sends_again: 2,
     Simulation.a_client_looks: 1,
+    Simulation.a_client_reads_events: 2,
     Simulation.a_client_removes_a_card: 2,
     Simulation.a_client_chooses_a_default_card: 2,
     Simulation.a_client_cancels_a_session: 2,

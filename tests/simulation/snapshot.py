@@ -177,7 +177,8 @@ class Snapshot:
 
     `evidence` names, for each piece, its session and its origin. `refused_cards` has the numbers
     of the refused cards of each session and attempt. `deliveries` has those of each endpoint, by
-    event. `consents` has those of accounts, by session. `audit` has the actions in the audit trail.
+    event. `numbered` has the events of the list in its order, and `unnumbered` those that will follow.
+    `consents` has those of accounts, by session. `audit` has the actions in the audit trail.
     `arrivals` are the events that endpoints have taken.
     """
 
@@ -194,6 +195,8 @@ class Snapshot:
     configurations: frozenset[str]
     endpoints: Mapping[str, EndpointRow]
     deliveries: Mapping[str, Mapping[str, DeliveryRow]]
+    numbered: Sequence[str]
+    unnumbered: frozenset[str]
     audit: Sequence[str]
     pages: Sequence[PspPage]
     tokens: frozenset[Token]
@@ -305,6 +308,8 @@ _DELIVERIES: Final = """
     FROM event_deliveries ORDER BY rowid
 """
 
+_NUMBERED: Final = "SELECT event_id FROM events WHERE number IS NOT NULL ORDER BY number"
+
 _PSP_TABLES: Final = ("guests", "pages", "cards", "lost_cards", "events")
 
 _AUDIT: Final = "SELECT action FROM audit_entries ORDER BY rowid"
@@ -349,6 +354,8 @@ class Observer:
                     for each in self._rows(_ENDPOINTS, EndpointRow, documents=("types", "centers"))
                 },
                 deliveries=self._deliveries(),
+                numbered=[row["event_id"] for row in self._db.query(_NUMBERED)],
+                unnumbered=self._ids("SELECT event_id FROM events WHERE number IS NULL"),
                 audit=[row["action"] for row in self._db.query(_AUDIT)],
                 arrivals=tuple(self._endpoints.arrivals),
                 pages=pages,

@@ -369,6 +369,20 @@ def notice(it: It, _: object) -> None:
     it.container.notice_expiry()()
 
 
+def links_to_report(it: It) -> None:
+    it.add_card()
+    it.add_card(redirect_uri=OTHER_VISIT)
+    it.clock.advance(timedelta(minutes=16))
+
+
+def notice_unopened(it: It, _: object) -> None:
+    it.container.notice_unopened()()
+
+
+def read_events(it: It, _: object) -> int:
+    return len(it.use_cases.list_events(it.caller, size=10).events)
+
+
 def remove_ended_cards(it: It, _: object) -> None:
     it.container.remove_ended_cards()()
 
@@ -740,6 +754,10 @@ USE_CASES: Final[Mapping[str, Expected]] = {
             remove_ended_cards, cards_whose_agreements_ended=cards_whose_agreements_have_ended
         )
     ),
+    "ListEvents": Expected(situations=after(read_events, an_event_to_read=It.stored_card)),
+    "NoticeUnopened": Expected(
+        situations=after(notice_unopened, two_links_that_nobody_opens=links_to_report)
+    ),
     "NoticeExpiry": Expected(
         situations=after(notice, two_cards_that_expire_soon=two_cards_that_expire_soon)
     ),
@@ -767,7 +785,7 @@ READ_ONLY: Final = frozenset(
         *("ListCenters", "ListExpiringCards", "ListProducts", "ListSessions", "ReadAccount"),
         *("ListAgreements", "ReadAgreement"),
         *("ReadCenter", "ReadConsent", "ReadGuest", "ReadSession", "ReadStatus", "SearchGuests"),
-        *("ReadDesk", "ReadLinkToSend", "SendTestEvent"),
+        *("ReadDesk", "ReadEvent", "ReadLinkToSend", "SendTestEvent"),
     }
 )
 """They change nothing, so nothing can be left half done."""
