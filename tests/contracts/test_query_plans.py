@@ -18,6 +18,7 @@ from adapters.sql.transaction import Values
 from adapters.sqlite.storage import SqliteStorage
 from domain.cards.account import AccountFilter
 from domain.centers.card_limit import DEFAULT_LIMITS, CountedPer
+from domain.events.event_list import EventFilter
 from domain.identifiers import CardToken, LinkKey
 from domain.pagination import PageRequest
 from domain.sessions.session import SessionFilter
@@ -154,6 +155,16 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     ),
     "due sessions": lambda unit: unit.sessions.count_due(NOW),
     "due discards": lambda unit: unit.discards.count_due(NOW),
+    "event": lambda unit: unit.events.get(DELIVERY.event.event_id),
+    "whether an event has no number": lambda unit: unit.events.is_any_unnumbered(),
+    "ends of the events": lambda unit: unit.events.ends(),
+    "position": lambda unit: unit.events.position(1),
+    "events after a position": lambda unit: unit.events.between(0, 9, EventFilter(), limit=1),
+    "events at centers": lambda unit: unit.events.between(
+        0, 9, EventFilter(centers=frozenset({CENTER_ID}), types=[DELIVERY.event.type]), limit=1
+    ),
+    "old events": lambda unit: unit.events.forget(before=NOW + DAY, until=NOW + DAY),
+    "unopened links": lambda unit: unit.sessions.half_over(NOW, at_most=1, skip=0),
     "due deliveries": lambda unit: unit.event_deliveries.count_due(NOW),
     "merged guests": lambda unit: unit.erasures.merged_into(GUEST_ID),
     "the last merge": lambda unit: unit.erasures.last_merge_into(GUEST_ID),
@@ -199,6 +210,9 @@ SEARCHED_IN_SQLITE: Final = {
     "old agreements": "INDEX agreements_kept_until (kept_until<?)",
     "old deliveries": "INDEX event_deliveries_old (occurred_at<?)",
     "old sessions": "INDEX card_sessions_ended (ended_at<?)",
+    "events after a position": "events_number (number>? AND number<?)",
+    "events at centers": "events_number (number>? AND number<?)",
+    "unopened links": "card_sessions_unopened (unopened_at<?)",
     "old accounts": "INDEX payment_accounts_removed (removed_at<?)",
 }
 """Indexes or conditions that SQLite must search for, though another index would fit somehow."""
@@ -233,6 +247,9 @@ def fill(unit: WriteUnit) -> None:
     unit.discards.add(a_discard())
     unit.event_endpoints.add(an_event_endpoint())
     unit.event_deliveries.add(DELIVERY)
+    for number in (1, 2):
+        unit.events.add(an_event_delivery(number).event)
+    unit.events.number()
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)

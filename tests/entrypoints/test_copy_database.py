@@ -29,6 +29,7 @@ from adapters.psp_suite.samples import (
 )
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
+from domain.events.event_list import EventFilter
 from domain.identifiers import CardToken, GuestId, GuestReference, TokenId
 from domain.installation.installation import Installation as InstallationRecord
 from domain.pagination import PageRequest
@@ -186,6 +187,11 @@ def fill(storage: Storage) -> None:
         unit.discards.add(a_discard(token=CardToken("token-2"), due_at=None, done_at=NOW))
         unit.event_endpoints.add(an_event_endpoint())
         unit.event_deliveries.add(an_event_delivery())
+        for number in (2, 1):
+            unit.events.add(an_event_delivery(number).event)
+        unit.events.number()
+        for number in (4, 3):
+            unit.events.add(an_event_delivery(number).event)
         unit.workers.leave_heartbeat(a_worker(), NOW)
         unit.commit()
 
@@ -221,6 +227,12 @@ def records(storage: Storage) -> dict[str, object]:
             "installation": unit.installations.get(),
             "standings": unit.merchant_standings.all(),
             "endpoints": unit.event_endpoints.all(),
+            "listed": unit.events.between(
+                0, unit.events.ends().last.number, EventFilter(), limit=9
+            ),
+            "unlisted": [
+                unit.events.get(an_event_delivery(each).event.event_id) for each in (3, 4)
+            ],
             "deliveries": unit.event_deliveries.latest(limit=9, only_failed=False),
             "discards": [
                 unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken(f"token-{number}"))

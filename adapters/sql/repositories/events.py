@@ -87,7 +87,9 @@ class SqlEvents(Repository, Events):
 
     @override
     def is_any_unnumbered(self) -> bool:
-        return self._is_any("SELECT 1 FROM events WHERE number IS NULL LIMIT 1", {})
+        return self._is_any(
+            "SELECT 1 FROM events WHERE number IS NULL AND event_id > '' LIMIT 1", {}
+        )
 
     @override
     def number(self) -> int:
@@ -98,7 +100,7 @@ class SqlEvents(Repository, Events):
         created = self._dialect.order_of_creation
         return self._transaction.execute(
             "UPDATE events SET number = numbered.number FROM (SELECT event_id, "
-            "(SELECT coalesce(max(number), 0) FROM events WHERE number IS NOT NULL) "
+            "(SELECT coalesce(max(number), 0) FROM events WHERE number > 0) "
             f"+ row_number() OVER (ORDER BY {created}) AS number FROM events "
             f"WHERE number IS NULL ORDER BY {created} LIMIT :limit) AS numbered "
             "WHERE events.event_id = numbered.event_id",
@@ -108,9 +110,9 @@ class SqlEvents(Repository, Events):
     @override
     def ends(self) -> Ends:
         found = self._transaction.execute(
-            "SELECT number, event_id, event IS NULL FROM events WHERE number IS NOT NULL "
-            "AND (number = (SELECT min(number) FROM events WHERE number IS NOT NULL) "
-            "OR number = (SELECT max(number) FROM events WHERE number IS NOT NULL)) ORDER BY number"
+            "SELECT number, event_id, event IS NULL FROM events WHERE number > 0 "
+            "AND (number = (SELECT min(number) FROM events WHERE number > 0) "
+            "OR number = (SELECT max(number) FROM events WHERE number > 0)) ORDER BY number"
         ).fetchall()
         if not found:
             return Ends(Position(), Position())
@@ -155,7 +157,7 @@ class SqlEvents(Repository, Events):
     def forget(self, *, before: datetime, until: datetime) -> int:
         oldest = self._transaction.execute(
             "SELECT number, occurred_at >= :before AND occurred_at <= :until FROM events "
-            "WHERE number IS NOT NULL ORDER BY number LIMIT :limit",
+            "WHERE number > 0 ORDER BY number LIMIT :limit",
             {"before": before, "until": until, "limit": MAX_FORGOTTEN},
         ).fetchall()
         old = [number for number, _ in takewhile(lambda row: not row[1], oldest)]

@@ -522,6 +522,9 @@ def test_an_export_names_who_was_merged(installation: Installation) -> None:
     told = [(each["event"]["type"], each["event"]["guest_id"]) for each in deliveries]
     assert ("account.stored", GOES) in told
     assert ("guest.merged", THIRD) in told
+    events = exported["events"]
+    assert isinstance(events, list)
+    assert [each["guest_id"] for each in events].count(GOES) == len(events) - 2
     entries = exported["audit_entries"]
     assert isinstance(entries, list)
     assert {GOES, STAYS} <= {each["about"] for each in entries}
