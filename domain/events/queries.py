@@ -9,7 +9,7 @@ from typing import Final
 from domain.centers.center import parse_only_center
 from domain.errors import EventNotFound, EventsGone, InvalidCenterId, ServiceUnavailable
 from domain.events.event import Event, parse_event_types
-from domain.events.event_list import EventFilter, ListedEvent, Position
+from domain.events.event_list import EventFilter, Position
 from domain.identifiers import EventId, plain_uuid
 from domain.outside import Clock
 from domain.permissions import MAY_READ_EVENTS, Caller
@@ -72,17 +72,19 @@ class ListEvents:
             after = first if asked is None else asked
             if after not in (first, last) and unit.events.position(after.number) != after:
                 raise EventsGone
+            if after == last:
+                return EventsRead(events=(), next=last)
             reaches = min(last.number, after.number + LOOKED_AT)
             try:
-                found: Sequence[ListedEvent] = unit.events.between(
-                    after.number, reaches, wanted, limit=size
-                )
+                found = unit.events.between(after.number, reaches, wanted, limit=size)
             except RecordUnreadable as error:
                 raise ServiceUnavailable from error
             if len(found) == size:
                 end = found[-1].position
-            else:
+            elif reaches < last.number:
                 end = unit.events.position(reaches) or after
+            else:
+                end = last
         return EventsRead(events=[each.event for each in found], next=end)
 
     def _number(self) -> None:

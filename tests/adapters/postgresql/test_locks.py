@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 
 import pytest
 
@@ -17,6 +18,8 @@ from adapters.psp_suite.samples import (
     TOKEN_ID,
     a_uuid,
 )
+from domain.events.event import Event
+from domain.events.event_list import EventFilter
 from domain.identifiers import AccountId, CardToken, GuestReference, TokenId
 from domain.pagination import PageRequest
 from domain.retries import LEASE
@@ -33,10 +36,11 @@ from tests.builders import (
     a_product,
     a_session,
     an_account,
+    an_event_delivery,
     an_evidence,
 )
 from tests.concurrency import elsewhere
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 OTHER_TOKEN_ID = TokenId(a_uuid(22))
 TOKEN, OTHER_TOKEN = CardToken("token-1"), CardToken("token-2")
@@ -197,3 +201,44 @@ def test_a_psp_customer_is_assigned_to_one_guest_at_a_time(
             unit.accounts.add(account)
             unit.commit()
         assert other.result()
+
+
+def test_events_are_numbered_by_one_unit_at_a_time(storage: PostgresqlStorage, url: str) -> None:
+    """An event that another unit is numbering keeps its number, though an earlier row appears."""
+    early, late = an_event_delivery(1).event, an_event_delivery(2).event
+
+    def store(event: Event) -> None:
+        with storage.write() as unit:
+            unit.events.add(event)
+            unit.commit()
+
+    def number() -> int:
+        with storage.write() as unit:
+            numbered = unit.events.number()
+            unit.commit()
+            return numbered
+
+    with ThreadPoolExecutor() as pool:
+        is_stored, may_commit = Barrier(2), Barrier(2)
+
+        def store_slowly() -> None:
+            with storage.write() as unit:
+                unit.events.add(early)
+                is_stored.wait(LIMIT_SECONDS)
+                may_commit.wait(LIMIT_SECONDS)
+                unit.commit()
+
+        slow = pool.submit(store_slowly)
+        is_stored.wait(LIMIT_SECONDS)
+        pool.submit(store, late).result()
+        with storage.write() as unit:
+            assert unit.events.number() == 1
+            may_commit.wait(LIMIT_SECONDS)
+            slow.result()
+            other = pool.submit(number)
+            wait_until(lambda: is_waiting(url))
+            unit.commit()
+        assert other.result() == 1
+    with storage.read() as reading:
+        found = reading.events.between(0, 2, EventFilter(), limit=9)
+    assert [(each.position.number, each.event) for each in found] == [(1, late), (2, early)]

@@ -75,10 +75,10 @@ def test_an_event_of_an_open_unit_comes_after_those_committed_meanwhile(
 
 
 def test_fifty_writers_leave_no_gap_before_a_position_that_was_read(storage: Storage) -> None:
-    """A reader that goes on from its position while all write reads every event once."""
-    writers, each_writes = 50, 4
-    begin = Barrier(writers + 1)
-    seen: list[tuple[int, EventId]] = []
+    """Two readers that go on from their positions while all write read every event once."""
+    writers, readers, each_writes = 50, 2, 4
+    begin = Barrier(writers + readers)
+    seen: list[list[tuple[int, EventId]]] = [[] for _ in range(readers)]
 
     def take_part(index: int) -> None:
         begin.wait()
@@ -86,16 +86,17 @@ def test_fifty_writers_leave_no_gap_before_a_position_that_was_read(storage: Sto
             for number in range(each_writes):
                 store(storage, an_event(index * each_writes + number))
             return
-        while len(seen) < writers * each_writes:
+        mine = seen[index - writers]
+        while len(mine) < writers * each_writes:
             number_all(storage)
-            seen.extend(listed(storage, after=seen[-1][0] if seen else 0, limit=7))
+            mine.extend(listed(storage, after=mine[-1][0] if mine else 0, limit=7))
 
-    at_once(writers + 1, take_part)
-    assert [number for number, _ in seen] == list(range(1, writers * each_writes + 1))
-    assert {event_id for _, event_id in seen} == {
+    at_once(writers + readers, take_part)
+    assert seen[0] == seen[1] == listed(storage, limit=1_000)
+    assert [number for number, _ in seen[0]] == list(range(1, writers * each_writes + 1))
+    assert {event_id for _, event_id in seen[0]} == {
         an_event(number).event_id for number in range(writers * each_writes)
     }
-    assert listed(storage, limit=1_000) == seen
 
 
 def test_events_are_listed_by_condition(storage: Storage) -> None:

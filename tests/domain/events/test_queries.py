@@ -41,7 +41,7 @@ def types_of(found: EventsRead) -> list[EventType]:
 
 
 def test_events_are_listed_without_any_endpoint(installation: Installation) -> None:
-    assert read(installation) == EventsRead(events=[], next=read(installation, "0").next)
+    assert read(installation) == EventsRead(events=(), next=read(installation, "0").next)
     installation.removed_card()
     found = read(installation)
     assert types_of(found) == [EventType.ACCOUNT_STORED, EventType.ACCOUNT_REMOVED]
@@ -56,7 +56,7 @@ def test_a_reader_goes_on_from_its_position(installation: Installation) -> None:
         EventType.ACCOUNT_STORED,
         EventType.ACCOUNT_REMOVED,
     ]
-    assert read(installation, str(rest.next)) == EventsRead(events=[], next=rest.next)
+    assert read(installation, str(rest.next)) == EventsRead(events=(), next=rest.next)
     installation.stored_card(OTHER_GOOD_CARD)
     assert types_of(read(installation, str(rest.next))) == [EventType.ACCOUNT_STORED]
 
@@ -136,7 +136,7 @@ def test_a_reader_learns_that_events_were_deleted_while_it_was_down(
     for position in (beginning, first):
         with pytest.raises(EventsGone):
             read(installation, str(position))
-    assert read(installation).events == []
+    assert read(installation).events == ()
 
 
 def test_a_reader_who_missed_nothing_goes_on_after_everything_was_deleted(
