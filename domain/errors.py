@@ -370,6 +370,12 @@ class CardLimitReached(TooManyRequests):
         super().__init__(retry_after_seconds)
 
 
+class PortalLimitReached(TooManyRequests):
+    """The guest has had 20 portal sessions in 24 hours."""
+
+    type = "portal_limit_reached"
+
+
 class ServiceUnavailable(Refusal):
     """The storage cannot be read or written now, or an identity provider's keys cannot be read.
 

@@ -19,6 +19,7 @@ class Permission(StrEnum):
     GUESTS_DELETE = "guests:delete"
     GUESTS_ERASE = "guests:erase"
     GUESTS_EVIDENCE = "guests:evidence"
+    GUESTS_PORTAL = "guests:portal"
     PRODUCTS_VIEW = "products:view"
     PRODUCTS_EDIT = "products:edit"
     PAYMENTS_USE = "payments:use"
@@ -51,6 +52,7 @@ MAY_MERGE_GUESTS: Final = Needs(
     MAY_EDIT_GUESTS.any_of, every_center=True, also=MAY_ERASE_GUESTS.any_of
 )
 MAY_READ_EVIDENCE: Final = Needs((Permission.GUESTS_EVIDENCE,))
+MAY_OPEN_PORTALS: Final = Needs((Permission.GUESTS_PORTAL,))
 MAY_EDIT_PRODUCTS: Final = Needs((Permission.PRODUCTS_EDIT,))
 MAY_VIEW_PRODUCTS: Final = Needs((Permission.PRODUCTS_VIEW,))
 MAY_USE_CARDS: Final = Needs((Permission.PAYMENTS_USE,))

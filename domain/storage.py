@@ -28,6 +28,7 @@ from domain.events.event_list import Events
 from domain.guests.guest import Guests
 from domain.installation.installation import Installations
 from domain.personal_data.erasure import Erasures
+from domain.portal.portal_session import PortalSessions
 from domain.products.product import Products
 from domain.psps.merchant_standing import MerchantStandings
 from domain.psps.references import GuestReferences, MerchantIdentities
@@ -66,6 +67,7 @@ class UnitOfWork:
     earlier_pages: EarlierPages
     evidence: EvidenceLog
     desk_links: DeskLinks
+    portal_sessions: PortalSessions
     erasures: Erasures
     idempotency_keys: IdempotencyKeys
     accounts: Accounts

@@ -18,7 +18,7 @@ from limits.storage import Storage as CountStorage
 from typing_extensions import override
 
 from adapters.babel_formats import BabelFormats
-from adapters.catalogs import shipped_consents, shipped_reservation_texts
+from adapters.catalogs import LANGUAGES, shipped_consents, shipped_reservation_texts
 from adapters.erasure_file import TextErasureFile
 from adapters.events.payload import encode, examples
 from adapters.events.sender import HttpEventSender
@@ -34,6 +34,7 @@ from adapters.http.guests import GuestResource
 from adapters.http.health import HealthChecks, WorkerWatch
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.logos import Logos
+from adapters.http.portal import PortalResource
 from adapters.http.products import ProductResource
 from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.http.sessions import SessionResource
@@ -109,6 +110,11 @@ from domain.personal_data.erase_guest import EraseGuest
 from domain.personal_data.export_guest import ExportGuest
 from domain.personal_data.finish_erasures import FinishErasures
 from domain.personal_data.merge_guests import MergeGuests
+from domain.portal.change_card import ChangeCard
+from domain.portal.enter_portal import EnterPortal
+from domain.portal.open_portal import OpenPortal
+from domain.portal.queries import ReadPortal, ReadPortalLink
+from domain.portal.replace_card import ReplaceCard
 from domain.products.put_product import PutProduct
 from domain.products.queries import ListProducts
 from domain.psps.payment_provider import PaymentProvider, Providers
@@ -538,6 +544,26 @@ class Container(DeclarativeContainer):
         ReadDesk, storage=storage, links=links, choose_consent=choose_consent, clock=clock
     )
     cancel_at_desk = Part(CancelAtDesk, storage=storage, cancel_session=cancel_session, clock=clock)
+    open_portal = Part(OpenPortal, storage=storage, clock=clock, ids=ids, note_act=note_act)
+    enter_portal = Part(EnterPortal, storage=storage, clock=clock, ids=ids)
+    languages = Object(LANGUAGES)
+    read_portal_link = Part(
+        ReadPortalLink, storage=storage, links=links, languages=languages, clock=clock
+    )
+    read_portal = Part(ReadPortal, storage=storage, links=links, languages=languages, clock=clock)
+    change_card = Part(
+        ChangeCard, storage=storage, clock=clock, note_event=note_event, note_act=note_act
+    )
+    replace_card = Part(
+        ReplaceCard,
+        storage=storage,
+        limits=settings.provided.card_testing_limits,
+        links=links,
+        clock=clock,
+        ids=ids,
+        traces=traces,
+        log=session_log,
+    )
     list_accounts = Part(ListAccounts, storage=storage)
     read_account = Part(ReadAccount, storage=storage, clock=clock)
     read_consent = Part(ReadConsent, storage=storage)
@@ -678,6 +704,20 @@ class Container(DeclarativeContainer):
         links=links,
         wake_reconciler=wake_reconciler,
     )
+    portal = Part(
+        PortalResource,
+        open_portal=open_portal,
+        read_portal_link=read_portal_link,
+        enter_portal=enter_portal,
+        read_portal=read_portal,
+        change_card=change_card,
+        replace_card=replace_card,
+        limits=rate_limits,
+        links=links,
+        formats=locale_formats,
+        clock=clock,
+        wake_reconciler=wake_reconciler,
+    )
     cards = Part(
         CardResource,
         list_accounts=list_accounts,
@@ -722,6 +762,7 @@ class Container(DeclarativeContainer):
         guests=guests,
         sessions=sessions,
         desk=desk,
+        portal=portal,
         cards=cards,
         agreements=agreements,
         evidence=evidence,

@@ -51,6 +51,7 @@ from domain.identifiers import (
     link_key_from,
 )
 from domain.permissions import Caller, Permission
+from domain.portal.portal_session import PortalId, PortalSession, PortalVisit
 from domain.products.product import Product
 from domain.psps.card import Card
 from domain.psps.evidence import Evidence, EvidenceOrigin
@@ -358,6 +359,23 @@ def a_desk_link(**changes: Any) -> DeskLink:
         created_at=NOW,
     )
     return replace(link, **changes)
+
+
+def a_portal_session(number: int = 1, **changes: Any) -> PortalSession:
+    """Return a link to the page of the other records' guest, which one browser has used."""
+    session = PortalSession(
+        portal_id=PortalId(a_uuid(800 + number)),
+        secret_hash=f"hash-{number}",
+        guest_id=GUEST_ID,
+        center_id=CENTER_ID,
+        caller=CALLER,
+        return_uri="https://shop.example/account",
+        locale="de-AT",
+        created_at=NOW,
+        expires_at=NOW + timedelta(minutes=15),
+        visits=(PortalVisit(secret_hash="hash", ends_at=NOW + timedelta(hours=1)),),
+    )
+    return replace(session, **changes)
 
 
 def a_psp_guest() -> PspGuest:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 UNCOUNTED: Final = (
     *("account.expiring", "account.updated", "guest.merged"),
-    *("agreement.added", "agreement.ended"),
+    *("agreement.added", "agreement.ended", "account.default", "consent.withdrawn"),
     *("session.card_declined", "session.unopened"),
 )
 

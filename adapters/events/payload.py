@@ -79,6 +79,10 @@ class EventData(Struct, frozen=True, kw_only=True):
     agreement_reference: Annotated[
         str | None, _field(None, "Your name for the booking of the agreement.")
     ]
+    by: Annotated[
+        str | None,
+        _field(None, "`guest` if the guest caused the event on the guest's own page."),
+    ]
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
@@ -147,6 +151,8 @@ def examples() -> Mapping[EventType, EventPayload]:
         },
         EventType.SESSION_UNOPENED: {"status": "open"},
         EventType.SESSION_CARD_DECLINED: {"status": "open", "reason": "insufficient_funds"},
+        EventType.ACCOUNT_DEFAULT: {"status": "active", "by": "guest", **of_card},
+        EventType.CONSENT_WITHDRAWN: {"status": "active", "by": "guest", **of_card},
         EventType.SESSION_FAILED: {
             "status": "failed",
             "reason": "payment_method_already_exists",

@@ -27,6 +27,7 @@ from adapters.http.logos import Logos
 from adapters.http.middleware import AccessLog, Observe, Paths, RequestIds, SecurityHeaders
 from adapters.http.openapi import OpenApi
 from adapters.http.operations import operations_of
+from adapters.http.portal import PortalResource
 from adapters.http.problem_page import STYLE
 from adapters.http.products import ProductResource
 from adapters.http.sessions import SessionResource
@@ -41,6 +42,7 @@ def create_app(
     guests: GuestResource,
     sessions: SessionResource,
     desk: DeskResource,
+    portal: PortalResource,
     cards: CardResource,
     agreements: AgreementResource,
     evidence: EvidenceResource,
@@ -76,7 +78,8 @@ def create_app(
     )
     add_error_handlers(app)
     hosted_payments.add_error_handlers(app)
-    resources = (guests, sessions, desk, cards, agreements, evidence, centers, products, event_list)
+    of_guests = (guests, sessions, desk, portal, cards, agreements, evidence)
+    resources = (*of_guests, centers, products, event_list)
     of_service = (hosted_payments, webhooks, health, OpenApi(links, events))
     _add_routes(app, (*resources, *of_service), authenticate)
     add_style(app, STYLE)

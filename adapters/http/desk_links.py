@@ -163,7 +163,7 @@ class DeskResource:
         try:
             desk = self.read_desk(key)
             # Counted afterwards, because a stranger may try any number of keys.
-            self.limits.count_desk_load(key, req.remote_addr)
+            self.limits.count_page_load("desk", key, req.remote_addr)
         except (TooManyRequests, ServiceUnavailable):
             resp.set_header("Refresh", str(_SECONDS_UNTIL_RELOAD))
             raise
@@ -203,7 +203,8 @@ class DeskResource:
     def cancel(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
         """Cancel the session, and show the page again."""
         self.read_desk(key)
-        self.limits.count_desk_cancellation(key, req.remote_addr)
+        # Counted apart from the loads, which must not use up this limit.
+        self.limits.count_page_load("desk cancellation", key, req.remote_addr)
         form = form_in(req)
         if not is_sent_from(self.links.base_url, req) or form.get("token") != _form_token(key):
             raise ClickedElsewhere

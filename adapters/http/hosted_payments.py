@@ -20,6 +20,7 @@ import structlog
 
 from adapters.guest_pages import is_sent_from
 from adapters.http.continue_page import show_continue_page
+from adapters.http.cookies import Cookies
 from adapters.http.errors import log_card_limit
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.problem_page import UNREACHABLE, Problem, accepted_by, protect_page, show_problem
@@ -45,6 +46,7 @@ from domain.hosted_payments.link import (
 from domain.hosted_payments.open_hosted_page import OpenHostedPage, PageUnderWay
 from domain.identifiers import SHOWN_OF_TOKENS, find_link_key
 from domain.outside import Ids
+from domain.portal.find_portal import PortalEnded, PortalExpired, PortalUnknown
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.polling import ASK_AGAIN_AFTER
 
@@ -154,6 +156,9 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
     LinkCancelled: Problem(status=410, key="problem.cancelled"),
     DeskLinkUnknown: Problem(status=404, key="problem.unknown"),
     DeskLinkStopped: Problem(status=403, key="problem.desk_stopped"),
+    PortalUnknown: Problem(status=404, key="problem.unknown"),
+    PortalExpired: Problem(status=410, key="problem.expired"),
+    PortalEnded: Problem(status=410, key="problem.portal_ended"),
     ProviderUnavailable: UNREACHABLE,
 }
 """The texts for guests whose link leads nowhere."""
@@ -228,7 +233,7 @@ class HostedPayments:
         browser = self._browser_of(req) or self.ids.secret()
         if agreed:
             # Set the cookie first: the agreement is stored even if the PSP is unavailable.
-            self._name_browser(resp, browser)
+            self._cookies.set(resp, _BROWSER_COOKIE, browser)
         self._open(
             req,
             resp,
@@ -273,40 +278,20 @@ class HostedPayments:
         if key is not None:
             # A PSP may send the browser back by a form, without Lax cookies. Browsers accept None
             # only over https.
-            same_site = "None" if self._is_secure else "Lax"
-            self._set_cookie(resp, _LINK_COOKIE, key, same_site=same_site)
-
-    def _cookie(self, name: str) -> str:
-        # With this prefix, browsers accept the cookie only from this host, not from other hosts of
-        # the domain. They also require https, so the prefix is left out without it.
-        return f"__Host-{name}" if self._is_secure else name
+            same_site = "None" if self._cookies.is_secure else "Lax"
+            self._cookies.set(resp, _LINK_COOKIE, key, same_site=same_site)
 
     @property
-    def _is_secure(self) -> bool:
-        return self.links.base_url.startswith("https:")
+    def _cookies(self) -> Cookies:
+        return Cookies(links=self.links)
 
     def _browser_of(self, req: falcon.Request) -> str | None:
         """Return the browser's secret, or None if the browser has not agreed to anything yet.
 
         A cookie in another form comes from somebody else, and is ignored.
         """
-        secret = req.cookies.get(self._cookie(_BROWSER_COOKIE), "")
+        secret = self._cookies.get(req, _BROWSER_COOKIE) or ""
         return secret if _SECRET.fullmatch(secret) else None
-
-    def _name_browser(self, resp: falcon.Response, secret: str) -> None:
-        # Lax, so that a browser that comes from the shop sends the cookie.
-        self._set_cookie(resp, _BROWSER_COOKIE, secret, same_site="Lax")
-
-    def _set_cookie(self, resp: falcon.Response, name: str, value: str, *, same_site: str) -> None:
-        """Set a cookie that lasts until the browser is closed."""
-        resp.set_cookie(
-            self._cookie(name),
-            value,
-            path="/",
-            secure=self._is_secure,
-            http_only=True,
-            same_site=same_site,
-        )
 
     @Operation(
         method="get",
@@ -360,7 +345,7 @@ class HostedPayments:
         address = self.return_from_hosted_page(
             token_id=query.only("token_id"),
             parameters={**query.except_for("token_id"), **form},
-            key=req.cookies.get(self._cookie(_LINK_COOKIE)),
+            key=self._cookies.get(req, _LINK_COOKIE),
         )
         self.wake_reconciler()
         redirect(resp, address)

@@ -22,6 +22,7 @@ from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.middleware import REQUEST_ID, REQUEST_ID_PATTERN
 from adapters.http.operations import TAGS, Json, Operation, Tag, operations_of, parameter
+from adapters.http.portal import PortalResource
 from adapters.http.products import ProductResource
 from adapters.http.rate_limits import RATE_LIMIT, RATE_LIMIT_POLICY
 from adapters.http.responses import ErrorObject, Refused
@@ -142,6 +143,7 @@ _RESOURCES = (
     SessionResource,
     CardResource,
     DeskResource,
+    PortalResource,
     AgreementResource,
     EvidenceResource,
     CenterResource,

@@ -58,16 +58,20 @@ def show_page(
     resp: falcon.Response,
     name: str,
     way_back: WayBack | None,
+    *,
+    language: str | None = None,
     **values: object,
 ) -> None:
     """Respond with a page from a template, in the center's style.
 
-    With `way_back`, its language is the language of the hosted page, otherwise a language that the
-    browser accepts. `values` are for the template; they replace values of `way_back`.
+    `language` is the language of the page. By default it is the language of the hosted page with
+    `way_back`, otherwise a language that the browser accepts. `values` are for the template; they
+    replace values of `way_back`.
     """
     if way_back is None or way_back.negotiated:
         resp.append_header("Vary", "Accept-Language")
-    t = catalog(way_back.language) if way_back else catalog(*accepted_by(req))
+    known = language or (way_back and way_back.language)
+    t = catalog(known) if known else catalog(*accepted_by(req))
     resp.content_type = "text/html; charset=utf-8"
     resp.set_header("Content-Language", t.language)
     of_way_back = way_back and {

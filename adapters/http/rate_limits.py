@@ -1,4 +1,4 @@
-"""Rate limits per address, per caller and per desk link, in fixed windows of time."""
+"""Rate limits per address, per caller and per page with a secret, in fixed windows of time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domain.errors import TooManyRequests
 from domain.permissions import Caller
 
 FAILED_AUTHENTICATIONS: Final = RateLimitItemPerMinute(30)
-DESK_REQUESTS: Final = RateLimitItemPerMinute(60)
+PAGE_LOADS: Final = RateLimitItemPerMinute(60)
 
 REDIS_SECONDS: Final = 0.5
 """Time-out of a connection to Redis, and of each command."""
@@ -49,7 +49,7 @@ class Counted(NamedTuple):
 
 
 class RateLimits:
-    """Counts failed authentications per address, loads per desk link, and writes per caller.
+    """Counts failed authentications per address, loads per page with a secret, and writes per caller.
 
     With a shared storage, processes count together. Without a shared storage, or while it is
     unavailable, each process counts for itself, so that the limits still apply and no request
@@ -84,17 +84,13 @@ class RateLimits:
         resp.set_header(RATE_LIMIT, f'"writes";r={counted.left};t={counted.seconds}')
         counted.require()
 
-    def count_desk_load(self, secret: str, address: str) -> None:
-        """Count a load of a desk link from this address. Raises TooManyRequests over 60 in a minute.
+    def count_page_load(self, page: str, secret: str, address: str) -> None:
+        """Count a request of this address for a page with a secret, such as `desk`.
 
-        The storage may be shared, so it gets the hash of the link's secret.
+        The storage may be shared, so it gets the hash of the secret. Raises TooManyRequests over 60
+        in a minute.
         """
-        self._count(DESK_REQUESTS, "desk", hash_of(secret), counted_network(address)).require()
-
-    def count_desk_cancellation(self, secret: str, address: str) -> None:
-        """Count a cancellation like a load, but separately: loads do not use up its limit."""
-        address = counted_network(address)
-        self._count(DESK_REQUESTS, "desk_cancellation", hash_of(secret), address).require()
+        self._count(PAGE_LOADS, page, hash_of(secret), counted_network(address)).require()
 
     def check_storage(self) -> bool:
         """Log if the shared storage is unavailable; return whether it is available. Counts nothing."""

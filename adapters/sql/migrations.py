@@ -301,10 +301,29 @@ RELEASE_0_3: Final = """
     CREATE INDEX events_unnumbered ON events (event_id) WHERE number IS NULL;
     ALTER TABLE card_sessions ADD COLUMN unopened_at {time} DEFAULT '{long_ago}';
     CREATE INDEX card_sessions_unopened ON card_sessions (unopened_at, token_id)
-        WHERE unopened_at IS NOT NULL AND ended_at IS NULL
+        WHERE unopened_at IS NOT NULL AND ended_at IS NULL;
+    CREATE TABLE portal_sessions (
+        portal_id {uuid} PRIMARY KEY,
+        secret_hash text NOT NULL,
+        guest_id {uuid} NOT NULL,
+        center_id {uuid} NOT NULL,
+        caller text NOT NULL,
+        return_uri text NOT NULL,
+        locale text,
+        created_at {time} NOT NULL,
+        expires_at {time} NOT NULL,
+        visits {json} NOT NULL
+    ){strict};
+    CREATE UNIQUE INDEX portal_sessions_secret ON portal_sessions (secret_hash);
+    CREATE INDEX portal_sessions_of_guest ON portal_sessions (guest_id, created_at, portal_id);
+    CREATE INDEX portal_sessions_created ON portal_sessions (created_at);
+    ALTER TABLE payment_configurations ADD COLUMN portal_minutes integer NOT NULL DEFAULT 15;
+    ALTER TABLE payment_configurations ADD COLUMN guest_removal text;
+    ALTER TABLE payment_accounts ADD COLUMN withdrawn_at {time};
+    ALTER TABLE card_sessions ADD COLUMN replaces {json}
 """
 """The further tables of release 0.3.0: closed merchant accounts, unknown objects at PSPs,
-earlier pages, merged guests, desk links, and the list of events.
+earlier pages, merged guests, desk links, the list of events, and guests' own pages.
 """
 
 

@@ -21,6 +21,7 @@ from adapters.sql.repositories.events import (
 from adapters.sql.repositories.guests import SqlGuests
 from adapters.sql.repositories.installation import SqlInstallations
 from adapters.sql.repositories.personal_data import SqlErasures
+from adapters.sql.repositories.portal import SqlPortalSessions
 from adapters.sql.repositories.products import SqlProducts
 from adapters.sql.repositories.psps import (
     SqlGuestReferences,
@@ -55,6 +56,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         earlier_pages=SqlEarlierPages(transaction),
         evidence=SqlEvidenceLog(transaction),
         desk_links=SqlDeskLinks(transaction),
+        portal_sessions=SqlPortalSessions(transaction),
         erasures=SqlErasures(transaction),
         idempotency_keys=SqlIdempotencyKeys(transaction),
         accounts=SqlAccounts(transaction),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -98,10 +98,10 @@ class Agreement:
 
 
 def count_open(
-    agreements: Iterable[Agreement], now: datetime, *, beside: AgreementId | None
+    agreements: Iterable[Agreement], now: datetime, *, beside: Collection[AgreementId | None]
 ) -> int:
-    """Return how many agreements are open, without `beside`, which is to be replaced."""
-    return sum(each.is_open(now) for each in agreements if each.agreement_id != beside)
+    """Return how many agreements are open, without those in `beside`, which are to be replaced."""
+    return sum(each.is_open(now) for each in agreements if each.agreement_id not in beside)
 
 
 def general_among(

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from domain.agreements.reservation_text import ShownText
+from domain.agreements.terms import AgreementTerms
 from domain.psps.hosted_page import Consent
 
 WITH_CARD_ON_FILE: Final = 0
@@ -19,8 +20,20 @@ MAX_CLICKS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherBooking:
+    """Another booking to which the guest agrees by the same click, with the text as shown.
+
+    A guest who replaces a card agrees again to all bookings that it guarantees.
+    """
+
+    terms: AgreementTerms
+    shown: ShownText
+    kept_until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAgreement:
-    """What a page asks the guest to agree to: the text about the booking, and a box.
+    """What a page asks the guest to agree to: the texts about the bookings, and a box.
 
     The box is not ticked in advance. If the guest ticks the box, the guest also agrees to
     `general`, and the card is kept after `kept_until`.
@@ -29,6 +42,12 @@ class ShownAgreement:
     text: ShownText
     general: Consent
     kept_until: datetime
+    further: tuple[FurtherBooking, ...] = ()
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The text about each booking."""
+        return [self.text.text, *(each.shown.text for each in self.further)]
 
     @property
     def on_psp_page(self) -> Consent:
@@ -39,7 +58,7 @@ class ShownAgreement:
     @property
     def digest(self) -> str:
         """A hash of the words, by which the page's form says what the guest agrees to."""
-        words = (self.text.version, self.text.language, self.text.text, self.text.button)
+        words = (self.text.version, self.text.language, *self.texts, self.text.button)
         return sha256("\n".join((*words, self.general.digest)).encode()).hexdigest()
 
     def clicked(
@@ -57,6 +76,7 @@ class ShownAgreement:
             kept_until=self.kept_until,
             general=self.general if keeps else None,
             card=card,
+            further=self.further,
         )
 
 
@@ -78,6 +98,7 @@ class AgreementClick:
     kept_until: datetime
     general: Consent | None = None
     card: str | None = None
+    further: tuple[FurtherBooking, ...] = ()
 
     @property
     def consent(self) -> Consent:

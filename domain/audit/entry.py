@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NewType, Protocol, TypeAlias
+from typing import Final, NewType, Protocol, TypeAlias
 
 from domain.identifiers import CallerName
 from domain.pagination import ALL
 
 Actor = NewType("Actor", str)
-"""The actor: `caller:` with the name of an API caller, or `user:` with a user of the machine."""
+"""The actor: `caller:` with the name of an API caller, `user:` with a user of the machine, or GUEST."""
+GUEST: Final = Actor("guest")
+"""The guest, on the guest's own page."""
 
 Details: TypeAlias = Mapping[str, str | int]
 """Further details of an act, in words and numbers, without secrets or personal data."""
@@ -46,6 +48,8 @@ class Action(StrEnum):
     GUEST_ERASED = "guest.erased"
     GUEST_MERGED = "guest.merged"
     GUEST_EXPORTED = "guest.exported"
+    PORTAL_OPENED = "portal.opened"
+    CONSENT_WITHDRAWN = "consent.withdrawn"
     EVIDENCE_SHOWN = "evidence.shown"
     PERSONAL_DATA_SHOWN = "personal_data.shown"
 

@@ -29,13 +29,15 @@ class NoteAct:
         details: Details | None = None,
         *,
         caller: Caller | None = None,
+        actor: Actor | None = None,
     ) -> None:
-        """Add an entry. Without a caller, the operator is the actor."""
+        """Add an entry. Without a caller or another actor, the operator is the actor."""
+        named = self.operator if caller is None else actor_of(caller.name)
         unit.audit_trail.add(
             AuditEntry(
                 entry_id=self.ids.uuid(),
                 happened_at=self.clock.now(),
-                actor=self.operator if caller is None else actor_of(caller.name),
+                actor=actor or named,
                 action=action,
                 about=about,
                 details=details,

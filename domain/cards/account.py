@@ -75,6 +75,7 @@ class Account(Card, WorkAtPsp):
     `network_transaction_id` and `authenticated` are as in `CardCollected`. `keep_until` is the time
     after which the card is removed, because the guest agreed to charges for bookings only; None if
     the guest agreed that the card is kept.
+    `withdrawn_at` is when the guest last withdrew the consent to other charges.
 
     `due_at` is the time of the next reading at the PSP. `asked_at` is when the account was last
     leased for a reading. `read_at` is the time of the stored state by the PSP's clock; None means
@@ -107,6 +108,7 @@ class Account(Card, WorkAtPsp):
     refused_since: datetime | None = None
     refusals: int = 0
     keep_until: datetime | None = None
+    withdrawn_at: datetime | None = None
 
     @property
     def psp_account(self) -> PspAccount:
@@ -146,6 +148,14 @@ class Account(Card, WorkAtPsp):
         is_now_kept = longest is None and self.keep_until is not None
         version = consent_version if is_now_kept else self.consent_version
         return replace(self, keep_until=longest, consent_version=version)
+
+    def withdrawn(self, keep_until: datetime, version: str, now: datetime) -> Account:
+        """Return this account, kept for bookings only, whose text has this version."""
+        return replace(self, keep_until=keep_until, consent_version=version, withdrawn_at=now)
+
+    def has_withdrawn(self, agreed_at: datetime) -> bool:
+        """Return whether the guest has withdrawn a consent that was given at this time."""
+        return self.withdrawn_at is not None and agreed_at <= self.withdrawn_at
 
     def removed(self, now: datetime) -> Account:
         """Return this account as removed: it is not listed, charged, read or the default."""

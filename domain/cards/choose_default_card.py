@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from domain.cards.account import Account
 from domain.cards.find_account import active_account, lock_account
 from domain.permissions import MAY_ADD_CARDS, Caller
 from domain.storage import Storage, WriteUnit
@@ -28,13 +30,23 @@ class ChooseDefaultCard:
 
         def choose(unit: WriteUnit) -> None:
             account, others = lock_account(unit, found)
-            if account.is_default:
-                return
-            # The order matters: the storage refuses two defaults even within a unit.
-            for other in others:
-                if other.is_default:
-                    unit.accounts.update(replace(other, is_default=False))
-            unit.accounts.update(replace(account, is_default=True))
-            unit.commit()
+            if make_default(unit, account, others) is not None:
+                unit.commit()
 
         self.storage.transact(choose)
+
+
+def make_default(unit: WriteUnit, account: Account, others: Sequence[Account]) -> Account | None:
+    """Make a card the default in place of one of the `others`, and return it.
+
+    Return None if it is the default already. The caller has locked the cards, and commits.
+    """
+    if account.is_default:
+        return None
+    # The order matters: the storage refuses two defaults even within a unit.
+    for other in others:
+        if other.is_default:
+            unit.accounts.update(replace(other, is_default=False))
+    chosen = replace(account, is_default=True)
+    unit.accounts.update(chosen)
+    return chosen

@@ -22,13 +22,14 @@ def note_account_event(
     reason: str | None = None,
     language: str | None = None,
     reference: str | None = None,
+    by: str | None = None,
     now: datetime,
 ) -> None:
     """Note an event about a card on file. The caller commits.
 
     `token_id` is the session that caused the event; by default, the session that stored the card.
     `language` is the language of the consent in that session, and `reference` is the client's own
-    reference of that session.
+    reference of that session. `by` is `guest` if the guest caused the event on the guest's own page.
     """
     note_event(
         unit,
@@ -45,6 +46,7 @@ def note_account_event(
             card=CardSummary.of(account, authenticated=account.authenticated),
             language=language,
             reference=reference,
+            by=by,
             live=is_live(note_event.psps, account.psp_account),
         ),
     )

@@ -21,12 +21,13 @@ def take_off_file(
     others: Sequence[Account],
     *,
     reason: str | None = None,
+    by: str | None = None,
     now: datetime,
 ) -> Account:
     """Remove an active account, and return it. The caller has locked it, and commits.
 
     The discard of its token is scheduled. If the account was the default, the newest of the
-    `others` at its center becomes the default.
+    `others` at its center becomes the default. `by` is as in `note_account_event`.
     """
     removed = account.removed(now)
     unit.accounts.update(removed)
@@ -34,5 +35,7 @@ def take_off_file(
     if heir is not None:
         unit.accounts.update(heir)
     note_discard(unit, UnkeptToken.of(account), now=now)
-    note_account_event(unit, note_event, EventType.ACCOUNT_REMOVED, removed, reason=reason, now=now)
+    note_account_event(
+        unit, note_event, EventType.ACCOUNT_REMOVED, removed, reason=reason, by=by, now=now
+    )
     return removed

@@ -29,6 +29,10 @@ MAX_LINK_MINUTES: Final = 30 * 24 * 60
 
 MAX_KEEP_AFTER_END_DAYS: Final = 90
 
+MIN_PORTAL_MINUTES: Final = 5
+MAX_PORTAL_MINUTES: Final = 24 * 60
+DEFAULT_PORTAL_MINUTES: Final = 15
+
 _MERCHANT_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -37,6 +41,15 @@ class CardsPerGuest(StrEnum):
 
     ONE = "one"
     MANY = "many"
+
+
+class GuestRemoval(StrEnum):
+    """What happens to a card that guarantees a booking if the guest removes it."""
+
+    ALWAYS = "always"
+    """The card is removed at once."""
+    AFTER_AGREEMENT = "after-agreement"
+    """The card stays for the booking alone, as long as the guest read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +66,9 @@ class PaymentConfiguration:
     `authentication` says whether the bank must authenticate guests who add a card. A card is kept
     for `keep_after_end_days` after its last booking, because a no-show is charged after it.
     `no_show_indicator` is whether the acquirer lets the center say "no-show" when it charges a card
-    under an agreement.
+    under an agreement. A link to a guest's own page works for `portal_minutes`. `guest_removal` says
+    what happens to a card that guarantees a booking if the guest removes it there; None means
+    `after-agreement` if the center takes agreements, otherwise `always`.
     """
 
     provider: ProviderName
@@ -69,6 +84,8 @@ class PaymentConfiguration:
     authentication: Authentication = Authentication.AUTOMATIC
     keep_after_end_days: int = 7
     no_show_indicator: bool = False
+    portal_minutes: int = DEFAULT_PORTAL_MINUTES
+    guest_removal: GuestRemoval | None = None
 
     @classmethod
     def parse(
@@ -87,6 +104,8 @@ class PaymentConfiguration:
         authentication: str = Authentication.AUTOMATIC,
         keep_after_end_days: int = 7,
         no_show_indicator: bool = False,
+        portal_minutes: int = DEFAULT_PORTAL_MINUTES,
+        guest_removal: str | None = None,
     ) -> PaymentConfiguration:
         """Parse a configuration from outside. Raises InvalidField.
 
@@ -118,6 +137,10 @@ class PaymentConfiguration:
             ) from error
         if not 0 <= keep_after_end_days <= MAX_KEEP_AFTER_END_DAYS:
             raise InvalidField("keep_after_end_days", f"from 0 to {MAX_KEEP_AFTER_END_DAYS}")
+        if not MIN_PORTAL_MINUTES <= portal_minutes <= MAX_PORTAL_MINUTES:
+            raise InvalidField(
+                "portal_minutes", f"from {MIN_PORTAL_MINUTES} to {MAX_PORTAL_MINUTES}"
+            )
         refused = frozenset(map(Funding, refuse_funding))
         if len(refused) == len(Funding):
             raise InvalidField("refuse_funding", "not every funding")
@@ -142,6 +165,8 @@ class PaymentConfiguration:
             authentication=Authentication(authentication),
             keep_after_end_days=keep_after_end_days,
             no_show_indicator=no_show_indicator,
+            portal_minutes=portal_minutes,
+            guest_removal=None if guest_removal is None else GuestRemoval(guest_removal),
         )
 
     def accepts(self, card: Card) -> bool:

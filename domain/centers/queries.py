@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from domain.centers.center import Center, parse_center_id
 from domain.centers.configure_payments import LoadedPsp, is_live
-from domain.centers.payment_configuration import PaymentConfiguration
+from domain.centers.payment_configuration import GuestRemoval, PaymentConfiguration
 from domain.errors import InvalidCenterId
-from domain.identifiers import ProviderName
+from domain.identifiers import CenterId, ProviderName
 from domain.languages import DEFAULT_LANGUAGE
 from domain.pagination import Page, PageRequest
 from domain.permissions import ANY_CALLER, Caller
@@ -77,6 +77,16 @@ class ReadCenter:
 def takes_agreements(unit: UnitOfWork, center: Center) -> bool:
     """Return whether a center takes agreements: it has a text about bookings in English."""
     return any(text.language == DEFAULT_LANGUAGE for text in unit.reservation_texts.of(center.id))
+
+
+def removal_by_guests(unit: UnitOfWork, center_id: CenterId) -> GuestRemoval:
+    """Return what happens to a card that guarantees a booking if the guest removes it."""
+    configuration = unit.configurations.get(center_id)
+    if configuration is not None and configuration.guest_removal is not None:
+        return configuration.guest_removal
+    center = unit.centers.get(center_id)
+    is_for_bookings = center is not None and takes_agreements(unit, center)
+    return GuestRemoval.AFTER_AGREEMENT if is_for_bookings else GuestRemoval.ALWAYS
 
 
 def _configured(

@@ -63,7 +63,10 @@ class CardHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardNow:
-    """The card on file, with `details` as the PSP last reported them, at `reported`."""
+    """The card on file, with `details` as the PSP last reported them, at `reported`.
+
+    `withdrawn` is when the guest last withdrew the consent to other charges than for bookings.
+    """
 
     account_id: AccountId
     center_id: CenterId
@@ -74,6 +77,7 @@ class CardNow:
     reported: Moment
     stored: Moment
     removed: Moment | None
+    withdrawn: Moment | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

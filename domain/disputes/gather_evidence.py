@@ -78,6 +78,7 @@ class GatherEvidence:
                 ),
                 stored=_by_service(account.created_at),
                 removed=_by_service(account.removed_at) if account.removed_at else None,
+                withdrawn=_by_service(account.withdrawn_at) if account.withdrawn_at else None,
             ),
             agreements=[self._agreement(each) for each in agreements],
             consents=[

@@ -69,6 +69,8 @@ class EventType(StrEnum):
     SESSION_CARD_DECLINED = "session.card_declined"
     SESSION_FAILED = "session.failed"
     SESSION_EXPIRED = "session.expired"
+    ACCOUNT_DEFAULT = "account.default"
+    CONSENT_WITHDRAWN = "consent.withdrawn"
     AGREEMENT_ADDED = "agreement.added"
     AGREEMENT_ENDED = "agreement.ended"
     GUEST_MERGED = "guest.merged"
@@ -90,6 +92,8 @@ MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.SESSION_CARD_DECLINED: "A card was refused in a session.",
     EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",
     EventType.SESSION_EXPIRED: "A session ended without a card.",
+    EventType.ACCOUNT_DEFAULT: "A guest made a card the default.",
+    EventType.CONSENT_WITHDRAWN: "A guest withdrew the consent to other charges than for bookings.",
     EventType.AGREEMENT_ADDED: "A guest agreed to charges for a booking, and a card guarantees it.",
     EventType.AGREEMENT_ENDED: "An agreement ended: the booking is over, or the shop ended it.",
     EventType.GUEST_MERGED: "A guest was merged into another, and the former id ended.",
@@ -138,8 +142,8 @@ class Event:
     event; None without a session. `existing_account_id` is the card on file that equals the refused
     card. `live` is whether the PSP takes real cards; None if unknown. `merged_guest_id` is the guest
     who was merged into `guest_id`; such an event is about no center and no session. `agreement_id`
-    is the agreement of the event, and `agreement_reference` the client's name for the booking.
-    `trace` is sent beside the event, not in it.
+    is the agreement of the event, and `agreement_reference` the client's name for the booking. `by`
+    is `guest` if the guest caused the event on the guest's own page, otherwise None. `trace` is sent beside the event, not in it.
     """
 
     event_id: EventId
@@ -159,6 +163,7 @@ class Event:
     merged_guest_id: GuestId | None = None
     agreement_id: AgreementId | None = None
     agreement_reference: str | None = None
+    by: str | None = None
     trace: Trace | None = None
 
 

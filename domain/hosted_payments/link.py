@@ -48,6 +48,15 @@ class HostedLinks:
         """Return the address of the front desk's page."""
         return f"{self.base_url}/hosted-payments/desk/{secret}"
 
+    def portal_uri(self, secret: str) -> str:
+        """Return the link to a guest's own page."""
+        return f"{self.portal_page_uri}/{secret}"
+
+    @property
+    def portal_page_uri(self) -> str:
+        """The address of the guest's own page, for a browser that has entered it."""
+        return f"{self.base_url}/hosted-payments/portal"
+
     def uri_of_key(self, key: str) -> str:
         """Return the link that a short form stands for, without looking the key up."""
         return f"{self.base_url}/hosted-payments?key={quote(key, safe='')}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, count_open
 from domain.agreements.choose_reservation_text import ChooseReservationText
-from domain.agreements.click import ShownAgreement
+from domain.agreements.click import FurtherBooking, ShownAgreement
 from domain.agreements.terms import AgreementTerms, Reuse
 from domain.cards.account import Account
 from domain.psps.hosted_page import Authentication
@@ -27,7 +27,7 @@ class ShowAgreement:
     def __call__(
         self, unit: UnitOfWork, session: CardSession, accepted: Sequence[str], now: datetime
     ) -> ShownAgreement | None:
-        """Return the text, or None if the session has no agreement or its center is gone.
+        """Return the texts, or None if the session has no agreement or its center is gone.
 
         `accepted` are the languages that the browser accepts, the best first.
         """
@@ -38,16 +38,18 @@ class ShowAgreement:
         if session.attempt is not None and not session.attempt.over:
             # The PSP's page has this language already.
             locale, accepted = session.attempt.request.language, ()
-        return self.choose_reservation_text(
-            unit,
-            center,
-            unit.guests.get(session.guest_id),
-            session.agreement,
-            session.configuration,
-            locale,
-            accepted,
-            now,
+        guest = unit.guests.get(session.guest_id)
+        first, *others = [
+            self.choose_reservation_text(
+                unit, center, guest, terms, session.configuration, locale, accepted, now
+            )
+            for terms in session.bookings
+        ]
+        further = tuple(
+            FurtherBooking(terms=terms, shown=shown.text, kept_until=shown.kept_until)
+            for terms, shown in zip(session.bookings[1:], others, strict=True)
         )
+        return replace(first, further=further)
 
 
 def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Sequence[Account]:
@@ -106,5 +108,5 @@ def _has_room(unit: UnitOfWork, card: Account, terms: AgreementTerms, now: datet
     # If an agreement cannot be decoded, do not offer the card: the guest can still type a card.
     with suppress(RecordUnreadable):
         agreements = unit.agreements.of_account(card.account_id)
-        return count_open(agreements, now, beside=terms.replaces) < MAX_OPEN_AGREEMENTS
+        return count_open(agreements, now, beside=[terms.replaces]) < MAX_OPEN_AGREEMENTS
     return False

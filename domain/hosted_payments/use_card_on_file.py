@@ -76,14 +76,14 @@ class UseCardOnFile:
                 agreement_click,
                 now,
                 account_id=account.account_id,
-                agreement_id=AgreementId(self.ids.uuid()),
+                agreement_ids=[AgreementId(self.ids.uuid())],
             )
             unit.accounts.update(account.kept_longer(given.keep_until, given.consent.version))
-            if given.agreement is not None:
+            for agreement in given.agreements:
                 store_agreement(
                     unit,
                     self.note_event,
-                    given.agreement,
+                    agreement,
                     psp_account=account.psp_account,
                     now=now,
                 )

@@ -25,6 +25,7 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
     """
     # A later call removes the guest too: PostgreSQL may store a guest during the erasure.
     unit.guests.remove(guest_id)
+    unit.portal_sessions.remove(guest_id)
     are_over = unit.sessions.blank_unreadable(guest_id, now)
     for session in unit.sessions.of_guest(guest_id):
         unit.desk_links.remove(session.token_id)

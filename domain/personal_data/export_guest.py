@@ -15,6 +15,7 @@ from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
 from domain.pagination import ALL, PageRequest
+from domain.portal.portal_session import PortalSession, PortalVisit
 from domain.psps.evidence import Evidence
 from domain.psps.hosted_page import HostedPage
 from domain.sessions.earlier_page import EarlierPage
@@ -29,6 +30,8 @@ _HIDDEN: Final = {
     Evidence: ["content"],
     CardSession: ["link_key"],
     DeskLink: ["secret_hash", "access_token_hash"],
+    PortalSession: ["portal_id", "secret_hash"],
+    PortalVisit: ["secret_hash"],
 }
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -103,6 +106,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
             for account, reference in unit.guest_references.of(guest_id)
         ],
         "events": events,
+        "portal_sessions": unit.portal_sessions.of(guest_id),
         "event_deliveries": deliveries,
         "audit_entries": [
             entry for about in sorted(noted_about) for entry in unit.audit_trail.latest(about=about)

@@ -45,6 +45,8 @@ def hand_over(
         if account.guest_id == goes:
             _give(unit, note_event, account, stays, kept, now)
     unit.guests.remove(goes)
+    # Links to the page of the guest who stays end with the merge too (`find_portal.py`).
+    unit.portal_sessions.remove(goes)
     unit.sessions.give(goes, stays)
     unit.accounts.give(goes, stays)
     # Both guests may have a reference at the same merchant account. A page of the guest who stays

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, count_open
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement, count_open
 from domain.agreements.locale_formats import LocaleFormats
 from domain.cards.account import Account
 from domain.centers.card_limit import CardLimit
@@ -32,8 +32,8 @@ from domain.errors import (
     PaymentConfigurationNotDone,
     TooManyAgreements,
 )
-from domain.identifiers import ProviderName, TokenId, link_key_from
-from domain.outside import Clock, Ids, Traces
+from domain.identifiers import CallerName, ProviderName, TokenId, link_key_from
+from domain.outside import Clock, Ids, Trace, Traces
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_GUESTS, Caller
 from domain.sessions.address_verification import PostalCodes, require_billing_address
 from domain.sessions.card_testing import require_below_limits
@@ -147,21 +147,14 @@ class AddCard:
             psp.capabilities.require_authentication(wanted.authentication, configuration.provider)
         if configuration.avs:
             require_billing_address(wanted.billing_info, self.postal_codes)
-        expires_at = now + configuration.link_lifetime(wanted.link_minutes)
-        if wanted.agreement is not None:
-            expires_at = min(expires_at, wanted.agreement.ends_at.astimezone(UTC))
-        return CardSession(
-            **wanted.requested,
-            token_id=TokenId(self.ids.uuid()),
+        return new_session(
+            wanted,
+            configuration,
             caller=caller.name,
-            configuration=configuration,
-            created_at=now,
-            expires_at=expires_at,
-            due_at=expires_at,
             shows_guest=caller.may(MAY_VIEW_GUESTS),
-            link_key=link_key_from(self.ids.secret()),
+            ids=self.ids,
             trace=self.traces.current(),
-            unopened_at=half_of_life(now, expires_at),
+            now=now,
         )
 
     def _require_agreements(
@@ -186,7 +179,7 @@ class AddCard:
                 "agreement.replaces", "an open agreement of the guest at this center"
             )
         is_full = [
-            count_open(unit.agreements.of_account(account.account_id), now, beside=replaces)
+            count_open(unit.agreements.of_account(account.account_id), now, beside=[replaces])
             >= MAX_OPEN_AGREEMENTS
             for account in on_file
         ]
@@ -245,6 +238,35 @@ class AddCard:
         return StartedSession(stored, is_replayed=not is_new)
 
 
+def new_session(
+    wanted: RequestedSession,
+    configuration: PaymentConfiguration,
+    *,
+    caller: CallerName,
+    shows_guest: bool,
+    ids: Ids,
+    trace: Trace | None,
+    now: datetime,
+) -> CardSession:
+    """Return an open session for a request. The arguments are as in `CardSession`."""
+    expires_at = now + configuration.link_lifetime(wanted.link_minutes)
+    if wanted.agreement is not None:
+        expires_at = min(expires_at, wanted.agreement.ends_at.astimezone(UTC))
+    return CardSession(
+        **wanted.requested,
+        token_id=TokenId(ids.uuid()),
+        caller=caller,
+        configuration=configuration,
+        created_at=now,
+        expires_at=expires_at,
+        due_at=expires_at,
+        shows_guest=shows_guest,
+        link_key=link_key_from(ids.secret()),
+        trace=trace,
+        unopened_at=half_of_life(now, expires_at),
+    )
+
+
 def _replayed(earlier: CardSession | None, wanted: RequestedSession) -> CardSession:
     if earlier is None or earlier.requested != wanted.requested:
         raise IdempotencyKeyReused
@@ -276,6 +298,9 @@ def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> 
         return False
     agreements = unit.agreements.of_guest(session.guest_id)
     agreement = next((each for each in agreements if each.token_id == session.token_id), None)
+    # A guest who replaces a card agrees to the same booking again.
+    while again := next((each for each in agreements if _is_again(each, agreement)), None):
+        agreement = again
     # A merge of guests may have moved the agreement to another account of the same card. If an
     # earlier release settled the session, `CompleteAgreements` adds the agreement later, unless
     # that release also showed the page, which then had no button to agree.
@@ -284,6 +309,15 @@ def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> 
     is_on_file = any(each.account_id == account_id for each in on_file)
     is_open = bool(session.clicks) if agreement is None else agreement.is_open(now)
     return is_on_file and is_open
+
+
+def _is_again(agreement: Agreement, former: Agreement | None) -> bool:
+    """Return whether an agreement replaces a former one about the same booking."""
+    return (
+        former is not None
+        and agreement.terms.replaces == former.agreement_id
+        and agreement.terms.reference == former.terms.reference
+    )
 
 
 def _same_booking(caller: Caller, earlier: CardSession, wanted: RequestedSession) -> CardSession:

@@ -15,6 +15,7 @@ from domain.agreements.click import (
     ShownAgreement,
     with_click,
 )
+from domain.agreements.terms import AgreementTerms
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.events.event import CardSummary
 from domain.identifiers import (
@@ -60,6 +61,7 @@ TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
     "agreement": None,
     "clicks": None,
     "browsers": None,
+    "replaces": None,
 }
 """The fields that an erasure clears at once, with their cleared values. Any: each field has its own
 type.
@@ -73,6 +75,18 @@ stays.
 def half_of_life(created_at: datetime, expires_at: datetime) -> datetime:
     """Return when half of a link's life is over. `expires_at` must be that of an unopened link."""
     return created_at + (expires_at - created_at) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """The card on file that a session's card replaces, as its guest wants it.
+
+    `further` are the terms of the bookings that the card guarantees, beside those of the session's
+    `agreement`. The guest agrees to all of them again.
+    """
+
+    account_id: AccountId
+    further: tuple[AgreementTerms, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +118,7 @@ class CardSession(PolledSession, RequestedSession):
     an earlier release stored the card. `browsers` are the browsers in which the guest clicked, if
     the operator has chosen to record browsers. `trace` is the trace of the add-card request.
     `unopened_at` is when `NoticeUnopened` checks whether the link was opened; None after that.
+    `replaces` is the card that the guest replaces on the guest's own page.
     """
 
     token_id: TokenId
@@ -117,6 +132,13 @@ class CardSession(PolledSession, RequestedSession):
     browsers: tuple[BrowserOfClick, ...] | None = None
     trace: Trace | None = None
     unopened_at: datetime | None = None
+    replaces: Replacement | None = None
+
+    @property
+    def bookings(self) -> Sequence[AgreementTerms]:
+        """The terms of all bookings that the session's card is to guarantee."""
+        further = self.replaces.further if self.replaces else ()
+        return (self.agreement, *further) if self.agreement else ()
 
     def clicked_in(self, browser: BrowserOfClick) -> CardSession:
         """Note the browser of a click. The first click and the latest ones are kept."""

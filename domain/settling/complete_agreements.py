@@ -76,35 +76,38 @@ class CompleteAgreements:
             click_for(session.clicks or (), number, collected_at),
             collected_at,
             account_id=account.account_id,
-            agreement_id=AgreementId(self.ids.uuid()),
+            agreement_ids=[AgreementId(self.ids.uuid()) for _ in session.bookings],
         )
-        if agreed.agreement is None:
+        if not agreed.agreements:
             # The earlier release stores no consent of its own.
             unit.consents.add(agreed.consent)
             unit.commit()
             return session
-        agreements = [*unit.agreements.of_account(account.account_id), agreed.agreement]
+        agreements = [*unit.agreements.of_account(account.account_id), *agreed.agreements]
         general = general_among(consents, agreements)
         before = account.keep_until
         if not general and account.token_id in {each.token_id for each in agreements}:
             # The earlier release kept the card, although its guest agreed to bookings only.
             before = max(each.keeps_card_until for each in agreements)
-        version = account.consent_version
-        if agreed.keep_until is None:
+        version, keeps_until = account.consent_version, agreed.keep_until
+        if account.has_withdrawn(agreed.consent.agreed_at):
+            keeps_until = agreed.bookings_until
+        if keeps_until is None:
             version = agreed.consent.version
         elif is_latest and before is None and general:
             # The general consent still holds, but the earlier release stored the version of the
             # text about the booking.
             version = general[0].version
-        keep_until = longest_kept(agreed.keep_until, before)
+        keep_until = longest_kept(keeps_until, before)
         unit.accounts.update(replace(account, keep_until=keep_until, consent_version=version))
-        store_agreement(
-            unit,
-            self.note_event,
-            agreed.agreement,
-            psp_account=account.psp_account,
-            now=self.clock.now(),
-        )
+        for agreement in agreed.agreements:
+            store_agreement(
+                unit,
+                self.note_event,
+                agreement,
+                psp_account=account.psp_account,
+                now=self.clock.now(),
+            )
         # Last, as the contract of `add` requires.
         unit.consents.add(agreed.consent)
         unit.commit()

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
-from domain.agreements.click import AgreementClick, click_for
-from domain.agreements.terms import AgreementTerms
+from domain.agreements.click import AgreementClick, FurtherBooking, click_for
 from domain.billing import AvsResult
 from domain.cards.account import READ_FIRST_AFTER, Account, has_default, longest_kept
 from domain.cards.discard import Discard, UnkeptToken
@@ -55,7 +54,8 @@ class OnFile:
     `accounts` are the guest's active accounts at the center, `open_agreements` counts the open
     agreements of each if the session has an agreement, and `discard` is the discard of the
     collected token; both were read under lock. The guest, the center or its payment configuration
-    may have been deleted since add-card.
+    may have been deleted since add-card. `has_bookings` is whether all agreements of a card that the
+    guest replaces still run.
     """
 
     accounts: Sequence[Account]
@@ -64,6 +64,7 @@ class OnFile:
     has_guest: bool
     has_center: bool
     has_configuration: bool
+    has_bookings: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class Verdict:
     - `doubted` is the account of a card that was typed again. The card is read at the PSP at once,
       because the PSP may have lost it.
     - `consent` is what the guest agreed to for the account that is added, renewed or kept.
-    - `agreement` is the guest's agreement about a booking.
+    - `agreements` are the guest's agreements about bookings.
     - `unkept` is the token to discard: the collected token, or the former token of the renewed
       account.
     - `withdrawn` is the discard of a token that is kept after all.
@@ -89,7 +90,7 @@ class Verdict:
     doubted: Account | None = None
     kept: Account | None = None
     consent: GivenConsent | None = None
-    agreement: Agreement | None = None
+    agreements: Sequence[Agreement] = ()
     unkept: UnkeptToken | None = None
     withdrawn: Discard | None = None
 
@@ -174,15 +175,15 @@ def judge_card(
     on_file: OnFile,
     *,
     account_id: AccountId,
-    agreement_id: AgreementId,
+    agreement_ids: Sequence[AgreementId],
     now: datetime,
 ) -> Verdict:
     """Judge a card that was collected on the current page of a session that is not settled.
 
     Call `judge_token` first. The card becomes the account `account_id`, renews the account of the
     same card, or is refused. If the center does not accept the card, the page is over, but not the
-    session. If the guest agreed to charges for a booking, the card has that agreement,
-    `agreement_id`.
+    session. If the guest agreed to charges for bookings, the card has these agreements, with the
+    `agreement_ids`.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
     same = next(
@@ -192,7 +193,7 @@ def judge_card(
     click = click_for(session.clicks or (), number, collected.collected_at)
     refusal = _refusal(session, collected, on_file, same)
     if refusal is None and click is not None and session.agreement is not None:
-        refusal = _refusal_of_agreement(session.agreement, click, collected, on_file, same, now)
+        refusal = _refusal_of_agreement(session, click, collected, on_file, same, now)
     if isinstance(refusal, NotAccepted):
         return Verdict(
             session=replace(session, not_accepted=refusal).without_card(now),
@@ -214,9 +215,13 @@ def judge_card(
         click,
         collected.collected_at,
         account_id=account_id if same is None else same.account_id,
-        agreement_id=agreement_id,
+        agreement_ids=agreement_ids,
     )
-    consent, agreement, keep_until = agreed
+    consent, agreements, keep_until = agreed
+    is_withdrawn = same is not None and same.has_withdrawn(consent.agreed_at)
+    if same is not None and is_withdrawn:
+        # Before that, the guest agreed that the card is kept. Only the bookings remain.
+        keep_until = agreed.bookings_until or same.keep_until
     if same is not None:
         if _is_stale(collected, same):
             # An outdated result must not undo a renewal, but what the guest agreed to is stored.
@@ -224,10 +229,11 @@ def judge_card(
                 session=session.completed(same.account_id, now),
                 kept=same.kept_longer(keep_until, consent.version),
                 consent=consent,
-                agreement=agreement,
+                agreements=agreements,
                 unkept=_token(session, collected),
             )
-        is_general = click is None or click.general is not None or same.keep_until is not None
+        has_general = click is None or click.general is not None or same.keep_until is not None
+        is_general = has_general and not is_withdrawn
         # Without a new general consent, an earlier general consent still holds.
         version = consent.version if is_general else same.consent_version
         renewed = same.renewed(collected, consent_version=version, now=now)
@@ -235,7 +241,7 @@ def judge_card(
             session=session.completed(same.account_id, now),
             renewed=replace(renewed, keep_until=longest_kept(keep_until, same.keep_until)),
             consent=consent,
-            agreement=agreement,
+            agreements=agreements,
             unkept=UnkeptToken.of(same),
             withdrawn=discard,
         )
@@ -263,7 +269,7 @@ def judge_card(
         session=session.completed(account_id, now),
         added=account,
         consent=consent,
-        agreement=agreement,
+        agreements=agreements,
         withdrawn=discard,
     )
 
@@ -271,13 +277,17 @@ def judge_card(
 class Agreed(NamedTuple):
     """What a guest agreed to for a card.
 
-    `agreement` is None if the guest did not agree to charges for a booking. `keep_until` is None if
-    the guest agreed that the card is kept.
+    `keep_until` is None if the guest agreed that the card is kept.
     """
 
     consent: GivenConsent
-    agreement: Agreement | None
+    agreements: Sequence[Agreement]
     keep_until: datetime | None
+
+    @property
+    def bookings_until(self) -> datetime | None:
+        """Until when the bookings keep the card; None if the guest agreed to no booking."""
+        return max((each.kept_until for each in self.agreements), default=None)
 
 
 def agreed_to(
@@ -286,11 +296,11 @@ def agreed_to(
     collected_at: datetime,
     *,
     account_id: AccountId,
-    agreement_id: AgreementId,
+    agreement_ids: Sequence[AgreementId],
 ) -> Agreed:
     """Return what the guest agreed to by `click`, or on the session's page if `click` is None.
 
-    `agreement_id` is the id of the agreement, if there is one.
+    `agreement_ids` are the ids of the agreements, one for each of the session's `bookings`.
     """
     if click is None:
         attempt = session.current_attempt
@@ -306,20 +316,28 @@ def agreed_to(
         agreed_at=agreed_at or collected_at,
     )
     if click is None or session.agreement is None:
-        return Agreed(consent, None, None)
-    agreement = Agreement(
-        agreement_id=agreement_id,
-        account_id=account_id,
-        guest_id=session.guest_id,
-        center_id=session.center_id,
-        token_id=session.token_id,
-        terms=session.agreement,
-        shown=click.shown,
-        agreed_at=click.agreed_at,
-        kept_until=click.kept_until,
-        due_at=session.agreement.ends_at,
+        return Agreed(consent, (), None)
+    first = FurtherBooking(terms=session.agreement, shown=click.shown, kept_until=click.kept_until)
+    agreed = Agreed(
+        consent,
+        [
+            Agreement(
+                agreement_id=agreement_id,
+                account_id=account_id,
+                guest_id=session.guest_id,
+                center_id=session.center_id,
+                token_id=session.token_id,
+                terms=each.terms,
+                shown=each.shown,
+                agreed_at=click.agreed_at,
+                kept_until=each.kept_until,
+                due_at=each.terms.ends_at,
+            )
+            for agreement_id, each in zip(agreement_ids, (first, *click.further), strict=True)
+        ],
+        None,
     )
-    return Agreed(consent, agreement, click.kept_until if click.general is None else None)
+    return agreed._replace(keep_until=None if click.general else agreed.bookings_until)
 
 
 def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> UnkeptToken:
@@ -362,8 +380,10 @@ def _refusal(
         # the card was kept for bookings only, the guest now agrees that the card is kept.
         is_on_file = is_known and session.agreement is None and same.keep_until is None
         return PaymentMethodAlreadyExists() if is_on_file else None
+    replaced = session.replaces.account_id if session.replaces else None
+    others = [each for each in on_file.accounts if each.account_id != replaced]
     allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
-    return CenterKeepsOneCard() if on_file.accounts and allows_one else None
+    return CenterKeepsOneCard() if others and allows_one else None
 
 
 def _is_stale(collected: CardCollected, same: Account) -> bool:
@@ -372,7 +392,7 @@ def _is_stale(collected: CardCollected, same: Account) -> bool:
 
 
 def _refusal_of_agreement(
-    terms: AgreementTerms,
+    session: CardSession,
     click: AgreementClick,
     collected: CardCollected,
     on_file: OnFile,
@@ -380,7 +400,9 @@ def _refusal_of_agreement(
     now: datetime,
 ) -> Refusal | None:
     # If the card was typed before the booking ended, it is kept for a no-show until `kept_until`.
-    if collected.collected_at >= terms.ends_at or now >= click.kept_until:
+    is_over = any(collected.collected_at >= each.ends_at for each in session.bookings)
+    if is_over or now >= click.kept_until or not on_file.has_bookings:
         return AgreementEnded()
     count = 0 if same is None else on_file.open_agreements.get(same.account_id, 0)
-    return TooManyAgreements() if count >= MAX_OPEN_AGREEMENTS else None
+    has_room = count + len(session.bookings) <= MAX_OPEN_AGREEMENTS
+    return None if has_room else TooManyAgreements()

@@ -44,6 +44,7 @@ from domain.settling.note_end_of_session import note_end_of_session
 from domain.settling.note_refused_cards import ask_about_open_pages, note_refused_cards
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.store_agreement import store_agreement
+from domain.settling.take_replaced import may_agree_again, take_replaced
 from domain.storage import Storage, WriteUnit, take_due
 
 _COLLECTED: Final = (CardCollected, NoCardCollected)
@@ -258,14 +259,16 @@ class SettleSession:
                 reference=current.reference,
                 now=now,
             )
-        if verdict.agreement is not None:
+        for agreement in verdict.agreements:
             store_agreement(
                 unit,
                 self.note_event,
-                verdict.agreement,
+                agreement,
                 psp_account=current.configuration.psp_account,
                 now=now,
             )
+        if not current.is_settled:
+            take_replaced(unit, self.note_event, changed, now)
         note_end_of_session(unit, self.note_event, current, changed, now=now)
         if verdict.consent is not None:
             unit.consents.add(verdict.consent)
@@ -282,30 +285,31 @@ class SettleSession:
         verdict = judge_token(session, collected, discard, now)
         if verdict is not None:
             return verdict
-        terms = session.agreement
+        replaced = [each.replaces for each in session.bookings]
         on_file = OnFile(
             accounts=accounts,
             open_agreements={
                 each.account_id: count_open(
-                    unit.agreements.of_account(each.account_id), now, beside=terms.replaces
+                    unit.agreements.of_account(each.account_id), now, beside=replaced
                 )
                 for each in accounts
             }
-            if terms
+            if session.bookings
             else {},
             discard=discard,
             has_guest=unit.guests.get(session.guest_id) is not None,
             has_center=unit.centers.get(session.center_id) is not None,
             has_configuration=unit.configurations.get(session.center_id) is not None,
+            has_bookings=session.replaces is None or may_agree_again(unit, session),
         )
         account_id = AccountId(self.ids.uuid())
-        agreement_id = AgreementId(self.ids.uuid() if terms else "")
+        agreement_ids = [AgreementId(self.ids.uuid()) for _ in session.bookings]
         return judge_card(
             session,
             collected,
             on_file,
             account_id=account_id,
-            agreement_id=agreement_id,
+            agreement_ids=agreement_ids,
             now=now,
         )
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from domain.agreements.agreement import EVIDENCE_KEPT_FOR
 from domain.errors import ServiceUnavailable
 from domain.outside import Clock, time_before
+from domain.portal.portal_session import KEPT_FOR as PORTAL_SESSIONS_KEPT_FOR
 from domain.sessions.session import IDEMPOTENCY_KEYS_LAST
 from domain.storage import Storage, WriteUnit
 
@@ -35,6 +36,8 @@ class Retention:
 class ForgetOldRecords:
     """Use case: delete idempotency keys after 24 hours, and other records after their `retention`.
 
+    Links to guests' own pages are deleted a week after they were made.
+
     Records that are due, open or to be discarded are never deleted. An agreement is evidence until
     EVIDENCE_KEPT_FOR after its `kept_until`; until then its session, the events of the session, and
     the card are kept too. Each kind of record has its own unit of work, which deletes a limited
@@ -60,6 +63,7 @@ class ForgetOldRecords:
         forgotten, unavailable = 0, None
         for forget in (
             lambda unit: unit.idempotency_keys.forget(before=now - IDEMPOTENCY_KEYS_LAST),
+            lambda unit: unit.portal_sessions.forget(before=now - PORTAL_SESSIONS_KEPT_FOR),
             lambda unit: unit.agreements.forget(before=evidence),
             lambda unit: unit.event_deliveries.forget(before=deliveries),
             # Only numbered events are deleted, so that a reader notices what it missed.

@@ -15,7 +15,7 @@ from domain.centers.center_settings import MAX_LOGO_BYTES, CenterSettings
 from domain.centers.changes import Record, changes, in_words
 from domain.centers.configure_payments import Missing, PspNotReady
 from domain.centers.find_centers import existing_center
-from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.centers.payment_configuration import CardsPerGuest, GuestRemoval, PaymentConfiguration
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.pagination import ALL, PageRequest
@@ -157,6 +157,18 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     default=None,
     help="Whether charges for bookings say no-show, if the acquirer allows it.  [initially: "
     "--only-unscheduled]",
+)
+@click.option(
+    "--portal-minutes",
+    type=int,
+    metavar="N",
+    help="How many minutes a link to a guest's own page works, from 5 to 1440.  [initially: 15]",
+)
+@click.option(
+    "--guest-removal",
+    type=click.Choice([each.value for each in GuestRemoval]),
+    help="Whether guests who remove a card there remove it always, or after the booking that it "
+    "guarantees.  [initially: after-agreement if the center takes agreements, otherwise always]",
 )
 def configure_payments(
     *,

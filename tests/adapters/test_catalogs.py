@@ -26,6 +26,8 @@ from adapters.stripe.plugin import PLUGIN as STRIPE
 from domain.centers.center import MAX_NAME_LENGTH
 from domain.desk_links.queries import DeskState
 from domain.languages import look_up
+from domain.portal.change_card import CardChange
+from domain.portal.queries import Replacing
 from domain.psps.card import Funding
 from domain.sessions.end import NotAccepted
 from tests.builders import a_shipped_consent
@@ -97,7 +99,7 @@ def test_every_text_of_a_catalog_is_used() -> None:
     )
     parts = set(re.findall(r"[a-z_]+", sources))
     # Other parts are values of the domain.
-    parts |= {*Funding, *NotAccepted, *DeskState}
+    parts |= {*Funding, *NotAccepted, *DeskState, *Replacing, *CardChange}
     unused = [key for key in words_of("en") if not set(key.split(".")) <= {*parts, "direction"}]
     assert unused == []
 

@@ -21,6 +21,7 @@ from domain.centers.card_limit import DEFAULT_LIMITS, CountedPer
 from domain.events.event_list import EventFilter
 from domain.identifiers import CardToken, LinkKey
 from domain.pagination import PageRequest
+from domain.portal.portal_session import PortalId
 from domain.sessions.session import SessionFilter
 from domain.storage import WriteUnit
 from tests.builders import (
@@ -184,6 +185,11 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "expiring tokens": lambda unit: unit.access_tokens.expiring(NOW, until=NOW),
     "desk link": lambda unit: unit.desk_links.get("hash"),
     "desk links of a session": lambda unit: unit.desk_links.of(TOKEN_ID),
+    "portal session": lambda unit: unit.portal_sessions.get(PortalId(TOKEN_ID)),
+    "portal session of a link": lambda unit: unit.portal_sessions.with_secret("hash"),
+    "portal sessions of a guest": lambda unit: unit.portal_sessions.of(GUEST_ID),
+    "portal sessions of an erased guest": lambda unit: unit.portal_sessions.remove(GUEST_ID),
+    "old portal sessions": lambda unit: unit.portal_sessions.forget(before=NOW),
     "desk links of an erased guest": lambda unit: unit.desk_links.remove(TOKEN_ID),
     "access token": lambda unit: unit.access_tokens.get(an_access_token().token_hash),
 }
@@ -320,8 +326,8 @@ def test_every_query_uses_an_index_on_postgresql(
         ]
     conditions = [step.get("Index Cond") or "" for step in steps if "Index Name" in step]
     assert not any(re.search("Seq Scan|Sort", step["Node Type"]) for step in steps), steps
-    # In a small table, the old keys to delete are found by a walk through the primary key as well.
+    # In a small table, the old rows to delete are found by a walk through the primary key as well.
     assert conditions, steps
-    assert all(conditions) or use is USES["old keys"], steps
+    assert all(conditions) or use in (USES["old keys"], USES["old portal sessions"]), steps
     for name, searched in SEARCHED.items():
         assert use is not USES[name] or any(searched in each for each in conditions), steps

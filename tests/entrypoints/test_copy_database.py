@@ -55,6 +55,7 @@ from tests.builders import (
     a_desk_link,
     a_discard,
     a_guest,
+    a_portal_session,
     a_product,
     a_psp_guest,
     a_refused_card,
@@ -172,6 +173,7 @@ def fill(storage: Storage) -> None:
             unit.consents.add(a_consent(number))
             unit.access_tokens.add(an_access_token(token_hash=f"hash-{number}"))
             unit.desk_links.add(a_desk_link(secret_hash=f"hash-{number}", label=ODD))
+            unit.portal_sessions.add(a_portal_session(number, return_uri=ODD))
         unit.accounts.add(an_account(6, removed_at=NOW, is_default=True))
         unit.access_tokens.add(
             an_access_token(

@@ -22,6 +22,7 @@ from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.ids import SeededIds
 from adapters.psp_suite.samples import a_uuid
 from adapters.sqlite.storage import SqliteStorage
+from domain.cards.account import Account
 from domain.centers.center import Center, CenterNotFound
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.consents.consent_text import ConsentText
@@ -41,6 +42,8 @@ from domain.hosted_payments.link import (
 from domain.identifiers import CallerName, CenterId, GuestId, TokenId
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
+from domain.portal.change_card import CardChange
+from domain.portal.find_portal import PortalEnded, PortalExpired, PortalUnknown
 from domain.psps.card import Funding
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
 from domain.psps.webhook import WebhookDelivery
@@ -154,6 +157,7 @@ ERRORS: Final = (
     *(Refusal, ClickNeeded, LinkUnknown, LinkCancelled, LinkExpired, LinkPaused),
     *(ProviderUnavailable, WebhookRejected),
     *(CenterNotFound, EndpointNotFound, TooManyEndpoints),
+    *(PortalEnded, PortalExpired, PortalUnknown),
 )
 """The errors that a use case may raise."""
 
@@ -412,6 +416,32 @@ class Simulation:
         self._change_card(
             "makes the default", process, choices, account, process.use_cases.choose_default_card
         )
+
+    def a_guest_changes_a_card_on_the_own_page(self, process: Process, choices: Random) -> None:
+        """Remove a card, withdraw the consent or choose a default, maybe after the card was removed."""
+        if not self._stored.accounts:
+            return
+        account = _recent(choices, list(self._stored.accounts.values()))
+        change, container = choices.choice(list(CardChange)), process.container
+
+        def act() -> Account | None:
+            opened = container.open_portal()(
+                SHOP,
+                guest_id=account.guest_id,
+                center_id=account.center_id,
+                return_uri="https://shop.example/",
+                locale=None,
+            )
+            cookie = container.enter_portal()(opened.secret)
+            return container.change_card()(cookie, account.account_id, change)
+
+        result = self._call(
+            f"{NAMES[account.guest_id]} wants to {change} {self._names[account.account_id]}",
+            process,
+            act,
+        )
+        if isinstance(result, Account) and result.removed_at is not None:
+            self._known.removed.add(account.account_id)
 
     def a_client_cancels_a_session(self, process: Process, choices: Random) -> None:
         """Cancel a session: before it is opened, with a card on its page, twice, or too late."""
@@ -1160,6 +1190,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_removes_a_card: 2,
     Simulation.a_client_chooses_a_default_card: 2,
     Simulation.a_client_cancels_a_session: 2,
+    Simulation.a_guest_changes_a_card_on_the_own_page: 2,
     Simulation.a_client_erases_a_guest: 1,
     Simulation.a_client_merges_two_guests: 1,
     Simulation.a_client_chooses_a_default_card: 3,

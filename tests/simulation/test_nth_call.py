@@ -23,6 +23,7 @@ from domain.errors import GuestNotFound, ServiceUnavailable
 from domain.events.event_sender import EventNotSent
 from domain.hosted_payments.show_agreement import name_of
 from domain.identifiers import EndpointId
+from domain.portal.change_card import CardChange
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable, WebhookRejected
 from domain.psps.webhook import WebhookDelivery
 from domain.retries import LEASE
@@ -301,6 +302,59 @@ def being_erased(prepare: Callable[[It], object]) -> Callable[[It], object]:
             it.reconcile()
 
     return erased
+
+
+def card_on_the_own_page(it: It) -> tuple[str, Account]:
+    return visit_of(it), default_card_beside_another(it)
+
+
+def booked_card_on_the_own_page(it: It) -> tuple[str, Account]:
+    use_card_on_file(it, booking_with_a_card_on_file(it))
+    (account,) = it.accounts()
+    it.put_account(replace(account, keep_until=None))
+    return visit_of(it), account
+
+
+def card_that_replaces_another(it: It) -> CardSession:
+    """Return a session with a card, which replaces one with two bookings."""
+    cookie, account = booked_card_on_the_own_page(it)
+    it.container.replace_card()(cookie, account.account_id)
+    with it.storage.read() as unit:
+        session = next(each for each in unit.sessions.of_guest(GUEST_ID) if each.replaces)
+    it.known.sends[session.redirect_uri] += 1
+    way_back = it.container.find_way_back()(key=session.link_key)
+    assert way_back is not None
+    assert way_back.agreement is not None
+    it.known.texts[session.token_id].update(way_back.agreement.texts)
+    it.use_cases.open_hosted_page(
+        key=session.link_key, by_click=True, agreed=way_back.agreement.digest, browser="b" * 22
+    )
+    it.type_card(session, OTHER_GOOD_CARD)
+    it.known.removed.discard(account.account_id)
+    return it.session(session.token_id)
+
+
+def visit_of(it: It) -> str:
+    opened = it.container.open_portal()(
+        it.caller,
+        guest_id=GUEST_ID,
+        center_id=CENTER_ID,
+        return_uri=REDIRECT_URI,
+        locale=None,
+    )
+    return it.container.enter_portal()(opened.secret)
+
+
+def changing(change: CardChange) -> Callable[[It, tuple[str, Account]], None]:
+    """Return what changes a card. The result is left out: a second try changes nothing."""
+
+    def act(it: It, visited: tuple[str, Account]) -> None:
+        cookie, account = visited
+        it.container.change_card()(cookie, account.account_id, change)
+        if change is CardChange.REMOVE:
+            it.known.removed.add(account.account_id)
+
+    return act
 
 
 # What is called then. The container is read again each time, because a killed process is built anew.
@@ -618,6 +672,18 @@ USE_CASES: Final[Mapping[str, Expected]] = {
         without_storage=(ServiceUnavailable, None),
         without_psp=(None,),
     ),
+    "ChangeCard": Expected(
+        situations=(
+            *after(
+                changing(CardChange.REMOVE),
+                a_card_that_its_guest_removes=card_on_the_own_page,
+            ),
+            *after(
+                changing(CardChange.WITHDRAW),
+                a_booked_card_whose_guest_withdraws=booked_card_on_the_own_page,
+            ),
+        )
+    ),
     "CancelSessionsOfCaller": Expected(
         situations=after(cancel_all, two_links_of_a_caller_to_cancel=two_links)
     ),
@@ -642,6 +708,7 @@ USE_CASES: Final[Mapping[str, Expected]] = {
                 a_card_on_file_with_a_new_expiry=same_card_with_a_new_expiry,
                 a_card_whose_token_is_to_be_discarded=token_to_be_discarded,
                 a_card_whose_token_is_being_discarded=token_being_discarded,
+                a_card_that_replaces_another=card_that_replaces_another,
                 a_page_without_a_card=page_without_a_card,
                 a_page_with_refused_cards=refused_cards,
                 a_page_requested_while_the_psp_was_down=It.session_without_page,
@@ -785,7 +852,8 @@ READ_ONLY: Final = frozenset(
         *("ListCenters", "ListExpiringCards", "ListProducts", "ListSessions", "ReadAccount"),
         *("ListAgreements", "ReadAgreement"),
         *("ReadCenter", "ReadConsent", "ReadGuest", "ReadSession", "ReadStatus", "SearchGuests"),
-        *("ReadDesk", "ReadEvent", "ReadLinkToSend", "SendTestEvent"),
+        *("ReadDesk", "ReadEvent", "ReadLinkToSend", "ReadPortal", "ReadPortalLink"),
+        "SendTestEvent",
     }
 )
 """They change nothing, so nothing can be left half done."""
@@ -801,7 +869,11 @@ ONE_UNIT: Final = frozenset(
             "IssueToken",
             "LeaveHeartbeat",
             "MakeDeskLink",
+            "OpenPortal",
+            "EnterPortal",
         ),
+        # Each call starts another session, like add-card without a key.
+        "ReplaceCard",
         *("MoveInstallation", "RecognizeOrigin", "SeparateCopy"),
         *("NoteOperatorsAct", "PutGuest", "PutProduct", "RemoveEventEndpoint", "RevokeToken"),
         *("RollEventSecret", "SetCenter", "SetConsent", "SetReservationText", "TrustKeys"),

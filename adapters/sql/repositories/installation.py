@@ -17,6 +17,7 @@ _LET_GO: Final = {
     "events": "DELETE FROM events",
     "deliveries": "DELETE FROM event_deliveries WHERE due_at IS NOT NULL",
     "discards": "DELETE FROM discards",
+    "portal_sessions": "DELETE FROM portal_sessions",
     "readings": (
         "UPDATE payment_accounts SET due_at = NULL, asked_at = NULL, unanswered_since = NULL "
         "WHERE due_at IS NOT NULL"

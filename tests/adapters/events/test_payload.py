@@ -41,6 +41,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
             "merged_guest_id": None,
             "agreement_id": None,
             "agreement_reference": None,
+            "by": None,
         },
     }
 
@@ -53,7 +54,7 @@ def test_every_event_type_has_all_fields(type_: EventType) -> None:
     assert {field for field, value in body["data"].items() if value is None} == {
         *("account_id", "existing_account_id", "reason", "card"),
         *("language", "reference", "live", "merged_guest_id"),
-        *("agreement_id", "agreement_reference"),
+        *("agreement_id", "agreement_reference", "by"),
     }
 
 

@@ -12,7 +12,7 @@ import zxingcpp
 from falcon import testing
 
 from adapters.http.desk_links import _code_of
-from adapters.http.rate_limits import DESK_REQUESTS
+from adapters.http.rate_limits import PAGE_LOADS
 from domain.sessions.session import CardSession
 from tests.adapters.http.api import ACCOUNTS, Api, refused
 from tests.installation import BASE_URL
@@ -154,7 +154,7 @@ def test_the_page_ends_when_the_token_is_revoked(api: Api, session: CardSession,
 
 def test_loads_are_limited_for_each_desk_link(api: Api, session: CardSession, desk: str) -> None:
     token = form_token(api, desk)
-    for _ in range(DESK_REQUESTS.amount - 1):
+    for _ in range(PAGE_LOADS.amount - 1):
         assert api.browse(desk, "").status_code == 200
 
     result = api.browse(desk, "")

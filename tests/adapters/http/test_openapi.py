@@ -90,6 +90,7 @@ TYPES: Final = {
     "payment_configuration_not_done": (400, "Payment configuration not done"),
     "payment_method_already_exists": (400, "Payment method already exists"),
     "payment_method_not_accepted": (400, "Payment method not accepted"),
+    "portal_limit_reached": (429, "Too many requests"),
     "precondition_failed": (412, "Precondition failed"),
     "redirect_uri_invalid": (400, "redirect_uri is invalid"),
     "redirect_uri_required": (400, "redirect_uri is required"),
@@ -209,6 +210,7 @@ def test_every_request_example_works_with_the_demo_records(
 WITHOUT_EXAMPLES: Final = (
     *("eraseGuest", "mergeGuests", "readAgreement", "endAgreement", "readEvidence"),
     *("makeDeskLink", "readCode", "readEvent"),
+    *("showPortalLink", "enterPortal", "showPortal", "showCardInPortal", "changeCardInPortal"),
 )
 """The demo has nothing to erase, to merge or to end, no open session, no event, and no key that signs
 evidence.

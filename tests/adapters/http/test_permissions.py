@@ -51,6 +51,7 @@ GUEST: Final = {"first_name": "Ada", "last_name": "Lovelace"}
 DOUBLE_ID: Final = GuestId(a_uuid(78))
 MERGE: Final = {"from": DOUBLE_ID, "last_fours": ["4242"]}
 PRODUCT: Final = {"code": "OIL", "name": "Oil", "price": {"amount": "49.90", "currency": "EUR"}}
+PORTAL: Final = {"center_id": CENTER_ID, "return_uri": "https://shop.example/account"}
 
 ROWS: Final = (
     Row("putGuest", frozenset({EDIT}), FORBIDDEN, FORBIDDEN, body=GUEST),
@@ -61,6 +62,7 @@ ROWS: Final = (
     ),
     Row("readGuest", frozenset({VIEW}), FORBIDDEN, FORBIDDEN),
     Row("searchGuests", frozenset({VIEW}), FORBIDDEN, FORBIDDEN, body={"email": a_guest().email}),
+    Row("openPortal", frozenset({Permission.GUESTS_PORTAL}), FORBIDDEN, body=PORTAL),
     Row("addCard", frozenset({ADD, EDIT}), FORBIDDEN, body=GOOD_BODY),
     Row("listSessions", frozenset({ADD, EDIT}), EMPTY),
     Row("readSession", frozenset({VIEW, ADD, EDIT}), NO_SESSION),
@@ -89,6 +91,7 @@ WITHOUT_TOKEN: Final = {
     *("returnFromHostedPage", "cancelHostedPage"),
     *("returnFromHostedPageByPost", "cancelHostedPageByPost"),
     *("openDesk", "cancelAtDesk"),
+    *("showPortalLink", "enterPortal", "showPortal", "showCardInPortal", "changeCardInPortal"),
     *("receiveWebhook", "receiveWebhookOfAccount", "alive", "ready", "openapi", "evidenceKeys"),
 }
 OPERATIONS: Final = {

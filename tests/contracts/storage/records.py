@@ -56,6 +56,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
     "AccessToken": lambda unit, each: unit.access_tokens.add(each),
     "DeskLink": lambda unit, each: unit.desk_links.add(each),
+    "PortalSession": lambda unit, each: unit.portal_sessions.add(each),
     "AuditEntry": lambda unit, each: unit.audit_trail.add(each),
     "Erasure": lambda unit, each: unit.erasures.add(each),
     "MerchantStanding": lambda unit, each: unit.merchant_standings.put(each),
@@ -72,6 +73,7 @@ UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "Discard": lambda unit, each: unit.discards.update(each),
     "EventEndpoint": lambda unit, each: unit.event_endpoints.update(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.update(each),
+    "PortalSession": lambda unit, each: unit.portal_sessions.update(each),
 }
 GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
     "Center": lambda unit, each: unit.centers.get(each.id),
@@ -98,6 +100,7 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
     ),
     "AccessToken": lambda unit, each: unit.access_tokens.get(each.token_hash),
     "DeskLink": lambda unit, each: unit.desk_links.get(each.secret_hash),
+    "PortalSession": lambda unit, each: unit.portal_sessions.get(each.portal_id),
     "Erasure": lambda unit, each: unit.erasures.get(each.guest_id),
     "MerchantStanding": lambda unit, _: next(iter(unit.merchant_standings.all()), None),
     "AuditEntry": lambda unit, each: next(iter(unit.audit_trail.latest(about=each.about)), None),

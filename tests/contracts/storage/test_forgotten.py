@@ -15,6 +15,7 @@ from tests.builders import (
     a_consent,
     a_desk_link,
     a_discard,
+    a_portal_session,
     a_refused_card,
     a_session,
     an_account,
@@ -44,6 +45,16 @@ def test_an_old_session_is_forgotten_with_its_dependent_records(storage: Storage
         assert list(reading.earlier_pages.of(TOKEN_ID)) == []
         assert list(reading.refused_cards.of(TOKEN_ID)) == []
         assert list(reading.desk_links.of(TOKEN_ID)) == []
+
+
+def test_an_old_portal_session_is_forgotten(storage: Storage) -> None:
+    old, young = a_portal_session(created_at=OLD), a_portal_session(2, created_at=BEFORE)
+    with committed(storage) as unit:
+        add(unit, old, young)
+        assert unit.portal_sessions.forget(before=BEFORE) == 1
+        assert unit.portal_sessions.forget(before=BEFORE) == 0
+    with storage.read() as reading:
+        assert list(reading.portal_sessions.of(young.guest_id)) == [young]
 
 
 def test_a_young_or_open_or_due_session_is_kept(storage: Storage) -> None:

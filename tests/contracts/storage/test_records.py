@@ -21,7 +21,7 @@ from adapters.psp_suite.samples import (
 from domain.agreements.agreement import EndOfAgreement
 from domain.audit.entry import Actor
 from domain.billing import BillingInfo
-from domain.centers.payment_configuration import CardsPerGuest
+from domain.centers.payment_configuration import CardsPerGuest, GuestRemoval
 from domain.events.event import ENDPOINT_TYPES
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
 from domain.outside import Trace
@@ -30,7 +30,7 @@ from domain.products.product import Product
 from domain.psps.evidence import EvidenceOrigin
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import Progress
-from domain.sessions.session import CardSession
+from domain.sessions.session import CardSession, Replacement
 from domain.storage import Storage, WriteUnit
 from tests.builders import (
     CENTER_ID,
@@ -44,6 +44,7 @@ from tests.builders import (
     a_discard,
     a_guest,
     a_page,
+    a_portal_session,
     a_product,
     a_reservation_text,
     a_session,
@@ -84,6 +85,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_configuration(),
         a_configuration(avs=False, redirect_origins=(), cards_per_guest=CardsPerGuest.ONE),
         a_configuration(no_show_indicator=True, keep_after_end_days=90),
+        a_configuration(portal_minutes=5, guest_removal=GuestRemoval.AFTER_AGREEMENT),
         center_settings(),
         center_settings(contact=AWKWARD, color=None, logo=None, time_zone=AWKWARD),
         center_settings(accessibility=AWKWARD),
@@ -106,6 +108,12 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_session(cancelled_at=NOW, cancelled_by=Actor(AWKWARD)),
         a_session(opened_at=NOW, returned_at=NOW + DAY, locale="de-AT", reference="order-1"),
         a_session(trace=Trace(AWKWARD)),
+        a_session(
+            agreement=terms_of_a_booking(),
+            replaces=Replacement(
+                account_id=AccountId(a_uuid(101)), further=(terms_of_a_booking(),)
+            ),
+        ),
         a_consent_text(version=AWKWARD, language=AWKWARD, text=AWKWARD),
         a_reservation_text(text=AWKWARD, button=AWKWARD),
         an_agreement(),
@@ -115,7 +123,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
             reason=EndOfAgreement.NO_SHOW_CHARGED,
             stated_at=NOW - DAY,
         ),
-        an_account(keep_until=NOW, network_transaction_id=AWKWARD),
+        an_account(keep_until=NOW, withdrawn_at=NOW - DAY, network_transaction_id=AWKWARD),
         an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
         an_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
         an_account(removed_at=NOW, charge_reference=AWKWARD, authenticated=False),
@@ -136,6 +144,8 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_access_token(caller=a_caller(centers=None), revoked_at=NOW, used_at=NOW),
         an_access_token(caller=a_caller(centers=frozenset(), permissions=frozenset())),
         a_desk_link(label=AWKWARD),
+        a_portal_session(return_uri=AWKWARD, locale=None, visits=()),
+        a_portal_session(),
         an_account(refused_since=NOW, refusals=3),
         a_discard(out_of_reach=True),
         Erasure(
@@ -209,6 +219,11 @@ def test_a_stored_record_is_read_back_unchanged(storage: Storage, record: object
             ),
         ),
         (a_standing(closed_at=NOW), None, a_standing(stopped_at=NOW)),
+        (
+            a_portal_session(),
+            a_portal_session(2),
+            a_portal_session().entered("secret", NOW),
+        ),
     ],
     ids=kind,
 )
@@ -268,8 +283,13 @@ Look = Callable[[WriteUnit], Any]
                 lambda unit: unit.event_deliveries.of(an_event_delivery().event.event_id)[0],
             ],
         ),
+        (
+            a_portal_session(),
+            "return_uri",
+            [lambda unit: unit.portal_sessions.with_secret("hash-1")],
+        ),
     ],
-    ids=["session", "account", "discard", "endpoint", "delivery"],
+    ids=["session", "account", "discard", "endpoint", "delivery", "portal session"],
 )
 def test_concurrent_changes_to_a_record_are_all_kept(
     storage: Storage, record: object, field: str, looks: Sequence[Look]

@@ -31,5 +31,6 @@ def test_changes_of_a_configuration_are_described_in_words() -> None:
         "acquirer_agreed": "none → no",
         "keep_after_end_days": "none → 7",
         "no_show_indicator": "none → no",
+        "portal_minutes": "none → 15",
         "authentication": "none → automatic",
     }

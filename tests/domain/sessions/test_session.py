@@ -14,7 +14,7 @@ from domain.identifiers import GuestReference
 from domain.psps.hosted_page import HostedPageRequest, PageAttempt
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN
-from domain.sessions.session import NEEDED_UNTIL_OVER, TELLS_OF_THE_GUEST, CardSession
+from domain.sessions.session import NEEDED_UNTIL_OVER, TELLS_OF_THE_GUEST, CardSession, Replacement
 from tests.builders import a_page, a_session, an_account, an_attempt, terms_of_a_booking
 
 TELLS_WHAT_HAPPENED: Final = {
@@ -40,6 +40,7 @@ def test_every_field_of_a_session_is_kept_or_erased_by_decision() -> None:
         agreement=terms_of_a_booking(),
         clicks=(),
         browsers=(),
+        replaces=Replacement(account_id=an_account().account_id),
         attempt=an_attempt(over=True),
     )
     blank = session.without_personal_data()

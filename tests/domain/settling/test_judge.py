@@ -102,7 +102,7 @@ def judged(session: Any = OPENED, collected: CardCollected = COLLECTED, **stored
         collected,
         stored_then,
         account_id=NEW_ID,
-        agreement_id=NEW_AGREEMENT,
+        agreement_ids=[NEW_AGREEMENT],
         now=LATER,
     )
 
@@ -235,7 +235,7 @@ class TestRefusing:
             COLLECTED,
             stored,
             account_id=NEW_ID,
-            agreement_id=NEW_AGREEMENT,
+            agreement_ids=[NEW_AGREEMENT],
             now=LATER,
         )
 

@@ -10,7 +10,7 @@ import pytest
 from adapters.psp_suite.samples import a_uuid
 from domain.audit.entry import Action
 from domain.centers.center_settings import Logo
-from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.centers.payment_configuration import CardsPerGuest, GuestRemoval, PaymentConfiguration
 from domain.identifiers import CenterId, MerchantAccount, ProviderName
 from domain.psps.card import Funding
 from domain.psps.hosted_page import Authentication
@@ -73,6 +73,8 @@ class TestConfigurePayments:
             "  authentication: none → automatic",
             "  keep_after_end_days: none → 7",
             "  no_show_indicator: none → no",
+            "  portal_minutes: none → 15",
+            "  guest_removal: none",
         ]
         configure("--cards-per-guest", "one", "--card-testing-limits", "center=3000/600")
         configure("--link-minutes", "60")
@@ -94,6 +96,8 @@ class TestConfigurePayments:
             "  authentication: automatic",
             "  keep_after_end_days: 7",
             "  no_show_indicator: no",
+            "  portal_minutes: 15",
+            "  guest_removal: none",
         ]
 
     def test_the_option_none_removes_the_payment_configuration_repeatedly(
@@ -220,6 +224,8 @@ class TestCenter:
             "authentication       automatic\n"
             "keep_after_end_days  7\n"
             "no_show_indicator    no\n"
+            "portal_minutes       15\n"
+            "guest_removal        none\n"
         )
 
     def test_the_json_output_of_a_center_has_typed_values(self, with_centers: CommandLine) -> None:
@@ -256,6 +262,8 @@ class TestCenter:
             "authentication": "automatic",
             "keep_after_end_days": 7,
             "no_show_indicator": False,
+            "portal_minutes": 15,
+            "guest_removal": None,
         }
         assert takes_none == {
             "id": a_uuid(1000),
@@ -288,6 +296,7 @@ class TestCenter:
             *("--provider", "fake", "--account", "spain", "--no-avs", "--cards-per-guest", "one"),
             *("--any-redirect", "--session-minutes", "15", "--no-link-minutes"),
             *("--accept-any-funding", "--authentication", "automatic", "--keep-after-end", "7d"),
+            *("--portal-minutes", "15", "--guest-removal", "always"),
             *("--only-unscheduled", "--no-card-testing-limits"),
         ]
         command = ("configure-payments", CENTER_ID)
@@ -307,6 +316,7 @@ class TestCenter:
                 cards_per_guest=CardsPerGuest.ONE,
                 redirect_origins=(),
                 session_minutes=15,
+                guest_removal=GuestRemoval.ALWAYS,
             ),
         )
         make_unreadable(with_centers)

@@ -1,0 +1,86 @@
+"""A guest changes a card on the guest's own page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from domain.audit.entry import GUEST, Action
+from domain.audit.note_act import NoteAct
+from domain.cards.account import Account
+from domain.cards.choose_default_card import make_default
+from domain.cards.note_account_event import note_account_event
+from domain.cards.take_back import BY_GUEST, take_back
+from domain.centers.payment_configuration import GuestRemoval
+from domain.centers.queries import removal_by_guests
+from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
+from domain.outside import Clock
+from domain.portal.find_portal import find_visit
+from domain.storage import Storage, WriteUnit
+
+
+class CardChange(StrEnum):
+    """What a guest may do with a card, apart from replacing it."""
+
+    REMOVE = "remove"
+    WITHDRAW = "withdraw"
+    """Withdraw the consent to charges other than for bookings."""
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeCard:
+    """Use case: remove a card, withdraw its general consent, or make it the default.
+
+    A card that guarantees a booking stays for it, if the center has set that; a withdrawal always
+    leaves it. Without a booking, a withdrawal removes the card. The shop is told by an event, and
+    the audit trail notes a removal and a withdrawal. A change that was made before, or a card that
+    is not the guest's at the center, changes nothing. Raises PortalEnded.
+    """
+
+    storage: Storage
+    clock: Clock
+    note_event: NoteEvent
+    note_act: NoteAct
+
+    def __call__(self, cookie: str | None, account_id: str, change: CardChange) -> Account | None:
+        """Return the changed card, or None if nothing changed."""
+
+        def make(unit: WriteUnit) -> Account | None:
+            now = self.clock.now()
+            accounts = find_visit(unit, cookie, now).accounts
+            account = next((each for each in accounts if each.account_id == account_id), None)
+            if account is None:
+                return None
+            others = [each for each in accounts if each is not account]
+            if change is CardChange.DEFAULT:
+                chosen = make_default(unit, account, others)
+                if chosen is not None:
+                    note_account_event(
+                        unit,
+                        self.note_event,
+                        EventType.ACCOUNT_DEFAULT,
+                        chosen,
+                        by=BY_GUEST,
+                        now=now,
+                    )
+                    unit.commit()
+                return chosen
+            removal = removal_by_guests(unit, account.center_id)
+            if change is CardChange.WITHDRAW:
+                removal = GuestRemoval.AFTER_AGREEMENT
+            changed = take_back(unit, self.note_event, account, others, removal=removal, now=now)
+            if changed == account:
+                return None
+            self._note(unit, changed)
+            unit.commit()
+            return changed
+
+        return self.storage.transact(make)
+
+    def _note(self, unit: WriteUnit, changed: Account) -> None:
+        is_removed = changed.removed_at is not None
+        action = Action.CARD_REMOVED if is_removed else Action.CONSENT_WITHDRAWN
+        details = {"guest": changed.guest_id, "center": changed.center_id}
+        self.note_act(unit, action, changed.account_id, details, actor=GUEST)

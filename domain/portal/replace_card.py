@@ -1,0 +1,110 @@
+"""A guest replaces a card on the guest's own page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from domain.agreements.agreement import Agreement
+from domain.agreements.terms import Reuse
+from domain.cards.account import Account
+from domain.cards.take_back import running_among
+from domain.centers.card_limit import CardLimit
+from domain.centers.payment_configuration import PaymentConfiguration
+from domain.errors import PaymentAccountNotFound, PaymentConfigurationNotDone
+from domain.hosted_payments.link import HostedLinks
+from domain.identifiers import CenterId
+from domain.outside import Clock, Ids, Traces
+from domain.portal.find_portal import find_visit
+from domain.sessions.add_card import new_session
+from domain.sessions.card_testing import require_below_limits
+from domain.sessions.request import RequestedSession
+from domain.sessions.session import CardSession, Replacement
+from domain.sessions.session_log import SessionLog, SessionStep, Step
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceCard:
+    """Use case: start a session whose card replaces a guest's card, and return its link.
+
+    The session leads back to the guest's own page. The replaced card stays until the new card is
+    stored (`take_replaced.py`). The guest agrees again to the bookings that are not over. Each call
+    starts another session; `limits` protect against card testing. Raises PortalEnded,
+    PaymentAccountNotFound, PaymentConfigurationNotDone or CardLimitReached.
+    """
+
+    storage: Storage
+    limits: Sequence[CardLimit]
+    links: HostedLinks
+    clock: Clock
+    ids: Ids
+    traces: Traces
+    log: SessionLog
+
+    def __call__(self, cookie: str | None, account_id: str) -> str:
+        def start(unit: WriteUnit) -> CardSession:
+            now = self.clock.now()
+            visited = find_visit(unit, cookie, now)
+            account = next(
+                (each for each in visited.accounts if each.account_id == account_id), None
+            )
+            if account is None:
+                raise PaymentAccountNotFound
+            configuration = configuration_of(unit, account.center_id)
+            if configuration is None:
+                raise PaymentConfigurationNotDone
+            running = running_among(unit.agreements.of_account(account.account_id), now)
+            if not may_be_replaced(account, running, now):
+                raise PaymentAccountNotFound
+            bookings = [
+                replace(each.terms, replaces=each.agreement_id, reuse=Reuse.NEVER)
+                for each in running
+                if each.is_open(now)
+            ]
+            wanted = RequestedSession(
+                guest_id=account.guest_id,
+                center_id=account.center_id,
+                redirect_uri=self.links.portal_page_uri,
+                source=account.source,
+                billing_info=None,
+                locale=visited.session.locale,
+                agreement=bookings[0] if bookings else None,
+            )
+            session = new_session(
+                wanted,
+                configuration,
+                caller=visited.session.caller,
+                shows_guest=False,
+                ids=self.ids,
+                trace=self.traces.current(),
+                now=now,
+            )
+            require_below_limits(unit, configuration.card_limits(self.limits), session, now)
+            replaces = Replacement(account_id=account.account_id, further=tuple(bookings[1:]))
+            started = replace(session, replaces=replaces)
+            unit.sessions.add(started)
+            unit.commit()
+            return started
+
+        session = self.storage.transact(start)
+        self.log(SessionStep(Step.CREATED, session))
+        return self.links.hosted_payment_uri(session)
+
+
+def configuration_of(unit: UnitOfWork, center_id: CenterId) -> PaymentConfiguration | None:
+    """Return how a center takes cards now; None if it takes none."""
+    configuration = unit.configurations.get(center_id)
+    if configuration and unit.merchant_standings.of(configuration.psp_account).is_closed:
+        return None
+    return configuration
+
+
+def may_be_replaced(account: Account, running: Sequence[Agreement], now: datetime) -> bool:
+    """Return whether the guest may replace a card: it is kept, or guarantees a coming booking.
+
+    Otherwise the guest would have to allow more for the new card than for this one. `running` are
+    the card's running agreements.
+    """
+    return account.keep_until is None or any(each.is_open(now) for each in running)

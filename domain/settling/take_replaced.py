@@ -1,0 +1,51 @@
+"""Take the card off file that a guest has replaced by another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from domain.cards.choose_default_card import make_default
+from domain.cards.refresh_verdict import REPLACED
+from domain.cards.take_back import take_back
+from domain.centers.queries import removal_by_guests
+from domain.events.note_event import NoteEvent
+from domain.sessions.session import CardSession
+from domain.storage import UnitOfWork, WriteUnit
+
+
+def may_agree_again(unit: UnitOfWork, session: CardSession) -> bool:
+    """Return whether the agreements that the session's agreements replace still run.
+
+    The shop may have ended one, for example because the booking was cancelled. The caller holds the
+    locks on the guest's cards.
+    """
+    formers = [unit.agreements.get(each.replaces) for each in session.bookings if each.replaces]
+    return all(each is not None and each.reason is None for each in formers)
+
+
+def take_replaced(
+    unit: WriteUnit, note_event: NoteEvent, session: CardSession, now: datetime
+) -> None:
+    """Give the place of the replaced card to the card of a completed session.
+
+    The new card becomes the default if the replaced one was. The replaced card may stay for a
+    booking that is over, as after a removal. Nothing happens if the guest typed the same card
+    again, or if the replaced card is gone. Store the new card and its agreements first. The caller
+    commits.
+    """
+    if session.replaces is None or session.account_id in (None, session.replaces.account_id):
+        return
+    on_file = {
+        each.account_id: each
+        for each in unit.accounts.active_at(session.guest_id, session.center_id)
+    }
+    former, new = on_file.get(session.replaces.account_id), on_file.get(session.account_id)
+    if former is None or new is None:
+        return
+    if former.is_default:
+        make_default(unit, new, [former])
+        former = replace(former, is_default=False)
+    others = [each for each in on_file.values() if each.account_id != former.account_id]
+    removal = removal_by_guests(unit, session.center_id)
+    take_back(unit, note_event, former, others, removal=removal, reason=REPLACED, now=now)

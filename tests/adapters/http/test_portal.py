@@ -1,0 +1,297 @@
+"""Links to the guest's own page, and the page itself."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+from falcon import testing
+from structlog.testing import capture_logs
+
+from adapters.http.rate_limits import PAGE_LOADS
+from adapters.psp_suite.samples import GUEST_ID
+from domain.cards.account import Account
+from tests.adapters.http.api import ACCOUNTS, Api, refused
+from tests.builders import CENTER_ID
+from tests.domain.agreements.bookings import guaranteed, takes_agreements
+from tests.installation import BASE_URL, Installation
+
+FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
+PATH: Final = f"/api/v1/guests/{GUEST_ID}/portal-sessions"
+PAGE: Final = "/hosted-payments/portal"
+BODY: Final = {"center_id": CENTER_ID, "return_uri": "https://shop.example/account"}
+
+
+@pytest.fixture
+def api(installation: Installation) -> Api:
+    """A client of an installation that has a card."""
+    installation.stored_card()
+    return Api(installation)
+
+
+@pytest.fixture
+def link(api: Api) -> str:
+    """Return the path of a link."""
+    return opened(api)
+
+
+def opened(api: Api, base_url: str = BASE_URL) -> str:
+    result = api.post(BODY, path=PATH)
+    assert result.status_code == 200
+    return str(result.json["portal_uri"]).removeprefix(base_url)
+
+
+def token_in(page: testing.Result) -> str:
+    found = re.search(r'name="token" value="(\w+)"', page.text)
+    assert found
+    return found[1]
+
+
+def post(
+    api: Api, path: str, token: str, cookie: str = "", headers: dict[str, str] | None = None
+) -> testing.Result:
+    all_headers = {**FORM, "Cookie": cookie, **(headers or {})}
+    return api.send("POST", path, body=f"token={token}", headers=all_headers, authenticated=False)
+
+
+def entered(api: Api, link: str) -> str:
+    """Return the cookie that a browser gets from the button."""
+    result = post(api, link, token_in(api.browse(link, "")))
+    assert result.status_code == 303
+    return str(result.headers["set-cookie"].partition(";")[0])
+
+
+def browse(api: Api, cookie: str, path: str = PAGE, query: str = "") -> testing.Result:
+    return api.browse(path, query, headers={"Cookie": cookie})
+
+
+def of_card(account: Account, act: str) -> str:
+    return f"{PAGE}/cards/{account.account_id}/{act}"
+
+
+def only_card(api: Api) -> Account:
+    (account,) = api.installation.accounts()
+    return account
+
+
+def test_the_link_shows_a_button_without_cards(api: Api, link: str) -> None:
+    page = api.browse(link, "")
+
+    assert "Show my cards" in page.text
+    assert "4242" not in page.text
+    assert "set-cookie" not in page.headers
+    assert page.headers["referrer-policy"] == "strict-origin"
+    assert "script-src" not in page.headers["content-security-policy"]
+
+
+def test_the_button_leads_to_the_cards(api: Api, link: str) -> None:
+    result = post(api, link, token_in(api.browse(link, "")))
+
+    assert (result.status_code, result.headers["location"]) == (303, f"{BASE_URL}{PAGE}")
+    cookie, *attributes = result.headers["set-cookie"].split("; ")
+    assert cookie.startswith("cardonfile-portal=")
+    assert set(attributes) == {"HttpOnly", "Max-Age=3600", "Path=/", "SameSite=Lax"}
+    page = browse(api, cookie)
+    assert "Visa ••••&nbsp;4242" in page.text
+    assert "By adding this card you allow" in page.text
+
+
+def test_on_a_public_address_the_cookie_is_for_this_host_only(tmp_path: Path) -> None:
+    installation = Installation(
+        tmp_path, base_url="https://cards.example", CARDONFILE_ALLOW_FAKE_PSP="1"
+    )
+    api = Api(installation)
+    link = opened(api, "https://cards.example")
+
+    result = post(api, link, token_in(api.browse(link, "")))
+
+    cookie, *attributes = result.headers["set-cookie"].split("; ")
+    assert cookie.startswith("__Host-cardonfile-portal=")
+    assert {"Secure", "HttpOnly", "Path=/", "SameSite=Lax"} < set(attributes)
+    installation.close()
+
+
+def test_the_cookie_opens_no_api(api: Api, link: str) -> None:
+    cookie = entered(api, link)
+
+    for headers in (
+        {"Cookie": cookie},
+        {"Authorization": f"Bearer {cookie.partition('=')[2]}"},
+        {"Authorization": f"Bearer {link.rpartition('/')[2]}"},
+    ):
+        result = api.send("GET", ACCOUNTS, headers=headers, authenticated=False)
+        assert refused(result) == (401, "User not authenticated")
+
+
+def test_without_a_visit_the_page_gives_advice(api: Api) -> None:
+    for path in (PAGE, of_card(only_card(api), "remove")):
+        result = browse(api, "cardonfile-portal=x.y", path)
+        assert (result.status_code, "Please open your link again" in result.text) == (410, True)
+
+
+def test_a_forged_link_is_unknown(api: Api, link: str) -> None:
+    result = api.browse(link[:-1], "")
+
+    assert (result.status_code, "This link is not known" in result.text) == (404, True)
+
+
+def test_an_expired_link_gives_advice(api: Api, link: str) -> None:
+    token = token_in(api.browse(link, ""))
+    api.installation.clock.advance(timedelta(minutes=15))
+
+    for result in (api.browse(link, ""), post(api, link, token)):
+        assert (result.status_code, "This link has expired" in result.text) == (410, True)
+
+
+def test_the_link_of_an_erased_guest_is_unknown(api: Api, link: str) -> None:
+    cookie = entered(api, link)
+    api.installation.erase_guest()
+
+    assert api.browse(link, "").status_code == 404
+    assert browse(api, cookie).status_code == 410
+
+
+def test_a_second_step_says_what_removing_means(api: Api, link: str) -> None:
+    account, cookie = only_card(api), entered(api, link)
+    asked = browse(api, cookie, of_card(account, "remove"))
+    assert "It can no longer be charged." in asked.text
+    assert only_card(api) == account
+
+    result = post(api, of_card(account, "remove"), token_in(asked), cookie)
+
+    assert result.headers["location"] == f"{BASE_URL}{PAGE}?done=removed"
+    page = browse(api, cookie, query="done=removed").text
+    assert "The card was removed." in page
+    assert "keeps no card of yours" in page
+    # The form is sent twice, and the page of the second step is reloaded.
+    again = post(api, of_card(account, "remove"), token_in(asked), cookie)
+    assert (again.status_code, again.headers["location"]) == (303, f"{BASE_URL}{PAGE}")
+    assert browse(api, cookie, of_card(account, "remove")).status_code == 303
+
+
+@pytest.mark.parametrize("act", ["remove", "withdraw", "default", "replace"])
+@pytest.mark.parametrize("origin", ["https://evil.example", None])
+def test_a_form_from_elsewhere_changes_nothing(
+    api: Api, link: str, act: str, origin: str | None
+) -> None:
+    account, cookie = only_card(api), entered(api, link)
+    token = token_in(browse(api, cookie)) if origin else "x"
+
+    result = post(api, of_card(account, act), token, cookie, {"Origin": origin} if origin else None)
+
+    assert (result.status_code, "not sent from your link" in result.text) == (403, True)
+    assert only_card(api) == account
+
+
+def test_a_form_from_elsewhere_enters_nothing(api: Api, link: str) -> None:
+    token = token_in(api.browse(link, ""))
+
+    for sent, headers in ((token, {"Origin": "https://evil.example"}), ("x", {})):
+        result = post(api, link, sent, headers=headers)
+        assert (result.status_code, "set-cookie" in result.headers) == (403, False)
+
+
+def test_the_token_of_another_visit_changes_nothing(api: Api, link: str) -> None:
+    first, second = entered(api, link), entered(api, link)
+    token = token_in(browse(api, first))
+
+    assert post(api, of_card(only_card(api), "remove"), token, second).status_code == 403
+
+
+@pytest.mark.parametrize("act", ["default", "replace", "erase", "REMOVE"])
+def test_only_the_known_steps_have_a_page(api: Api, link: str, act: str) -> None:
+    assert browse(api, entered(api, link), of_card(only_card(api), act)).status_code == 404
+
+
+def test_an_unknown_change_is_not_found(api: Api, link: str) -> None:
+    cookie = entered(api, link)
+    token = token_in(browse(api, cookie))
+
+    assert post(api, of_card(only_card(api), "erase"), token, cookie).status_code == 404
+
+
+def test_replacing_leads_to_the_link_of_a_session(api: Api, link: str) -> None:
+    account, cookie = only_card(api), entered(api, link)
+
+    result = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
+
+    assert result.status_code == 303
+    assert result.headers["location"].startswith(f"{BASE_URL}/hosted-payments?token_id=")
+    # Browsers apply this directive to the redirects after a form.
+    assert "form-action" not in browse(api, cookie).headers["content-security-policy"]
+
+
+def test_while_a_new_card_is_saved_the_page_reloads(api: Api, link: str) -> None:
+    account, cookie = only_card(api), entered(api, link)
+    replaced = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
+    with api.installation.storage.read() as unit:
+        (session,) = [each for each in unit.sessions.of_guest(GUEST_ID) if each.account_id is None]
+    assert session.token_id in replaced.headers["location"]
+    api.installation.open_page(session)
+    api.installation.return_to_shop(api.installation.session(session.token_id))
+
+    page = browse(api, cookie)
+    assert "is being saved" in page.text
+    assert page.headers["refresh"] == "5"
+
+
+def test_a_card_that_stays_says_until_when(installation: Installation) -> None:
+    takes_agreements(installation)
+    guaranteed(installation, keeps=True)
+    api = Api(installation)
+    account, cookie = only_card(api), entered(api, opened(api))
+    asked = browse(api, cookie, of_card(account, "remove"))
+    assert "stays for that alone, until <bdi>Monday, December 7, 2026" in asked.text
+
+    result = post(api, of_card(account, "remove"), token_in(asked), cookie)
+
+    page = browse(api, cookie, query=result.headers["location"].partition("?")[2])
+    assert "Your consent has ended." in page.text
+    assert "removed after <bdi>Monday, December 7, 2026" in page.text
+    assert of_card(account, "remove") not in page.text
+
+
+def test_a_receipt_has_the_text_as_shown(api: Api, link: str) -> None:
+    page = browse(api, entered(api, link), of_card(only_card(api), "receipt")).text
+
+    assert "Receipt" in page
+    assert "By adding this card you allow Harbor Spa" in page
+    assert "<details" not in page
+
+
+def test_the_21st_link_in_a_day_is_refused(api: Api) -> None:
+    for _ in range(20):
+        opened(api)
+
+    result = api.post(BODY, path=PATH)
+
+    assert refused(result) == (429, "Too many requests")
+    assert result.headers["error-type"] == "portal_limit_reached"
+    assert result.headers["retry-after"] == "86400"
+
+
+def test_loads_are_limited_for_each_visit(api: Api, link: str) -> None:
+    cookie = entered(api, link)
+    for _ in range(PAGE_LOADS.amount):
+        assert browse(api, cookie).status_code == 200
+
+    result = browse(api, cookie)
+    assert result.status_code == 429
+    assert int(result.headers["retry-after"]) > 0
+    assert browse(api, entered(api, opened(api))).status_code == 200
+
+
+def test_the_secrets_are_never_logged(api: Api, link: str) -> None:
+    with capture_logs() as lines:
+        cookie = entered(api, link)
+        for path in (link, f"{link}x"):
+            api.browse(path, "")
+        for sent in (cookie, f"{cookie}x"):
+            browse(api, sent)
+
+    assert "/hosted-payments/portal/{key}" in str(lines)
+    assert link.rpartition("/")[2] not in str(lines)
+    assert cookie.partition(".")[2] not in str(lines)

@@ -1,0 +1,687 @@
+"""The guest's own page: links to it, what it shows, and what guests change there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
+from domain.access.token import hash_of
+from domain.agreements.agreement import EndOfAgreement
+from domain.cards.account import Account
+from domain.centers.payment_configuration import CardsPerGuest, GuestRemoval
+from domain.errors import (
+    GuestIdNotUsable,
+    GuestNotFound,
+    InvalidCenterId,
+    InvalidField,
+    PaymentAccountNotFound,
+    PaymentConfigurationNotDone,
+    PortalLimitReached,
+    UserNotAuthorized,
+)
+from domain.events.event import Event, EventType
+from domain.identifiers import CenterId, find_link_key
+from domain.permissions import Permission
+from domain.portal.change_card import CardChange
+from domain.portal.find_portal import PortalEnded, PortalExpired, PortalUnknown
+from domain.portal.portal_session import KEPT_FOR, MAX_PORTAL_SESSIONS, MAX_VISITS, VISITS_LAST
+from domain.portal.queries import Portal, PortalCard, Replacing
+from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
+from tests.domain.agreements.bookings import (
+    DAY,
+    a_booking,
+    agree,
+    agreements,
+    guaranteed,
+    started,
+    takes_agreements,
+    way_back,
+)
+from tests.domain.agreements.test_card_on_file import second_booking, use
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
+
+HOME = "https://shop.example/account"
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An installation whose center takes agreements, with an endpoint for events."""
+    installation = Installation(tmp_path)
+    takes_agreements(installation)
+    installation.has_endpoint()
+    yield installation
+    installation.close()
+
+
+def opened(it: Installation, **changes: Any) -> str:
+    """Return the secret of a new link."""
+    wanted = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "return_uri": HOME, "locale": None}
+    return str(it.container.open_portal()(it.caller, **{**wanted, **changes}).secret)
+
+
+def entered(it: Installation, **changes: Any) -> str:
+    """Return the cookie of a browser that has entered the page."""
+    return it.container.enter_portal()(opened(it, **changes))
+
+
+def page_of(it: Installation, cookie: str) -> Portal:
+    return it.container.read_portal()(cookie, ())
+
+
+def only_card(it: Installation, cookie: str) -> PortalCard:
+    (card,) = page_of(it, cookie).cards
+    return card
+
+
+def change(it: Installation, cookie: str, account: Account, how: CardChange) -> Account | None:
+    return it.container.change_card()(cookie, account.account_id, how)
+
+
+def told(it: Installation, *types: EventType) -> list[Event]:
+    """Return the events of these types, oldest first."""
+    return [each.event for each in reversed(it.deliveries()) if each.event.type in types]
+
+
+def noted(it: Installation) -> list[tuple[str, str, str]]:
+    with it.storage.read() as unit:
+        entries = unit.audit_trail.latest(by="guest")
+    return [(each.actor, each.action, each.about) for each in entries]
+
+
+def replacing(it: Installation, cookie: str, account: Account) -> CardSession:
+    """Return the session that replaces a card."""
+    key = find_link_key(
+        it.container.replace_card()(cookie, account.account_id).partition("key=")[2]
+    )
+    assert key is not None
+    with it.storage.read() as unit:
+        session = unit.sessions.with_link_key(key)
+    assert session is not None
+    return session
+
+
+def finish(it: Installation, session: CardSession, number: str = OTHER_GOOD_CARD) -> CardSession:
+    """Open a session's link, agree if there is a booking, type a card and come back."""
+    if session.agreement is None:
+        it.open_page(session)
+    else:
+        agree(it, session)
+    it.type_card(session, number)
+    it.return_to_shop(session)
+    return it.session(session.token_id)
+
+
+def kept_until(it: Installation, account: Account) -> datetime:
+    return max(each.kept_until for each in agreements(it, account))
+
+
+def test_the_page_shows_the_cards_of_the_guest_at_the_center(installation: Installation) -> None:
+    installation.has_other_center()
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    account = installation.stored_card()
+    installation.stored_card(OTHER_GOOD_CARD, center_id=OTHER_CENTER_ID)
+    installation.stored_card(guest_id=OTHER_GUEST_ID)
+
+    page = page_of(installation, entered(installation))
+
+    assert [each.account for each in page.cards] == [account]
+    assert (page.center_name, page.return_uri, page.language) == ("Harbor Spa", HOME, "en")
+    (card,) = page.cards
+    assert card.general is not None
+    assert card.general.text == installation.consents(account)[0].text
+    assert (card.running, card.stays_until, card.may_be_replaced) == ([], None, True)
+
+
+def test_the_page_shows_each_booking_with_its_text(installation: Installation) -> None:
+    session = guaranteed(installation)
+    card = only_card(installation, entered(installation))
+
+    (agreement,) = card.running
+    assert agreement.token_id == session.token_id
+    assert "2 × massage" in agreement.shown.text
+    assert (card.general, card.stays_until) == (None, agreement.kept_until)
+
+
+@pytest.mark.parametrize(
+    ("locale", "accepted", "language"),
+    [("de-AT", ["fr"], "de"), ("auto", ["fr"], "fr"), (None, ["fr"], "en")],
+)
+def test_the_page_has_the_requested_language(
+    installation: Installation, locale: str | None, accepted: list[str], language: str
+) -> None:
+    secret = opened(installation, locale=locale)
+
+    assert installation.container.read_portal_link()(secret, accepted).language == language
+
+
+def test_only_hashes_of_the_secrets_are_stored(installation: Installation) -> None:
+    secret = opened(installation)
+    cookie = installation.container.enter_portal()(secret)
+
+    with installation.storage.read() as unit:
+        (session,) = unit.portal_sessions.of(GUEST_ID)
+    assert session.secret_hash == hash_of(secret)
+    (visit,) = session.visits
+    assert cookie == f"{session.portal_id}.{cookie.partition('.')[2]}"
+    assert visit.secret_hash == hash_of(cookie.partition(".")[2])
+    with pytest.raises(PortalUnknown):
+        installation.container.enter_portal()(session.secret_hash)
+    with pytest.raises(PortalEnded):
+        page_of(installation, f"{session.portal_id}.{visit.secret_hash}")
+
+
+@pytest.mark.parametrize("cookie", ["", "x", ".", "'.'", "\ud800.\ud800"])
+def test_a_forged_cookie_opens_nothing(installation: Installation, cookie: str) -> None:
+    with pytest.raises(PortalEnded):
+        page_of(installation, cookie)
+
+
+def test_a_link_may_be_used_again_until_it_expires(installation: Installation) -> None:
+    secret = opened(installation)
+    first = installation.container.enter_portal()(secret)
+    second = installation.container.enter_portal()(secret)
+    assert page_of(installation, first) == page_of(installation, second)
+
+    installation.clock.advance(timedelta(minutes=15))
+
+    for use_case in (
+        installation.container.enter_portal(),
+        lambda secret: installation.container.read_portal_link()(secret, ()),
+    ):
+        with pytest.raises(PortalExpired):
+            use_case(secret)
+    assert page_of(installation, first).cards == []
+
+
+def test_the_center_sets_how_long_links_work(installation: Installation) -> None:
+    installation.configure(portal_minutes=60)
+    secret = opened(installation)
+
+    installation.clock.advance(timedelta(minutes=59))
+    installation.container.enter_portal()(secret)
+
+
+def test_a_visit_lasts_an_hour(installation: Installation) -> None:
+    cookie = entered(installation)
+    installation.clock.advance(VISITS_LAST - timedelta(seconds=1))
+    page_of(installation, cookie)
+
+    installation.clock.advance(timedelta(seconds=1))
+
+    with pytest.raises(PortalEnded):
+        page_of(installation, cookie)
+
+
+def test_a_link_remembers_20_browsers(installation: Installation) -> None:
+    secret = opened(installation)
+    first, *_, last = (installation.container.enter_portal()(secret) for _ in range(MAX_VISITS + 1))
+
+    page_of(installation, last)
+    with pytest.raises(PortalEnded):
+        page_of(installation, first)
+
+
+def test_a_guest_has_at_most_20_links_in_a_day(installation: Installation) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    for _ in range(MAX_PORTAL_SESSIONS):
+        opened(installation)
+
+    with pytest.raises(PortalLimitReached) as refused:
+        opened(installation)
+    assert refused.value.retry_after_seconds == DAY.total_seconds()
+    opened(installation, guest_id=OTHER_GUEST_ID)
+    installation.clock.advance(DAY)
+    opened(installation)
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"center_id": "x"}, InvalidCenterId),
+        ({"center_id": OTHER_CENTER_ID}, InvalidCenterId),
+        ({"return_uri": None}, InvalidField),
+        ({"return_uri": "https://evil.example/"}, InvalidField),
+        ({"return_uri": "javascript:alert(1)"}, InvalidField),
+        ({"locale": "?"}, InvalidField),
+        ({"guest_id": "x"}, GuestIdNotUsable),
+        ({"guest_id": OTHER_GUEST_ID}, GuestNotFound),
+    ],
+)
+def test_an_unusable_request_gets_no_link(
+    installation: Installation, changes: dict[str, object], refusal: type[Exception]
+) -> None:
+    installation.configure(redirect_origins=("https://shop.example",))
+    with pytest.raises(refusal):
+        opened(installation, **changes)
+    with installation.storage.read() as unit:
+        assert list(unit.portal_sessions.of(GUEST_ID)) == []
+
+
+def test_a_caller_of_another_center_gets_no_link(installation: Installation) -> None:
+    caller = installation.a_caller(
+        Permission.GUESTS_PORTAL, centers=frozenset[CenterId]({OTHER_CENTER_ID})
+    )
+    with pytest.raises(UserNotAuthorized):
+        installation.container.open_portal()(
+            caller, guest_id=GUEST_ID, center_id=CENTER_ID, return_uri=HOME, locale=None
+        )
+
+
+def test_the_audit_trail_names_the_caller_of_a_link(installation: Installation) -> None:
+    opened(installation)
+
+    with installation.storage.read() as unit:
+        (entry,) = unit.audit_trail.latest(about=GUEST_ID)
+    assert (entry.action, entry.actor) == ("portal.opened", "caller:web-shop")
+
+
+def test_a_guest_removes_a_card(installation: Installation) -> None:
+    account = installation.stored_card()
+    other = installation.stored_card(OTHER_GOOD_CARD)
+    cookie = entered(installation)
+
+    changed = change(installation, cookie, account, CardChange.REMOVE)
+
+    assert changed is not None
+    assert changed.removed_at == installation.clock.now()
+    assert installation.accounts() == (replace(other, is_default=True),)
+    (event,) = told(installation, EventType.ACCOUNT_REMOVED)
+    assert (event.account_id, event.by, event.reason) == (account.account_id, "guest", None)
+    assert noted(installation) == [("guest", "card.removed", account.account_id)]
+    installation.reconcile()
+    assert installation.tokens_at_psp() == {other.token}
+    # A form that is sent twice is harmless.
+    assert change(installation, cookie, account, CardChange.REMOVE) is None
+    assert len(told(installation, EventType.ACCOUNT_REMOVED)) == 1
+
+
+def test_a_removed_card_stays_for_its_booking_alone(installation: Installation) -> None:
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+    cookie = entered(installation)
+    until = kept_until(installation, account)
+    assert only_card(installation, cookie).stays_until == until
+
+    changed = change(installation, cookie, account, CardChange.REMOVE)
+
+    (stays,) = installation.accounts()
+    assert changed == stays
+    assert (stays.keep_until, stays.withdrawn_at) == (until, installation.clock.now())
+    read = installation.use_cases.read_account(
+        installation.caller, guest_id=GUEST_ID, account_id=stays.account_id
+    )
+    assert [each.kept_until for each in read.agreements] == [until]
+    (event,) = told(installation, EventType.CONSENT_WITHDRAWN)
+    assert (event.account_id, event.by, event.status) == (account.account_id, "guest", "active")
+    assert noted(installation) == [("guest", "consent.withdrawn", account.account_id)]
+    evidence = installation.container.read_evidence()(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+    assert evidence.document.card.withdrawn is not None
+    card = only_card(installation, cookie)
+    assert (card.general, card.account.keep_until) == (None, until)
+    assert change(installation, cookie, account, CardChange.REMOVE) is None
+    installation.clock.advance(until - installation.clock.now() + timedelta(seconds=1))
+    installation.container.remove_ended_cards()()
+    assert installation.accounts() == ()
+
+
+@pytest.mark.parametrize(
+    ("removal", "has_texts", "stays"),
+    [
+        (None, True, True),
+        (None, False, False),
+        (GuestRemoval.ALWAYS, True, False),
+        (GuestRemoval.AFTER_AGREEMENT, False, True),
+    ],
+)
+def test_the_center_sets_whether_a_card_stays_for_its_booking(
+    installation: Installation, removal: GuestRemoval | None, has_texts: bool, stays: bool
+) -> None:
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+    installation.configure(guest_removal=removal)
+    if not has_texts:
+        installation.container.set_reservation_text()(CENTER_ID, "en", off=True)
+
+    change(installation, entered(installation), account, CardChange.REMOVE)
+
+    assert bool(installation.accounts()) is stays
+
+
+def test_an_agreement_that_the_shop_ended_keeps_no_card(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    installation.container.end_agreement()(
+        installation.caller,
+        guest_id=GUEST_ID,
+        agreement_id=agreement.agreement_id,
+        reasons=["cancelled"],
+        ats=[],
+    )
+
+    change(installation, entered(installation), account, CardChange.REMOVE)
+
+    assert installation.accounts() == ()
+
+
+@pytest.mark.parametrize("removal", GuestRemoval)
+def test_a_withdrawal_leaves_the_booking(installation: Installation, removal: GuestRemoval) -> None:
+    guaranteed(installation, keeps=True)
+    installation.configure(guest_removal=removal)
+    (account,) = installation.accounts()
+
+    change(installation, entered(installation), account, CardChange.WITHDRAW)
+
+    (stays,) = installation.accounts()
+    assert stays.keep_until == kept_until(installation, account)
+
+
+def test_a_withdrawal_removes_a_card_that_guarantees_no_booking(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+
+    change(installation, entered(installation), account, CardChange.WITHDRAW)
+
+    assert installation.accounts() == ()
+
+
+def test_a_card_that_was_typed_before_the_withdrawal_brings_no_consent_back(
+    installation: Installation,
+) -> None:
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+    late = installation.session_with_card(expiry=(9, 2032))
+    installation.clock.advance(timedelta(seconds=1))
+    change(installation, entered(installation), account, CardChange.WITHDRAW)
+    (withdrawn,) = installation.accounts()
+
+    installation.return_to_shop(late)
+
+    (renewed,) = installation.accounts()
+    assert (renewed.expiry_year, renewed.keep_until) == (2032, withdrawn.keep_until)
+    assert renewed.consent_version == withdrawn.consent_version
+
+
+def test_a_later_consent_keeps_the_card_again(installation: Installation) -> None:
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+    change(installation, entered(installation), account, CardChange.WITHDRAW)
+    installation.clock.advance(timedelta(seconds=1))
+    (withdrawn,) = installation.accounts()
+
+    use(installation, second_booking(installation), withdrawn, keeps=True)
+
+    (kept,) = installation.accounts()
+    assert kept.keep_until is None
+    assert only_card(installation, entered(installation)).general is not None
+
+
+def test_a_guest_makes_a_card_the_default(installation: Installation) -> None:
+    installation.stored_card()
+    other = installation.stored_card(OTHER_GOOD_CARD)
+    cookie = entered(installation)
+
+    for _ in range(2):
+        change(installation, cookie, other, CardChange.DEFAULT)
+
+    assert [each.is_default for each in installation.accounts()] == [False, True]
+    (event,) = told(installation, EventType.ACCOUNT_DEFAULT)
+    assert (event.account_id, event.by) == (other.account_id, "guest")
+
+
+@pytest.mark.parametrize("how", CardChange)
+def test_a_guest_changes_no_card_of_others_or_at_another_center(
+    installation: Installation, how: CardChange
+) -> None:
+    installation.has_other_center()
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    others = installation.stored_card(guest_id=OTHER_GUEST_ID)
+    elsewhere = installation.stored_card(OTHER_GOOD_CARD, center_id=OTHER_CENTER_ID)
+    cookie = entered(installation)
+
+    for account in (others, elsewhere):
+        assert change(installation, cookie, account, how) is None
+        with pytest.raises(PaymentAccountNotFound):
+            installation.container.replace_card()(cookie, account.account_id)
+        assert installation.account(account.account_id) == account
+
+
+def test_a_new_card_replaces_the_old_one(installation: Installation) -> None:
+    installation.configure(cards_per_guest=CardsPerGuest.ONE)
+    account = installation.stored_card()
+    cookie = entered(installation)
+    session = replacing(installation, cookie, account)
+    assert session.redirect_uri.endswith("/hosted-payments/portal")
+    installation.open_page(session)
+    installation.type_card(session, OTHER_GOOD_CARD)
+    assert installation.accounts() == (account,)
+
+    installation.return_to_shop(session)
+
+    (new,) = installation.accounts()
+    assert (new.last_four, new.is_default, new.keep_until) == ("4444", True, None)
+    assert page_of(installation, cookie).replacing is Replacing.REPLACED
+    (event,) = told(installation, EventType.ACCOUNT_REMOVED)
+    assert (event.account_id, event.by, event.reason) == (account.account_id, "guest", "replaced")
+
+
+def test_the_guest_agrees_again_to_every_booking_of_a_replaced_card(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    use(installation, second_booking(installation), account)
+    former = agreements(installation, account)
+    cookie = entered(installation)
+    session = replacing(installation, cookie, account)
+    shown = way_back(installation, session).agreement
+    assert shown is not None
+    assert shown.texts == [each.shown.text for each in former]
+
+    finish(installation, session)
+
+    (new,) = installation.accounts()
+    again = agreements(installation, new)
+    assert [each.terms.reference for each in again] == ["booking-17", "booking-18"]
+    assert [each.terms.replaces for each in again] == [each.agreement_id for each in former]
+    assert new.keep_until == max(each.kept_until for each in former)
+    assert [each.reason for each in agreements(installation, account)] == (
+        [EndOfAgreement.REPLACED] * 2
+    )
+    assert installation.account(account.account_id).removed_at is not None
+    added = told(installation, EventType.AGREEMENT_ADDED)
+    ids = [account.account_id, new.account_id] * 2
+    assert sorted(str(each.account_id) for each in added) == sorted(ids)
+
+
+def test_a_booking_stays_guaranteed_by_the_new_card(installation: Installation) -> None:
+    booking = a_booking(installation)
+    booked = guaranteed(installation, agreement=booking)
+    (account,) = installation.accounts()
+    finish(installation, replacing(installation, entered(installation), account))
+
+    again = started(installation, agreement=booking)
+
+    assert again.token_id == booked.token_id
+
+
+def test_an_agreement_that_ended_meanwhile_is_not_agreed_to_again(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    cookie = entered(installation)
+    session = replacing(installation, cookie, account)
+    agree(installation, session)
+    installation.type_card(session, OTHER_GOOD_CARD)
+    installation.container.end_agreement()(
+        installation.caller,
+        guest_id=GUEST_ID,
+        agreement_id=agreement.agreement_id,
+        reasons=["cancelled"],
+        ats=[],
+    )
+
+    installation.return_to_shop(session)
+
+    settled = installation.session(session.token_id)
+    assert settled.status is SessionStatus.FAILED
+    assert settled.failure is not None
+    assert settled.failure.type == "agreement_ended"
+    (still,) = installation.accounts()
+    assert still.account_id == account.account_id
+    assert page_of(installation, cookie).replacing is Replacing.FAILED
+
+
+def test_the_same_card_again_replaces_nothing(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    installation.clock.advance(timedelta(seconds=1))
+    session = replacing(installation, entered(installation), account)
+
+    finish(installation, session, GOOD_CARD)
+
+    (same,) = installation.accounts()
+    assert same.account_id == account.account_id
+    assert [each.reason for each in agreements(installation, same)] == [
+        EndOfAgreement.REPLACED,
+        None,
+    ]
+
+
+def test_a_replaced_card_stays_for_a_booking_that_is_over(installation: Installation) -> None:
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    installation.clock.advance(agreement.terms.ends_at - installation.clock.now() + DAY)
+    session = replacing(installation, entered(installation), account)
+    assert session.agreement is None
+
+    finish(installation, session)
+
+    former, new = installation.accounts()
+    assert (former.account_id, former.keep_until) == (account.account_id, agreement.kept_until)
+    assert (former.is_default, new.is_default) == (False, True)
+
+
+def test_a_card_for_bookings_that_are_over_is_not_replaced(installation: Installation) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    (agreement,) = agreements(installation, account)
+    installation.clock.advance(agreement.terms.ends_at - installation.clock.now())
+    cookie = entered(installation)
+
+    assert only_card(installation, cookie).may_be_replaced is False
+    with pytest.raises(PaymentAccountNotFound):
+        installation.container.replace_card()(cookie, account.account_id)
+
+
+def test_a_center_that_takes_no_cards_replaces_none(installation: Installation) -> None:
+    account = installation.stored_card()
+    cookie = entered(installation)
+    installation.unconfigure()
+
+    assert only_card(installation, cookie).may_be_replaced is False
+    with pytest.raises(PaymentConfigurationNotDone):
+        installation.container.replace_card()(cookie, account.account_id)
+    change(installation, cookie, account, CardChange.REMOVE)
+    assert installation.accounts() == ()
+
+
+def test_an_erasure_ends_the_links_with_their_visits(installation: Installation) -> None:
+    account = installation.stored_card()
+    secret = opened(installation)
+    cookie = installation.container.enter_portal()(secret)
+
+    installation.erase_guest()
+
+    with pytest.raises(PortalUnknown):
+        installation.container.enter_portal()(secret)
+    with pytest.raises(PortalEnded):
+        change(installation, cookie, account, CardChange.REMOVE)
+    with installation.storage.read() as unit:
+        assert list(unit.portal_sessions.of(GUEST_ID)) == []
+
+
+def test_the_worker_deletes_the_links_that_an_earlier_release_left(
+    installation: Installation,
+) -> None:
+    opened(installation)
+    with installation.storage.read() as unit:
+        (session,) = unit.portal_sessions.of(GUEST_ID)
+    installation.erase_guest()
+    with installation.storage.write() as unit:
+        unit.portal_sessions.add(session)
+        unit.commit()
+
+    installation.container.finish_erasures()()
+
+    with installation.storage.read() as unit:
+        assert list(unit.portal_sessions.of(GUEST_ID)) == []
+
+
+def test_a_merge_ends_the_links_of_both_guests(installation: Installation) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    account = installation.stored_card(guest_id=OTHER_GUEST_ID)
+    stays, goes = opened(installation), opened(installation, guest_id=OTHER_GUEST_ID)
+    cookies = [installation.container.enter_portal()(each) for each in (stays, goes)]
+
+    installation.use_cases.merge_guests(
+        None, guest_id=GUEST_ID, merged_id=OTHER_GUEST_ID, last_fours=["4242"]
+    )
+
+    for secret, error in ((stays, PortalExpired), (goes, PortalUnknown)):
+        with pytest.raises(error):
+            installation.container.enter_portal()(secret)
+    for cookie in cookies:
+        with pytest.raises(PortalEnded):
+            change(installation, cookie, account, CardChange.REMOVE)
+    installation.clock.advance(timedelta(minutes=30))
+    assert len(page_of(installation, entered(installation)).cards) == 1
+
+
+def test_a_copy_of_the_installation_keeps_no_link(installation: Installation) -> None:
+    cookie = entered(installation)
+
+    assert installation.container.separate_copy()()["portal_sessions"] == 1
+
+    with pytest.raises(PortalEnded):
+        page_of(installation, cookie)
+
+
+def test_the_export_of_a_guest_has_the_links_without_access(installation: Installation) -> None:
+    secret = opened(installation)
+    cookie = installation.container.enter_portal()(secret)
+
+    exported = json.dumps(installation.container.export_guest()(GUEST_ID), default=str)
+
+    assert HOME in exported
+    portal_id, _, own = cookie.partition(".")
+    assert not any(each in exported for each in (hash_of(secret), hash_of(own), portal_id))
+
+
+def test_links_are_deleted_after_a_week(installation: Installation) -> None:
+    secret = opened(installation)
+    installation.clock.advance(KEPT_FOR)
+    installation.container.forget_old_records()()
+    with pytest.raises(PortalExpired):
+        installation.container.enter_portal()(secret)
+
+    installation.clock.advance(timedelta(seconds=1))
+    installation.container.forget_old_records()()
+
+    with pytest.raises(PortalUnknown):
+        installation.container.enter_portal()(secret)
