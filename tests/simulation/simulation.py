@@ -436,7 +436,7 @@ class Simulation:
             return container.change_card()(cookie, account.account_id, change)
 
         result = self._call(
-            f"{NAMES[account.guest_id]} wants to {change} {self._names[account.account_id]}",
+            f"{NAMES[account.guest_id]} asks the own page to {change}: {self._names[account.account_id]}",
             process,
             act,
         )

@@ -15,7 +15,7 @@ from tests.builders import an_account
 STAYS: Final = {
     *("account_id", "token_id", "guest_id", "center_id", "provider", "merchant_account", "source"),
     *("card_logo", "last_four", "expiry_month", "expiry_year", "consent_version", "consented_at"),
-    *("funding", "issuer_country", "wallet"),
+    *("funding", "issuer_country", "wallet", "withdrawn_at"),
     *("created_at", "asked_at", "read_at", "authenticated", "refused_since", "refusals"),
 }
 
