@@ -565,7 +565,7 @@ class Container(DeclarativeContainer):
         log=session_log,
     )
     list_accounts = Part(ListAccounts, storage=storage)
-    read_account = Part(ReadAccount, storage=storage, clock=clock)
+    read_account = Part(ReadAccount, storage=storage, psps=settings.provided.psps, clock=clock)
     read_consent = Part(ReadConsent, storage=storage)
     list_agreements = Part(ListAgreements, storage=storage)
     read_agreement = Part(ReadAgreement, storage=storage)

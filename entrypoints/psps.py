@@ -36,6 +36,7 @@ MAX_FAULT_LENGTH: Final = 200
 _ABOUT_CODE: Final = (ImportError, AttributeError, NameError, SyntaxError, TypeError)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_CURRENCY = re.compile(r"[A-Za-z]{3}")
 
 Returned = TypeVar("Returned")
 
@@ -95,6 +96,19 @@ class InstalledPsp:
                 self.plugin, "say its mode", lambda: self.plugin.is_live(self.settings, account)
             )
             return told if isinstance(told, bool) else None
+        return None
+
+    def currency(self, account: MerchantAccount) -> str | None:
+        """Return the currency that is set for an account, in capitals, or None. Never raises."""
+        if not self.is_set_up:
+            return None
+        with suppress(SettingsError):
+            told = _call(
+                self.plugin,
+                "say its currency",
+                lambda: str(self.plugin.currency(self.settings, account)),
+            )
+            return told.upper() if _CURRENCY.fullmatch(told) else None
         return None
 
     @property

@@ -56,6 +56,11 @@ class Demo:
         """The address of the API's page, with that token."""
         return self._printed_after("Docs")
 
+    @property
+    def charge_key(self) -> str:
+        """The key that charges cards at its fake PSP."""
+        return self._printed_after("Key")
+
     def call(
         self, path: str, body: object = None, *, method: str | None = None, guest_id: str = ADA
     ) -> Any:  # JSON

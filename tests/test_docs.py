@@ -333,8 +333,11 @@ def test_every_json_example_in_the_docs_can_be_parsed(body: str) -> None:
     json.loads(body)
 
 
-# `tests/entrypoints/test_integrating.py` runs those of the other page.
-@pytest.mark.parametrize("body", code_blocks("python", but=[ROOT / "docs" / "integrating.md"]))
+# `tests/entrypoints/test_integrating.py` runs those of the other pages.
+@pytest.mark.parametrize(
+    "body",
+    code_blocks("python", but=[ROOT / "docs" / "integrating.md", ROOT / "docs" / "fake-psp.md"]),
+)
 def test_every_python_example_is_part_of_the_file_that_its_first_line_names(body: str) -> None:
     first, _, shown = body.partition("\n")
 

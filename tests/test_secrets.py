@@ -22,10 +22,9 @@ _USABLE: Final = re.compile(
 )
 
 
-# Shows S4.
-def test_the_form_token_of_the_fake_psp_is_compared_in_constant_time(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Everything that is compared in constant time."""
     compared: list[bytes] = []
     really = hmac.compare_digest
 
@@ -34,6 +33,13 @@ def test_the_form_token_of_the_fake_psp_is_compared_in_constant_time(
         return really(one, other)
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
+    return compared
+
+
+# Shows S4.
+def test_the_form_token_of_the_fake_psp_is_compared_in_constant_time(
+    installation: Installation, compared: list[bytes]
+) -> None:
     page = installation.page_reference(installation.opened_session())
     installation.client().simulate_post(
         f"/fake-psp/pages/{page}",
@@ -42,6 +48,16 @@ def test_the_form_token_of_the_fake_psp_is_compared_in_constant_time(
     )
 
     assert MAC.encode() in compared
+
+
+def test_the_charge_key_of_the_fake_psp_is_compared_in_constant_time(
+    installation: Installation, compared: list[bytes]
+) -> None:
+    installation.client().simulate_get(
+        "/fake-psp/charges", headers={"Authorization": f"Bearer {MAC}"}
+    )
+
+    assert f"Bearer {MAC}".encode() in compared
 
 
 # Shows S18.

@@ -28,6 +28,8 @@ class Behaviour(StrEnum):
     OUT_OF_ORDER = "out_of_order"
     REISSUED = "reissued"
     LOST = "lost"
+    CHARGE_DECLINED = "charge_declined"
+    CHARGE_UNCONFIRMED = "charge_unconfirmed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ TEST_CARDS: Final[Mapping[str, PublishedCard]] = {
     "4000000000000119": PublishedCard("visa", Behaviour.OUT_OF_ORDER),
     "4000000000000077": PublishedCard("visa", Behaviour.REISSUED),
     "4000000000000069": PublishedCard("visa", Behaviour.LOST),
+    "4000000000009995": PublishedCard("visa", Behaviour.CHARGE_DECLINED),
+    "4000002760003184": PublishedCard("visa", Behaviour.CHARGE_UNCONFIRMED),
 }
 """Every number that the fake PSP accepts."""
 

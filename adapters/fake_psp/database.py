@@ -31,9 +31,11 @@ _TABLES: Final = (
         "events (id TEXT PRIMARY KEY, body TEXT NOT NULL, created_at REAL NOT NULL,"
         " due_at REAL NOT NULL, tries INTEGER NOT NULL)"
     ),
+    "charges (id TEXT PRIMARY KEY, idempotency_key TEXT UNIQUE, charge TEXT NOT NULL)",
 )
 CARD_ON_PAGE: Final = "CASE WHEN json_valid(page) THEN page ->> '$.card.token' END"
-_KEYS: Final = ("webhook secret", "form key", "fingerprint key")
+CHARGE_KEY: Final = "charge key"
+_KEYS: Final = ("webhook secret", "form key", "fingerprint key", CHARGE_KEY)
 
 
 class PspUnavailable(Exception):

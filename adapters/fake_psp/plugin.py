@@ -61,9 +61,10 @@ def make(settings: FakeSettings, clock: Clock, ids: Ids) -> FakeProvider:
 
 
 def _add_routes(provider: FakeProvider, app: falcon.App[falcon.Request, falcon.Response]) -> None:
-    from adapters.fake_psp.pages import add_routes
+    from adapters.fake_psp import charges, pages
 
-    add_routes(app, provider.psp)
+    pages.add_routes(app, provider.psp)
+    charges.add_routes(app, provider.psp)
 
 
 def _send_webhooks(provider: FakeProvider, url: str) -> BackgroundWork:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from sqlite_utils import Database
@@ -24,7 +24,14 @@ from adapters.fake_psp.cards import (
     CardEntry,
     PublishedCard,
 )
-from adapters.fake_psp.database import CARD_ON_PAGE, PspDatabase, PspUnavailable, Row, rows
+from adapters.fake_psp.database import (
+    CARD_ON_PAGE,
+    CHARGE_KEY,
+    PspDatabase,
+    PspUnavailable,
+    Row,
+    rows,
+)
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock, Ids
@@ -41,7 +48,7 @@ YEARS_MORE: Final = 4
 """How many years later a reissued card expires."""
 
 MAX_LISTED: Final = 100
-"""The maximum number of cards in one list."""
+"""The maximum number of cards or charges in one list."""
 
 MAX_CARD_ATTEMPTS: Final = 5
 """The maximum number of tries on one page. The page closes when the last card is refused."""
@@ -122,6 +129,46 @@ _CARD_EVENTS: Final[Mapping[str, str]] = {
 """The events about the test cards that end in these digits."""
 
 
+class ChargeStatus(StrEnum):
+    """The answer to a charge."""
+
+    APPROVED = "approved"
+    DECLINED = "declined"
+    AUTHENTICATION_REQUIRED = "authentication_required"
+    CARD_GONE = "card_gone"
+
+
+class ChargeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A charge as a shop requests it: an amount of a currency, such as `84.00` and `EUR`.
+
+    Only references in the form of this PSP are accepted, so that no card number is stored.
+    """
+
+    guest_reference: Annotated[str, msgspec.Meta(pattern=r"^guest_[A-Za-z0-9_-]{1,64}\Z")]
+    token: Annotated[str, msgspec.Meta(pattern=r"^card_[A-Za-z0-9_-]{1,64}\Z")]
+    amount: str
+    currency: str
+
+
+class Charge(ChargeRequest, frozen=True, kw_only=True):
+    """A charge with its answer. `idempotency_key` is the shop's key, if it sent one."""
+
+    id: str
+    status: ChargeStatus
+    idempotency_key: str | None
+    created_at: datetime
+
+
+_ANSWERS: Final[Mapping[str, ChargeStatus]] = {
+    number[-4:]: {
+        Behaviour.CHARGE_DECLINED: ChargeStatus.DECLINED,
+        Behaviour.CHARGE_UNCONFIRMED: ChargeStatus.AUTHENTICATION_REQUIRED,
+    }.get(card.behaviour, ChargeStatus.APPROVED)
+    for number, card in TEST_CARDS.items()
+}
+"""The answers to charges of the test cards that end in these digits."""
+
+
 class CardEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event about a stored card. The bank acts when the event is first sent."""
 
@@ -169,7 +216,8 @@ class FakePsp:
     """A PSP with its own database file. Every method may raise PspUnavailable.
 
     Card numbers and CVCs are not stored: only a keyed hash of the number, and its last four digits.
-    `webhook_secret` signs webhooks. `events_written` is set after every change of a page.
+    `webhook_secret` signs webhooks. Whoever has `charge_key` may charge cards. `events_written` is
+    set after every change of a page.
     """
 
     def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:
@@ -184,6 +232,7 @@ class FakePsp:
         self._ids = ids
         self._database = PspDatabase(database, ids)
         self.webhook_secret = self._database.keys["webhook secret"]
+        self.charge_key = self._database.keys[CHARGE_KEY]
         self._form_key = self._database.keys["form key"].encode()
         self._fingerprint_key = self._database.keys["fingerprint key"].encode()
         self.close()
@@ -316,6 +365,40 @@ class FakePsp:
             raise CallRefused("no such card")
         return CardReading(card=card, read_at=self.clock.now())
 
+    def charge(self, request: ChargeRequest, idempotency_key: str | None) -> Charge:
+        """Charge a guest's card, and keep the answer.
+
+        The same idempotency key and request return the same charge again. Raises CallRefused if the
+        key was used with another request.
+        """
+        with self._database.write() as db:
+            for row in rows(
+                db, "SELECT charge FROM charges WHERE idempotency_key = ?", (idempotency_key or "",)
+            ):
+                known = _CHARGE.decode(str(row["charge"]))
+                if msgspec.convert(known, ChargeRequest, from_attributes=True) != request:
+                    raise CallRefused("the idempotency key was used with another request")
+                return known
+            charge = Charge(
+                **msgspec.structs.asdict(request),
+                id=f"charge_{self._ids.secret()}",
+                status=self._answer(db, request),
+                idempotency_key=idempotency_key,
+                created_at=self.clock.now(),
+            )
+            db.execute(
+                "INSERT INTO charges VALUES (?, ?, ?)",
+                (charge.id, idempotency_key, msgspec.json.encode(charge).decode()),
+            )
+            return charge
+
+    def charges(self) -> Sequence[Charge]:
+        """Return the last MAX_LISTED charges, newest first."""
+        found = self._database.read(
+            "SELECT charge FROM charges ORDER BY rowid DESC LIMIT ?", (MAX_LISTED,)
+        )
+        return [_CHARGE.decode(str(row["charge"])) for row in found]
+
     def list_cards(self, merchant_account: MerchantAccount, after: str | None) -> CardList:
         """Return the cards of a merchant account in the order of their tokens, after a given token."""
         found = self._database.read(
@@ -332,7 +415,7 @@ class FakePsp:
     def forget_guest(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference
     ) -> None:
-        """Delete a guest of a merchant account, with the cards. May be called twice.
+        """Delete a guest of a merchant account, with cards and charges. May be called twice.
 
         Pages stay, closed and without the guest's input, so that their idempotency keys create no
         other pages. Raises Unknown if the merchant account never had the guest.
@@ -340,6 +423,7 @@ class FakePsp:
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:
             _lose_cards(db, "guest_reference = ? AND merchant_account = ?", guest)
+            db.execute("DELETE FROM charges WHERE charge ->> '$.guest_reference' = ?", guest[:1])
             deleted = db.execute(
                 "DELETE FROM guests WHERE reference = ? AND merchant_account = ?", guest
             )
@@ -477,6 +561,20 @@ class FakePsp:
                 (_encode(replace(page, card=card)), page.reference),
             )
 
+    def _answer(self, db: Database, request: ChargeRequest) -> ChargeStatus:
+        found = rows(
+            db,
+            f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ? AND EXISTS (SELECT 1 FROM cards"  # noqa: S608 - a constant
+            " WHERE token = ? AND guest_reference = ?)",
+            (request.token, request.token, request.guest_reference),
+        )
+        card = _decode(found[0]["page"]).card if found else None
+        if card is None:
+            return ChargeStatus.CARD_GONE
+        if card.has_expired(self.clock.now()):
+            return ChargeStatus.DECLINED
+        return _ANSWERS.get(card.last_four, ChargeStatus.APPROVED)
+
     def _guest(self, db: Database, request: HostedPageRequest) -> GuestReference:
         known = request.guest_reference
         if known and rows(
@@ -575,5 +673,6 @@ def _decode(page: str | float) -> PspPage:
         raise PspUnavailable from error
 
 
+_CHARGE: Final = msgspec.json.Decoder(Charge)
 _PAGE: Final = msgspec.json.Decoder(PspPage)
 _CARD_EVENT: Final = msgspec.json.Decoder(CardEvent)

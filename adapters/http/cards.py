@@ -163,6 +163,14 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
             "provider does not tell.",
         ),
     ]
+    currency: Annotated[
+        str | None,
+        example(
+            "EUR",
+            "The currency of the merchant account (ISO 4217). Null if no currency is set for it. An "
+            "agreement is charged in its own currency.",
+        ),
+    ]
     kept_for: Annotated[
         Literal["bookings", "later_use"],
         example(
@@ -188,6 +196,7 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
             charge_reference=account.charge_reference,
             authenticated=account.authenticated,
             network_transaction_id=account.network_transaction_id,
+            currency=found.currency,
             kept_for="later_use" if account.keep_until is None else "bookings",
             agreements=[
                 ChargeableAgreement(

@@ -74,5 +74,8 @@ PLUGIN: Final = PspPlugin(
     is_live=lambda settings, account: (
         settings.accounts[account].mode == "live" if account in settings.accounts else None
     ),
+    currency=lambda settings, account: (
+        settings.accounts[account].currency if account in settings.accounts else None
+    ),
     check=lambda provider, account, webhooks_url: provider.check(account, webhooks_url),
 )

@@ -73,6 +73,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     - `account_settings` and `settings` name every variable that it reads: per account, and others.
     - `live_setting` returns the name of a setting that holds a key for real cards, or None.
     - `is_live` returns whether an account takes real cards, or None if its keys do not show it.
+    - `currency` returns the currency that is set for an account (ISO 4217), or None.
     - `test_setting` names the setting that allows a PSP that takes only test cards. Such a PSP is
       refused beside live keys.
     - `add_routes` adds the PSP's own pages to the application, below `/<name>-…/`.
@@ -94,6 +95,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     settings: tuple[str, ...] = ()
     live_setting: Callable[[PspSettings], str | None] = _nothing
     is_live: Callable[[PspSettings, MerchantAccount], bool | None] = _nothing
+    currency: Callable[[PspSettings, MerchantAccount], str | None] = _nothing
     test_setting: str | None = None
     add_routes: Callable[[Adapter, falcon.App[falcon.Request, falcon.Response]], None] | None = None
     background: Callable[[Adapter, str], BackgroundWork] | None = None

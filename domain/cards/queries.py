@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -14,9 +14,11 @@ from domain.cards.account import Account
 from domain.cards.find_account import active_account
 from domain.cards.find_agreement import agreement_of_guest
 from domain.centers.center import parse_center_id, parse_only_center
+from domain.centers.configure_payments import LoadedPsp, currency
 from domain.consents.given_consent import GivenConsent
 from domain.errors import GuestNotFound, InvalidCenterId, InvalidField
 from domain.guests.guest import parse_guest_id
+from domain.identifiers import ProviderName
 from domain.outside import Clock
 from domain.pagination import Page, PageRequest
 from domain.permissions import MAY_USE_CARDS, MAY_VIEW_CARDS, Caller
@@ -27,14 +29,16 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork
 class AccountForCaller:
     """A payment account, and whether the caller may see the values that a payment needs.
 
-    For such a caller, `agreements` are those that allow charges now, oldest first, and `charge_as`
-    is what a charge under any of them says to the bank.
+    For such a caller, `agreements` are those that allow charges now, oldest first, `charge_as` is
+    what a charge under any of them says to the bank, and `currency` is the currency of the merchant
+    account (ISO 4217); None if no currency is set for it.
     """
 
     account: Account
     may_charge: bool
     agreements: Sequence[Agreement] = ()
     charge_as: ChargeIndicator = ChargeIndicator.UNSCHEDULED
+    currency: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,7 @@ class ReadAccount:
     needs = MAY_VIEW_CARDS
 
     storage: Storage
+    psps: Mapping[ProviderName, LoadedPsp]
     clock: Clock
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> AccountForCaller:
@@ -64,6 +69,7 @@ class ReadAccount:
                 may_charge=True,
                 agreements=[each for each in agreements if each.allows_charges(now)],
                 charge_as=_charge_indicator(unit, account),
+                currency=currency(self.psps, account.psp_account),
             )
 
 

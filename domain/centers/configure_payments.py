@@ -45,6 +45,10 @@ class LoadedPsp(Protocol):
         """Return whether an account takes real cards; None if unknown."""
         ...
 
+    def currency(self, account: MerchantAccount) -> str | None:
+        """Return the currency that is set for an account (ISO 4217), or None."""
+        ...
+
 
 class Missing(Enum):
     """Why an installation cannot take cards for a PSP's merchant account."""
@@ -74,6 +78,12 @@ def is_live(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool
     """Return whether a PSP's merchant account takes real cards; None if unknown."""
     psp = psps.get(account.provider)
     return None if psp is None else psp.is_live(account.merchant_account)
+
+
+def currency(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> str | None:
+    """Return the currency that is set for a PSP's merchant account (ISO 4217), or None."""
+    psp = psps.get(account.provider)
+    return None if psp is None else psp.currency(account.merchant_account)
 
 
 def reads_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool:

@@ -102,7 +102,7 @@ class AddCard:
             wanted = request.parsed(
                 center_id, configuration, decimals_of=self.formats.decimals_of, now=now
             )
-            key = _parse_idempotency_key(request.idempotency_key)
+            key = parse_idempotency_key(request.idempotency_key)
             # Before 0.3, a quoted key was stored with its quotes.
             stored_as = dict.fromkeys(filter(None, (key, request.idempotency_key)))
             used = (unit.idempotency_keys.get(caller.name, k, since=keys_since) for k in stored_as)
@@ -327,8 +327,11 @@ def _same_booking(caller: Caller, earlier: CardSession, wanted: RequestedSession
     return earlier
 
 
-def _parse_idempotency_key(sent: str | None) -> str | None:
-    """Return the key that was sent, bare or as a quoted string (RFC 9651)."""
+def parse_idempotency_key(sent: str | None) -> str | None:
+    """Return the key that was sent, bare or as a quoted string (RFC 9651).
+
+    None was not sent. Raises IdempotencyKeyInvalid.
+    """
     if sent is None:
         return None
     quoted = _QUOTED.fullmatch(sent)

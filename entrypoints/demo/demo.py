@@ -14,6 +14,9 @@ import click
 
 from adapters.catalogs import catalog
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
+from adapters.fake_psp.charges import PATH as CHARGES
+from adapters.fake_psp.plugin import NAME, make
+from adapters.system import RandomIds, SystemClock
 from domain.errors import ServiceUnavailable
 from domain.events.event import ENDPOINT_TYPES, EventEndpoint
 from domain.events.find_endpoint import EndpointNotFound
@@ -80,7 +83,8 @@ def run_demo(port: int) -> None:
         )
         server = Server(shop.app(), for_shop)
         on_stop_signals(server.stop)
-        click.echo(_welcome(api_origin, shop_origin, docs, token))
+        charge_key = _charge_key(settings)
+        click.echo(_welcome(api_origin, shop_origin, docs, token, charge_key))
         try:
             with ThreadPoolExecutor(1, "demo-shop") as thread:
                 serving = thread.submit(server.run)
@@ -123,7 +127,13 @@ def _add_endpoint(container: Container, url: str) -> EventEndpoint:
     return container.add_event_endpoint()(url=url, types=ENDPOINT_TYPES)
 
 
-def _welcome(api_origin: str, shop_origin: str, docs: str, token: str) -> str:
+def _charge_key(settings: Settings) -> str:
+    """Return the key that charges cards at the fake PSP."""
+    own = settings.psps[NAME].settings
+    return make(own, SystemClock(), RandomIds()).psp.charge_key
+
+
+def _welcome(api_origin: str, shop_origin: str, docs: str, token: str, charge_key: str) -> str:
     words = catalog("en")
     cards = "\n".join(
         f"  {' '.join(textwrap.wrap(number, 4))}    {words.text(f'test_cards.{card.behaviour}')}"
@@ -136,6 +146,7 @@ cardonfile demo: all data is invented, and only test cards are accepted.
   API     {api_origin}
   Token   {token}    (for 24 hours)
   Docs    {docs}
+  Key     {charge_key}    (to charge cards: POST {api_origin}{CHARGES})
 
 In the shop, add a card, and make something go wrong: the card arrives, once. Test cards:
 

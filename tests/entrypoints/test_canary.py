@@ -158,6 +158,16 @@ def type_into_the_hosted_page(service: Service) -> None:
     service.send("GET", f"/fake-psp/static/{NUMBER}")
 
 
+def charge_at_the_fake_psp(service: Service) -> None:
+    """Send the canaries in each field of a charge."""
+    good = {"guest_reference": "guest_1", "token": "card_1", "amount": "1.00", "currency": "EUR"}
+    headers = {"Authorization": f"Bearer {service.installation.psp.charge_key}"}
+    for name in (*good, "number"):
+        for text in (NUMBER, BOTH, f"card_{NUMBER} {CODE}"):
+            service.send("POST", "/fake-psp/charges", json.dumps({**good, name: text}), **headers)
+    service.send("GET", f"/fake-psp/charges?{NUMBER}", **headers)
+
+
 # Shows I6, S11.
 def test_a_card_number_or_security_code_reaches_no_file_or_log(tmp_path: Path) -> None:
     with Service(tmp_path, WAITRESS, program=CRASHING) as service:
@@ -166,6 +176,8 @@ def test_a_card_number_or_security_code_reaches_no_file_or_log(tmp_path: Path) -
         send_in_every_field(service)
         send_by_webhook(service)
         type_into_the_hosted_page(service)
+        charge_at_the_fake_psp(service)
+        charge_key = service.installation.psp.charge_key
         body = json.dumps({**GOOD_BODY, "billing_info": {"city": NUMBER}}).encode()
         head = f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {service.token}\r\n"
         start = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -182,6 +194,7 @@ def test_a_card_number_or_security_code_reaches_no_file_or_log(tmp_path: Path) -
     files = {"cards.db", "cards.db-wal", "cards-fake-psp.db", "cards-fake-psp.db-wal", "log"}
     assert files <= kept.keys()
     assert b"internal_error" in kept["log"]
+    assert charge_key.encode() not in kept["log"]
     assert [
         (name, each) for name, held in kept.items() for each in CANARIES if each.encode() in held
     ] == []

@@ -22,9 +22,9 @@ import requests
 
 from entrypoints.demo.sample import SPA
 from tests.browser.chromium import prepare_driver
-from tests.demo import running_demo
+from tests.demo import ADA, Demo, running_demo
 from tests.event_receiver import EventReceiver, Received
-from tests.installation import DECLINED_CARD
+from tests.installation import DECLINED_CARD, GOOD_CARD, OTHER_GOOD_CARD
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -142,13 +142,13 @@ def documents(text: str) -> list[Any]:  # JSON
     return found
 
 
-def type_card(hosted_payment_uri: str) -> None:
+def type_card(hosted_payment_uri: str, number: str = GOOD_CARD) -> None:
     """Do what the guest's browser does, up to the return."""
     with requests.Session() as browser:
         browser.trust_env = False
         page = browser.get(hosted_payment_uri, timeout=LIMIT_SECONDS)
         action, form_token = re.findall(r'(?:action|name="form_token" value)="([^"]+)"', page.text)
-        card = {"number": "4242424242424242", "expiry": "09/31", "cvc": "123"}
+        card = {"number": number, "expiry": "09/31", "cvc": "123"}
         address, form = urljoin(page.url, unescape(action)), {"form_token": form_token, **card}
         response = browser.post(address, form, allow_redirects=False, timeout=LIMIT_SECONDS)
         while (address := urljoin(address, response.headers["Location"])) != BACK:
@@ -174,6 +174,7 @@ class Given:
     """
 
     folder: Path
+    demo: Demo
     receiver: EventReceiver
     environment: dict[str, str]
     shell: Examples
@@ -210,7 +211,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
             shell.through(GET_A_TOKEN)
             token, secret = shell.run('echo "$TOKEN $EVENTS_SECRET"').split()
             known = {**environment, "TOKEN": token, "EVENTS_SECRET": secret}
-            yield Given(folder, receiver, known, shell)
+            yield Given(folder, demo, receiver, known, shell)
 
 
 def test_the_curl_examples_work(given: Given) -> None:
@@ -326,3 +327,65 @@ def test_the_examples_poll_the_session_for_a_minute_after_the_return(
         assert 57 <= sum(examples.value("waits")) <= 60
         with pytest.raises(AssertionError, match=r"not_found"):
             examples.run("call('GET', '/v1/nowhere')")
+
+
+def test_the_nightly_job_of_the_fake_psp_charges_cards_of_the_demo(given: Given) -> None:
+    page = (ROOT / "docs" / "fake-psp.md").read_text()
+    job, printed = (
+        next(
+            code
+            for name, code in _FENCE.findall(page.split("### A nightly job")[1])
+            if name == language
+        )
+        for language in ("python", "text")
+    )
+    for number in (GOOD_CARD, OTHER_GOOD_CARD, "4000000000009995"):
+        type_card(given.demo.add_card(redirect_uri=BACK)["hosted_payment_uri"], number)
+    cards = wait_until(
+        lambda: cards if len(cards := given.demo.call("")["accounts"]) == 3 else None
+    )
+    due = "booking,guest_id,account_id,amount,currency\n" + "".join(
+        f"booking-{number},{ADA},{card['account_id']},84.00,EUR\n"
+        for number, card in enumerate(cards, 1)
+    )
+    keys = {"TOKEN": given.demo.token, "CHARGE_KEY": given.demo.charge_key}
+
+    # It charges each booking once, although it runs twice.
+    for _ in range(2):
+        ran = subprocess.run(
+            [sys.executable, "-c", job],
+            input=due,
+            env={**os.environ, "NO_PROXY": "127.0.0.1", "API": given.demo.api, **keys},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ran.stdout == printed
+
+    with requests.Session() as session:
+        session.trust_env = False
+        headers = {"Authorization": f"Bearer {given.demo.charge_key}"}
+        address = f"{given.demo.api}/fake-psp/charges"
+        charges = session.get(address, headers=headers, timeout=LIMIT_SECONDS).json()["charges"]
+    assert [(each["idempotency_key"], each["status"]) for each in charges] == [
+        ("booking-3", "declined"),
+        ("booking-2", "approved"),
+        ("booking-1", "approved"),
+    ]
+
+
+def test_the_command_in_the_docs_prints_the_charge_key(given: Given) -> None:
+    page = (ROOT / "docs" / "fake-psp.md").read_text()
+    (command,) = (code for name, code in _FENCE.findall(page) if "charge key" in code)
+    file = f"{given.demo.settings['CARDONFILE_DATABASE_URL'].removeprefix('sqlite:///')}"
+    file = file.replace(".db", "-fake-psp.db")
+
+    printed = subprocess.run(
+        ["sh", "-c", command.replace("cardonfile-fake-psp.db", file)],
+        cwd=given.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert printed.strip() == given.demo.charge_key

@@ -7,7 +7,12 @@ import sys
 import pytest
 
 from domain.centers.configure_payments import what_is_missing
-from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, ProviderName, PspAccount
+from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+)
 from entrypoints.container import build
 from entrypoints.psps import installed_names, load_psps
 from entrypoints.settings import Settings, unknown_settings
@@ -50,6 +55,35 @@ def test_a_plugin_states_whether_an_account_takes_real_cards(
     psp = Settings.read(environment).psps[ProviderName("acme")]
 
     assert psp.is_live(DEFAULT_MERCHANT_ACCOUNT) is is_live
+
+
+@pytest.mark.parametrize("psp", ["stripe", "mollie"])
+def test_a_psp_names_the_currency_that_is_set_for_an_account(psp: str) -> None:
+    environment = {
+        "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_1",
+        "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_1",
+        "CARDONFILE_STRIPE_CURRENCY": "chf",
+        "CARDONFILE_MOLLIE_API_KEY": "test_1",
+        "CARDONFILE_MOLLIE_CURRENCY": "chf",
+    }
+
+    read = Settings.read(environment).psps[ProviderName(psp)]
+
+    assert read.currency(DEFAULT_MERCHANT_ACCOUNT) == "CHF"
+    assert read.currency(MerchantAccount("without_keys")) is None
+    assert Settings.read({}).psps[ProviderName(psp)].currency(DEFAULT_MERCHANT_ACCOUNT) is None
+
+
+@pytest.mark.parametrize("told", ["'euro'", "978", "1/0"])
+def test_what_a_plugin_names_as_a_currency_is_checked(site: Site, told: str) -> None:
+    site.install(
+        "cardonfile-acme", PLUGIN[:-2] + f"    currency=lambda settings, account: {told},\n)\n"
+    )
+    environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": "key"}
+
+    psp = Settings.read(environment).psps[ProviderName("acme")]
+
+    assert psp.currency(DEFAULT_MERCHANT_ACCOUNT) is None
 
 
 def test_the_fake_psp_is_never_live() -> None:

@@ -68,6 +68,7 @@ def test_only_callers_that_may_charge_see_the_payment_reference(installation: In
         "charge_reference": "tr_1",
         "authenticated": False,
         "network_transaction_id": f"network_{account.token}",
+        "currency": None,
         "kept_for": "later_use",
         "agreements": [],
     }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
 from domain.agreements.agreement import ChargeIndicator
+from domain.centers.configure_payments import LoadedPsp
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import PaymentAccountNotFound
+from domain.identifiers import ProviderName
 from domain.permissions import Permission
 from tests.builders import PROVIDER, a_guest, an_account
 from tests.databases import change_by_hand
@@ -38,6 +41,23 @@ def test_only_callers_that_may_use_cards_see_the_payment_reference(
 
     assert not may_charge(Permission.GUESTS_VIEW)
     assert may_charge(Permission.GUESTS_VIEW, Permission.PAYMENTS_USE)
+
+
+def test_the_currency_of_the_merchant_account_is_told_with_the_payment_reference(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    fake = installation.settings.psps[account.provider]
+    in_yen = replace(fake, plugin=replace(fake.plugin, currency=lambda *_: "jpy"))
+
+    def currency(psps: Mapping[ProviderName, LoadedPsp]) -> str | None:
+        read = replace(installation.use_cases.read_account, psps=psps)
+        return read(installation.caller, guest_id=GUEST_ID, account_id=account.account_id).currency
+
+    assert currency({account.provider: in_yen}) == "JPY"
+    assert currency({account.provider: fake}) is None
+    # The PSP of an imported card may not be loaded.
+    assert currency({}) is None
 
 
 def test_an_unreadable_payment_configuration_does_not_hide_the_payment_reference(
