@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-deploy test-upgrade deploy-servers deploy-packages fuzz simulate torture test-stripe stripe-test-key test-mollie \
+.PHONY: help install demo check test clients test-deploy test-upgrade deploy-servers deploy-packages fuzz simulate torture test-stripe stripe-test-key test-mollie \
 	test-mollie-described mutants bench bench-growth screenshot lint format lock docs docs-links coverage release clean
 
 # Tests start many processes. With this variable, each would compile every module again.
@@ -75,14 +75,16 @@ check: lint ## Quick checks: lint, types, import contracts, tests of the domain 
 test: lint ## All checks: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: deploy-servers .venv/dev.stamp build/clients/stamp ## Test nginx, PgBouncer, alerts, generated clients; as root also units and image (installs what is missing)
+test-deploy: deploy-servers .venv/dev.stamp $(if $(NPM),clients) ## Test nginx, PgBouncer, alerts, generated clients; as root also units and image (installs what is missing)
 	promtool test rules tests/deploy/alerts.yml
 	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
-		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py tests/deploy/generated_clients.py)
+		$(if $(NPM),$(addprefix tests/deploy/,built_clients.py generated_clients.py typescript_client.py))
 	test "$$(id -u)" != 0 || $(BIN)/python -m pytest tests/deploy/as_a_service.py
 
 test-upgrade: .venv/dev.stamp ## Upgrade 0.1.0 to this release under load, and settle a booking with 0.2.0 (their code comes from git's history)
 	$(BIN)/python -m pytest tests/deploy/rolling_upgrade.py
+
+NPM = $(shell command -v npm)
 
 # On Debian these programs are not in users' PATH. RUNLEVEL keeps their packages from starting servers.
 deploy-servers:
@@ -207,15 +209,36 @@ LOCK = --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
 	$(if $(UPGRADE),--upgrade)
 
+# Everything but the files in clients/ is generated, by a generator whose version is locked.
+clients: build/clients/stamp build/release/stamp .venv/dev.stamp ## Generate and build the clients in Python and TypeScript (needs Java and npm)
+	@command -v java >/dev/null && command -v npm >/dev/null || { echo "make clients needs Java and npm" >&2; exit 1; }
+	rm -rf build/clients/generated build/clients/python build/clients/typescript build/clients/dist
+	mkdir -p build/clients/generated build/clients/dist
+	cp -R clients/python clients/typescript build/clients
+	$(BIN)/python -m tests.openapi_document >build/clients/generated/openapi.json
+	$(GENERATE) -g python -o python --additional-properties packageName=cardonfile_client,packageVersion=$(VERSION)
+	$(GENERATE) -g typescript-fetch -o typescript-fetch --additional-properties importFileExtension=.js
+	mv build/clients/generated/python/cardonfile_client build/clients/python
+	mv build/clients/generated/typescript-fetch build/clients/typescript/src
+	$(RELEASE)/python -m build --quiet --no-isolation --outdir build/clients/dist build/clients/python
+	cd build/clients/typescript && npm version --silent --no-git-tag-version $(subst .dev,-dev.,$(VERSION)) >/dev/null && \
+		npm ci --silent --no-audit --no-fund --ignore-scripts && npx tsc && \
+		npm pack --silent --pack-destination ../dist >/dev/null
+	@echo "build/clients/dist has the packages; each has a README"
+
+GENERATE = cd build/clients/generated && ../bin/openapi-generator-cli generate -i openapi.json >>log
+
 # The wheel is built from the sdist, so both are complete. Advisories come from OSV.
 release: build/release/stamp .venv/dev.stamp ## Build and check wheel and sdist, list their packages (SBOM), look for advisories
 	@test -z "$$(git status --porcelain)" || \
 		{ echo "Commit or remove what git status shows: otherwise the release differs from the commit that is tagged" >&2; exit 1; }
 	@grep -q '^## \[$(VERSION)\]' CHANGELOG.md || \
 		{ echo "CHANGELOG.md has no heading for $(VERSION), the version in pyproject.toml" >&2; exit 1; }
+	@$(MAKE) --no-print-directory clients
 	rm -rf dist build/advisories.json
 	$(RELEASE)/python -m build --quiet --no-isolation
-	$(RELEASE)/twine check dist/*
+	cp build/clients/dist/* dist
+	$(RELEASE)/twine check dist/*.whl dist/*.tar.gz
 	for lock in requirements $(LOCKED_EXTRAS:%=requirements-%); do \
 		PYTHONWARNINGS=ignore $(RELEASE)/cyclonedx-py requirements $$lock.txt --pyproject pyproject.toml --output-reproducible \
 			--output-file dist/$$lock.cdx.json || exit; \

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -19,3 +21,22 @@ def test_every_locked_package_has_a_hash_for_its_version() -> None:
         for package in packages:
             # No option such as --index-url, and no address instead of a version.
             assert re.match(r"[a-z0-9.\-]+==[^ ]+ .*--hash=sha256:[0-9a-f]{64}", package), package
+
+
+def test_every_locked_npm_package_has_a_hash_but_no_address() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "*package-lock.json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    locks = [ROOT / name for name in listed.stdout.split("\0") if name]
+
+    assert locks
+    for lock in locks:
+        root, *packages = json.loads(lock.read_text())["packages"].items()
+        assert root[0] == ""
+        for name, package in packages:
+            assert package["integrity"].startswith("sha512-"), name
+            assert "resolved" not in package, name
