@@ -134,7 +134,7 @@ class TestHttpApi:
                 assert (path, told[: len(form)]) == (path, form)
 
     def test_the_docs_explain_what_to_do_for_every_error_type(self) -> None:
-        told = section(doc("integrating.md"), "12. When a request is refused")
+        told = section(doc("http-api.md"), "What to do")
 
         types = {each.type for each in generated_docs.refusals()}
         assert types <= set(re.findall(r"`(\w+)`", told))

@@ -1,33 +1,32 @@
 """The clients of `make clients`, installed into empty environments, against a running service.
 
-The programs are those in the README of each client. `make test-deploy` runs this where Node.js is
-installed.
+The programs are those in the README of each client. The shop in TypeScript is that of
+docs/integrating.md. `make test-deploy` runs this where Node.js is installed.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import playwright
 import pytest
-from click.testing import CliRunner
 
-from entrypoints.cli.main import main
-from entrypoints.demo.sample import SPA
-from tests.demo import ADA, Demo, running_demo
-from tests.entrypoints.test_integrating import type_card
-from tests.event_receiver import EventReceiver, Received
-from tests.programs import ROOT
-from tests.waiting import wait_until
+from tests.demo import ADA
+from tests.integrating import PAGE, Given, blocks, buys_at, given_demo, type_card
+from tests.programs import ROOT, free_port
 
 CLIENTS: Final = ROOT / "build" / "clients"
+SHOP: Final = Path(__file__).with_name("shop")
+"""What the shop in TypeScript needs, locked."""
+NODE: Final = Path(playwright.__file__).parent / "driver" / "node"
+"""Playwright's own, which is new enough to run TypeScript."""
 
 # What follows the program: it verifies each event that it reads, a line each.
 PYTHON_READS: Final = """
@@ -55,29 +54,10 @@ for await (const line of process.stdin) {
 """
 
 
-@dataclass(frozen=True)
-class Service:
-    """A running service, and what a program needs to use it."""
-
-    demo: Demo
-    receiver: EventReceiver
-    environment: Mapping[str, str]
-
-
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("demo")
-    settings = {
-        "CARDONFILE_DATABASE_URL": f"sqlite:///{folder}/cardonfile.db",
-        "CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8",
-    }
-    with EventReceiver() as receiver, running_demo(folder, settings) as demo:
-        added = CliRunner().invoke(
-            main, ["events", "add", receiver.url, "--type", "account.stored"], env=settings
-        )
-        given = {"API": demo.api, "TOKEN": demo.token, "GUEST": ADA, "CENTER": SPA.center.id}
-        secret = {"EVENTS_SECRET": added.stdout.strip(), "NO_PROXY": "127.0.0.1"}
-        yield Service(demo, receiver, {**os.environ, **given, **secret})
+def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
+    with given_demo(tmp_path_factory.mktemp("demo")) as given:
+        yield given
 
 
 def run(folder: Path, *command: str | Path) -> None:
@@ -93,18 +73,15 @@ def package(pattern: str) -> Path:
 
 def program_of(client: str, language: str) -> str:
     """Return the program in the README of a client."""
-    readme = (CLIENTS / client / "README.md").read_text()
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    assert blocks
-    return "\n".join(blocks)
+    return "\n".join(blocks((CLIENTS / client / "README.md").read_text(), language))
 
 
-def adds_a_card(service: Service, folder: Path, command: Sequence[str | Path]) -> None:
+def adds_a_card(given: Given, folder: Path, command: Sequence[str | Path]) -> None:
     """Run a program that starts to add a card. Type the card, and let the program verify the event."""
     with subprocess.Popen(
         command,
         cwd=folder,
-        env=service.environment,
+        env={**given.environment, "GUEST": ADA},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -113,12 +90,8 @@ def adds_a_card(service: Service, folder: Path, command: Sequence[str | Path]) -
         assert program.stdout
         hosted_payment_uri = program.stdout.readline().strip()
         token_id = re.findall("token_id=([0-9a-f-]+)", hosted_payment_uri)[0]
-        type_card(hosted_payment_uri)
-
-        def find() -> Received | None:
-            return next((e for e in service.receiver.received if about(e) == token_id), None)
-
-        event = wait_until(find)
+        type_card(hosted_payment_uri, "https://shop.example/card/back")
+        event = given.event_of(token_id)
         answers = []
         for body in (event.body.decode(), event.body.decode() + " "):
             sent = json.dumps({"headers": dict(event.headers), "body": body})
@@ -128,23 +101,19 @@ def adds_a_card(service: Service, folder: Path, command: Sequence[str | Path]) -
         program.stdin.close()
     assert program.returncode == 0
     assert answers == [event.content["data"]["account_id"], "WebhookVerificationError"]
-    service.demo.remove_cards()
+    given.demo.remove_cards()
 
 
-def about(event: Received) -> Any:  # JSON
-    return event.content["data"]["token_id"]
-
-
-def test_the_python_client_adds_a_card(service: Service, tmp_path: Path) -> None:
+def test_the_python_client_adds_a_card(given: Given, tmp_path: Path) -> None:
     run(tmp_path, sys.executable, "-m", "venv", "empty")
     python = tmp_path / "empty" / "bin" / "python"
     run(tmp_path, python, "-m", "pip", "--quiet", "install", package("*.whl"))
     (tmp_path / "shop.py").write_text(program_of("python", "python") + PYTHON_READS)
 
-    adds_a_card(service, tmp_path, [python, "shop.py"])
+    adds_a_card(given, tmp_path, [python, "shop.py"])
 
 
-def test_the_typescript_client_adds_a_card(service: Service, tmp_path: Path) -> None:
+def test_the_typescript_client_adds_a_card(given: Given, tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"private": true, "type": "module"}')
     run(tmp_path, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package("*.tgz"))
     program = TYPESCRIPT_KNOWS + program_of("typescript", "ts") + TYPESCRIPT_READS
@@ -162,4 +131,15 @@ def test_the_typescript_client_adds_a_card(service: Service, tmp_path: Path) -> 
     compiler = CLIENTS / "typescript" / "node_modules" / ".bin" / "tsc"
     run(tmp_path, compiler, *strictly, "shop.ts")
 
-    adds_a_card(service, tmp_path, ["node", "shop.js"])
+    adds_a_card(given, tmp_path, ["node", "shop.js"])
+
+
+def test_the_shop_in_typescript_runs_as_printed(given: Given, tmp_path: Path) -> None:
+    shutil.copytree(SHOP, tmp_path, dirs_exist_ok=True)
+    run(tmp_path, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
+    (printed,) = blocks(PAGE.read_text(), "ts")
+    port = str(free_port())
+    (tmp_path / "shop.mts").write_text(printed.replace("9000", port))
+
+    buys_at(f"http://127.0.0.1:{port}", given, [NODE, "shop.mts"], tmp_path)
+    run(tmp_path, CLIENTS / "typescript" / "node_modules" / ".bin" / "tsc", "--project", ".")
