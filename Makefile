@@ -33,6 +33,9 @@ TIMES ?= 50
 WORKERS ?= $(shell workers=$$((3 * $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN))); \
 	echo $$((workers < 24 ? workers : 24)))
 
+# The clients are built and tested only where npm is installed.
+NPM := $(shell command -v npm 2>/dev/null)
+
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -83,8 +86,6 @@ test-deploy: deploy-servers .venv/dev.stamp $(if $(NPM),clients) ## Test nginx, 
 
 test-upgrade: .venv/dev.stamp ## Upgrade 0.1.0 to this release under load, and settle a booking with 0.2.0 (their code comes from git's history)
 	$(BIN)/python -m pytest tests/deploy/rolling_upgrade.py
-
-NPM = $(shell command -v npm)
 
 # On Debian these programs are not in users' PATH. RUNLEVEL keeps their packages from starting servers.
 deploy-servers:
