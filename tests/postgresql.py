@@ -51,14 +51,23 @@ _numbers = count(1)
 class PostgresqlServer:
     """A server in a folder, from the programs of a wheel, that may be stopped and started."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = QUICK) -> None:
-        """Make a server that is not started yet."""
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] = QUICK,
+        *,
+        primary: PostgresqlServer | None = None,
+    ) -> None:
+        """Make a server that is not started yet: a standby, if there is a `primary`."""
         self._settings = [f"--{name}={value}" for name, value in settings.items()]
         prepared = Path(share(Shared.INITIALIZED)) if is_in_run() else _prepared()
         self._programs = prepared / PROGRAMS if server_user() else _wheel() / PROGRAMS
         self._data = folder / "data"
         folder.chmod(0o755)
-        subprocess.run(["cp", "-a", prepared / "data", self._data], check=True)
+        if primary is None:
+            subprocess.run(["cp", "-a", prepared / "data", self._data], check=True)
+        else:
+            self._copy(primary)
         with closing(listen("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
         self.url = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
@@ -94,6 +103,21 @@ class PostgresqlServer:
             self.process.send_signal(how)
             self.process.wait(LIMIT_SECONDS)
             self.process = None
+
+    def _copy(self, primary: PostgresqlServer) -> None:
+        self._data.mkdir(mode=0o700)
+        if user := server_user():
+            shutil.chown(self._data, user)
+        subprocess.run(
+            [
+                *(self._programs / "bin" / "pg_basebackup", "-D", self._data, "-d", primary.url),
+                *("--checkpoint=fast", "--write-recovery-conf", "--no-sync"),
+            ],
+            check=True,
+            cwd=self._data,
+            user=user,
+            timeout=LIMIT_SECONDS,
+        )
 
     def _loaded_at(self) -> datetime:
         """Return when the server read its settings and rules last."""
@@ -165,6 +189,37 @@ def own_server(settings: Mapping[str, str] = QUICK) -> Iterator[PostgresqlServer
             yield server
         finally:
             server.stop(signal.SIGQUIT)
+
+
+@contextmanager
+def standby_of(primary: PostgresqlServer, name: str) -> Iterator[PostgresqlServer]:
+    """Provide a running standby, which the primary knows by this name."""
+    with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:
+        settings = {**QUICK, "cluster_name": name}
+        standby = PostgresqlServer(Path(folder), settings, primary=primary)
+        try:
+            standby.start()
+            yield standby
+        finally:
+            standby.stop(signal.SIGQUIT)
+
+
+@contextmanager
+def waiting_for(url: str, standby: str) -> Iterator[None]:
+    """Let the commits on a server wait for a standby of this name."""
+
+    def change(statement: str, names: str) -> None:
+        _administer(url, statement)
+        _administer(url, "SELECT pg_reload_conf()")
+        with psycopg.connect(url, autocommit=True) as connection:
+            shown = "SHOW synchronous_standby_names"
+            wait_until(lambda: connection.execute(shown).fetchone() == (names,))
+
+    change(f"ALTER SYSTEM SET synchronous_standby_names = '{standby}'", standby)
+    try:
+        yield
+    finally:
+        change("ALTER SYSTEM RESET synchronous_standby_names", "")
 
 
 @contextmanager

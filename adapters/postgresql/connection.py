@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import psycopg
 import structlog
 from psycopg.abc import PQGen
-from psycopg.errors import ConnectionTimeout
+from psycopg.errors import ConnectionTimeout, Diagnostic
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
@@ -73,6 +73,9 @@ _DIALECT: Final = Dialect(
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 """A named parameter in a statement; `::` is a cast."""
 
+_WARNING: Final = "01000"
+"""The SQLSTATE of a warning without a code of its own."""
+
 _TO_ROLL_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 # Set in each transaction, because behind a pooler the next transaction may get another session of
@@ -97,6 +100,10 @@ _RECOVERED_AT: Final = "(SELECT stats_reset FROM pg_stat_bgwriter)"
 
 class Conflict(Exception):
     """A deadlock or serialization failure. The transaction may succeed if it is repeated."""
+
+
+class NotReplicated(psycopg.OperationalError):
+    """The server committed, and stopped waiting for its synchronous standbys."""
 
 
 class Connection(psycopg.Connection[TupleRow]):
@@ -194,7 +201,8 @@ class Transaction:
     def commit(self) -> None:
         """Commit. The transaction is then over, even if this fails.
 
-        If the connection is lost before the response, another connection looks up the outcome.
+        If the connection is lost before the response, or the server stopped waiting for its
+        synchronous standbys, another connection looks up the outcome.
         Raises ServiceUnavailable if the transaction was not committed, or if its outcome stays
         unknown.
         """
@@ -203,7 +211,7 @@ class Transaction:
             raise RuntimeError("this unit of work may not write")
         self.end()
         try:
-            committed = connection.execute("COMMIT").statusmessage
+            committed = _commit(connection)
         except _CONFLICTS:
             raise
         except psycopg.OperationalError as error:
@@ -233,8 +241,9 @@ class Connections:
     ) -> None:
         """Take the address of the database, and the maximum number of connections.
 
-        `statement_seconds` is how long a statement may take; None means no limit. `on_wait`
-        receives the seconds that each unit waited for a connection.
+        `statement_seconds` is how long a statement may take. None is for commands: no limit, and the
+        server may be a standby. `on_wait` receives the seconds that each unit waited for a
+        connection.
         """
         self._url = url
         self._on_wait = on_wait
@@ -378,6 +387,11 @@ class Connections:
     def _configure(self, connection: Connection) -> None:
         self._refusal, connection.statement_seconds = None, self._statement_seconds
         _configure(connection)
+        # A standby lacks the latest commits. HAProxy leads to it while it has not checked it yet.
+        is_for_command = self._statement_seconds is None
+        if not is_for_command and _one(connection.execute("SELECT pg_is_in_recovery()"))[0]:
+            self._refusal = psycopg.OperationalError("the server is a standby")
+            raise self._refusal
 
     def _check(self, connection: Connection) -> None:
         try:
@@ -429,19 +443,54 @@ def translated(*, writing: bool = True) -> Iterator[None]:
         raise ServiceUnavailable from error
 
 
+def _commit(connection: Connection) -> str | None:
+    """Commit, and return the status. Raises NotReplicated.
+
+    If an operator or `statement_timeout` cancels the wait for synchronous standbys, PostgreSQL
+    reports a successful commit, with a warning. A failover would lose it.
+    """
+    codes: list[str | None] = []
+
+    def note(notice: Diagnostic) -> None:
+        codes.append(notice.sqlstate)
+
+    connection.add_notice_handler(note)
+    try:
+        committed = connection.execute("COMMIT").statusmessage
+    finally:
+        connection.remove_notice_handler(note)
+    if _WARNING in codes:
+        raise NotReplicated("the server stopped waiting for its synchronous standbys")
+    return committed
+
+
 def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> bool:
-    """Return whether the server committed a transaction; False if that stays unknown."""
+    """Return whether the server committed a transaction, and its synchronous standbys have it.
+
+    Return False if that stays unknown.
+    """
     give_up_at = time.monotonic() + IN_DOUBT_SECONDS
     while time.monotonic() < give_up_at:
         # Not from the pool, whose connections may all be held by threads in the same situation.
-        with suppress(psycopg.Error), closing(connect(url)) as connection:
+        with (
+            suppress(psycopg.Error),
+            closing(connect(url)) as connection,
+            connection.limited_to(IN_DOUBT_SECONDS),
+        ):
             if _one(connection.execute(f"SELECT {_RECOVERED_AT}")) != (recovered_at,):
                 # A crash undoes open transactions, and the server assigns their ids again.
                 return False
             found = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (xid,))
             (status,) = _one(found)
+            if status == "committed":
+                # The server may have committed without its standbys, as when an operator ended
+                # the connection. They have all earlier commits once they have this one, which
+                # needs some content: PostgreSQL does not wait for an empty one.
+                connection.execute("SELECT pg_logical_emit_message(true, 'cardonfile', '')")
+                _commit(connection)
+                return True
             if status != "in progress":
-                return bool(status == "committed")
+                return False
         time.sleep(0.05)
     return False
 

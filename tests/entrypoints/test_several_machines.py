@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
 from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
-from tests.adapters.postgresql.by_hand import cut_off
+from tests.adapters.postgresql.by_hand import cut_off, execute
 from tests.builders import a_center, a_session
 from tests.entrypoints.load import CLIENTS, Aftermath, Client, Clients, Machines, look_at
 from tests.entrypoints.postgresql_outages import crashed, hanging, stopped
-from tests.postgresql import PostgresqlServer, new_database
+from tests.postgresql import PostgresqlServer, new_database, standby_of
 from tests.waiting import wait_until
 
 MACHINES: Final = 2
@@ -130,6 +132,29 @@ def test_a_machine_under_load_stays_alive_while_postgresql_is_unavailable(
         # The same process, without a restart.
         assert ask_all(machines, "after").fates.keys() == {"sent", "answered"}
         assert machine.stop() == 0
+
+
+# Shows F52.
+def test_a_standby_is_not_used_until_it_takes_over(server: PostgresqlServer) -> None:
+    with new_database(server.url) as url, standby_of(server, "db2") as standby:
+        there = urlsplit(standby.url)._replace(path=urlsplit(url).path).geturl()
+        with closing(PostgresqlStorage(there)) as storage:
+
+            def has_no_session() -> bool:
+                with storage.read() as unit:
+                    return unit.sessions.get(TOKEN_ID) is None
+
+            with capture_logs() as lines, pytest.raises(ServiceUnavailable):
+                has_no_session()
+            assert [line["reason"] for line in lines] == ["the server is a standby"]
+
+            def is_used() -> bool:
+                with suppress(ServiceUnavailable):
+                    return has_no_session()
+                return False
+
+            execute(standby.url, "SELECT pg_promote()")
+            wait_until(is_used)
 
 
 # Shows F16.

@@ -17,7 +17,7 @@ from domain.storage import WriteUnit
 from tests.adapters.postgresql.by_hand import execute, is_waiting
 from tests.adapters.postgresql.relay import Relay, relay_to
 from tests.builders import a_session
-from tests.postgresql import PostgresqlServer, new_database
+from tests.postgresql import PostgresqlServer, new_database, waiting_for
 from tests.waiting import wait_until
 
 
@@ -127,3 +127,33 @@ def test_the_storage_waits_for_a_commit_in_progress(
         at_once(2, add_or_cut)
         assert len(looked_up) >= 3
         assert has_session(relayed)
+
+
+# Shows F51.
+@pytest.mark.parametrize("ended_by", ["pg_cancel_backend", "pg_terminate_backend"])
+def test_a_commit_that_no_standby_has_fails_if_an_operator_ends_its_wait(
+    stoppable_postgresql: PostgresqlServer, ended_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "IN_DOUBT_SECONDS", 0.5)
+    waits = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+
+    def end_the_wait() -> None:
+        wait_until(lambda: execute(url, f"SELECT 1 {waits}"))
+        execute(url, f"SELECT {ended_by}(pid) {waits}")
+
+    def add_or_end(number: int) -> None:
+        if number:
+            end_the_wait()
+        else:
+            with pytest.raises(ServiceUnavailable):
+                storage.transact(add)
+
+    with (
+        new_database(stoppable_postgresql.url) as url,
+        closing(PostgresqlStorage(url)) as storage,
+    ):
+        assert not has_session(storage)
+        with waiting_for(url, "nobody"):
+            at_once(2, add_or_end)
+        # Only this server has it, and would lose it together with its disk.
+        assert has_session(storage)
