@@ -1,10 +1,10 @@
 # For developers and CI. It needs Python 3.11 or newer and make; `make test-deploy` also needs nginx,
-# PgBouncer, Prometheus and systemd's tools.
+# PgBouncer, Prometheus and systemd's tools, and `make test-cluster` PostgreSQL, etcd and HAProxy.
 # Everything is installed into .venv; tests/browser/chromium.py finds or downloads a browser.
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test clients test-deploy test-upgrade deploy-servers deploy-packages fuzz simulate torture test-stripe stripe-test-key test-mollie \
+.PHONY: help install demo check test clients test-deploy test-upgrade test-cluster deploy-servers cluster-servers deploy-packages fuzz simulate torture test-stripe stripe-test-key test-mollie \
 	test-mollie-described mutants bench bench-growth screenshot lint format lock docs docs-links coverage release clean
 
 # Tests start many processes. With this variable, each would compile every module again.
@@ -62,6 +62,7 @@ help: ## Show this help
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
 	@echo "  SEED=7 STEPS=90000  make simulate: its first seed, and how many steps"
 	@echo "  SEED=7 KILLS=500    make torture: its seed, and how many kills on each storage"
+	@echo "  ONLY=etcd           make test-cluster: only the faults with this text in their names"
 	@echo "  BOOKINGS=900        make torture: how many bookings on each storage"
 	@echo "  ROUNDS=9 SECONDS=10 make bench, bench-growth: how many rounds, how long each load"
 	@echo "  CHROMIUM=/path      make test: the browser"
@@ -87,6 +88,9 @@ test-deploy: deploy-servers .venv/dev.stamp $(if $(NPM),clients) ## Test nginx, 
 test-upgrade: .venv/dev.stamp ## Upgrade 0.1.0 to this release under load, and settle a booking with 0.2.0 (their code comes from git's history)
 	$(BIN)/python -m pytest tests/deploy/rolling_upgrade.py
 
+test-cluster: cluster-servers .venv/dev.stamp build/cluster/stamp ## Kill the parts of a cluster of PostgreSQL under Patroni, and count what is lost (30 minutes)
+	@$(BIN)/python -m tests.cluster.run --seed $(SEED) --only "$(ONLY)"
+
 # On Debian these programs are not in users' PATH. RUNLEVEL keeps their packages from starting servers.
 deploy-servers:
 	@PATH="$$PATH:/usr/sbin"; \
@@ -95,14 +99,27 @@ deploy-servers:
 		command -v javac >/dev/null && test -e /usr/share/java/jackson-databind.jar && \
 		test -e /usr/share/java/jakarta-annotation-api.jar && test -e /usr/share/java/jsr305.jar && \
 		/usr/bin/python3 -c 'import ensurepip'; then exit; fi; \
+	$(call install-packages,make test-deploy,$(DEPLOY_PACKAGES))
+
+cluster-servers:
+	@PATH="$$PATH:/usr/sbin"; \
+	if command -v etcd >/dev/null && command -v haproxy >/dev/null && ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && \
+		/usr/bin/python3 -c 'import ensurepip'; then exit; fi; \
+	$(call install-packages,make test-cluster,$(CLUSTER_PACKAGES))
+
+CLUSTER_PACKAGES = etcd-server haproxy postgresql python3-venv
+
+# In a recipe: install packages ($2) as root, or say that a target ($1) needs them.
+define install-packages
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "Installing what is missing on this machine: apt-get install $(DEPLOY_PACKAGES)"; \
+		echo "Installing what is missing on this machine: apt-get install $2"; \
 		apt-get --quiet update && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-			apt-get --quiet --yes install --no-install-recommends $(DEPLOY_PACKAGES); \
+			apt-get --quiet --yes install --no-install-recommends $2; \
 	else \
-		echo "make test-deploy needs these: sudo apt-get install $(DEPLOY_PACKAGES)" >&2; \
+		echo "$1 needs these: sudo apt-get install $2" >&2; \
 		exit 1; \
 	fi
+endef
 
 # For `.github/workflows/ci.yml`.
 deploy-packages:
@@ -203,7 +220,9 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 		$(BIN)/uv pip compile $(COMPILE) --group $$group --constraint requirements.txt \
 			--output-file requirements-$$group.txt || exit; \
 	done
-	$(BIN)/uv pip compile --group pyproject.toml:clients $(LOCK) --output-file requirements-clients.txt
+	for group in clients cluster; do \
+		$(BIN)/uv pip compile --group pyproject.toml:$$group $(LOCK) --output-file requirements-$$group.txt || exit; \
+	done
 
 COMPILE = pyproject.toml --group build $(LOCK)
 LOCK = --universal --python-version 3.11 --generate-hashes \
@@ -284,8 +303,12 @@ build/runtime/stamp: requirements.txt requirements-granian.txt pyproject.toml .v
 		--no-build-isolation --editable .
 	@touch $@
 
-build/release/stamp build/clients/stamp build/docs/stamp: build/%/stamp: requirements-%.txt .venv/bin/python
-	@$(BIN)/python -m venv --clear build/$*
+VENV_PYTHON = $(BIN)/python
+# If root runs it, the cluster runs as nobody, who may not reach other Pythons.
+build/cluster/stamp: VENV_PYTHON = $(if $(filter 0,$(shell id -u)),/usr/bin/python3,$(BIN)/python)
+
+build/release/stamp build/clients/stamp build/cluster/stamp build/docs/stamp: build/%/stamp: requirements-%.txt .venv/bin/python
+	@$(VENV_PYTHON) -m venv --clear build/$*
 	@build/$*/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement $<
 	@touch $@
 

@@ -173,6 +173,7 @@ LISTED: Final[Sequence[tuple[str, str, str, Callable[[], Collection[str]]]]] = (
     ("dependencies.md", "Extras", "`(.+?)`", requirements("extras")),
     ("dependencies.md", "To build", "`(.+?)`", requirements("build")),
     ("dependencies.md", "For the documentation site", "`(.+?)`", requirements("docs")),
+    ("dependencies.md", "For the cluster", "`(.+?)`", requirements("cluster")),
     ("dependencies.md", "To release", "`(.+?)`", requirements("release")),
 )
 """A page, a heading on it, how an item of the list below begins, and what the code has."""

@@ -71,7 +71,7 @@ class Machine(Server):
     def __init__(self, folder: Path, port: int, environment: Mapping[str, str]) -> None:
         self.port = port
         self._folder = folder
-        self._environment = environment
+        self.environment = environment
         self._programs: list[Program] = []
         self._stack = ExitStack()
 
@@ -80,7 +80,7 @@ class Machine(Server):
         folder = self._folder / f"{self.port}-{len(self._programs)}"
         folder.mkdir()
         command = ("serve", "--port", str(self.port), *options)
-        program = Program(folder, source, *command, **self._environment)
+        program = Program(folder, source, *command, **self.environment)
         self._programs.append(self._stack.enter_context(program))
         return program
 
@@ -91,7 +91,7 @@ class Machine(Server):
         return subprocess.Popen(
             [sys.executable, "-W", "error", "-c", program, *arguments],
             cwd=self._folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **self.environment},
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -230,7 +230,13 @@ class Unexpected(Exception):
 class Client:
     """Adds and removes cards, on a persistent connection to each machine."""
 
-    def __init__(self, machines: Machines, name: str, number: int) -> None:
+    def __init__(
+        self,
+        machines: Machines,
+        name: str,
+        number: int,
+        pauses_seconds: Sequence[float] = PAUSES_SECONDS,
+    ) -> None:
         # With all keys, because other threads add the counts up meanwhile.
         self.fates = [Counter(dict.fromkeys(FATES, 0)) for _ in machines.each]
         self.added: list[Added] = []
@@ -238,6 +244,7 @@ class Client:
         self.unexpected: list[str] = []
         self._names = (f"{name}-{number}-{each}" for each in count(1))
         self._own_guests = own_guests(number)
+        self._pauses_seconds = pauses_seconds
         self._random = random.Random(f"{name}-{number}")
         self._token = {"Authorization": f"bearer {machines.token}"}
         self._connections = [machine.connect() for machine in machines.each]
@@ -370,7 +377,7 @@ class Client:
 
     def _ask(self, request: Request, *expected: int) -> Answer:
         """Send a request to one machine after the other, until it is answered."""
-        for seconds in PAUSES_SECONDS:
+        for seconds in self._pauses_seconds:
             self._turn += 1
             answer = self._send(self._turn, request)
             if answer is not None and answer.status != 503:
@@ -427,8 +434,14 @@ def _expected(request: Request, answer: Answer, *statuses: int) -> Answer:
 class Clients:
     """Many clients, and the sums of what they saw."""
 
-    def __init__(self, machines: Machines, name: str, clients: int) -> None:
-        self.each = [Client(machines, name, number) for number in range(clients)]
+    def __init__(
+        self,
+        machines: Machines,
+        name: str,
+        clients: int,
+        pauses_seconds: Sequence[float] = PAUSES_SECONDS,
+    ) -> None:
+        self.each = [Client(machines, name, each, pauses_seconds) for each in range(clients)]
 
     @property
     def fates(self) -> Counter[str]:

@@ -157,8 +157,22 @@ def _survive(storage: Storage, endpoint: UnreliableEndpoint, *, rounds: int, see
             note("without one default", records.without_one_default())
             _ask_again(clients, known)
     note("exit status", filter(None, [machine.stop()]))
-    note("unexpected", clients.unexpected)
     note("fault", machine.faults())
+    events = find_broken(machines, clients, endpoint, note)
+    return Survived(clients.fates, len(clients.added), events, broken)
+
+
+def find_broken(
+    machines: Machines,
+    clients: Clients,
+    endpoint: UnreliableEndpoint,
+    note: Callable[[str, Iterable[object]], None],
+) -> Counter[str]:
+    """Settle and deliver everything, note each kind of fault, and count the events.
+
+    The machines must have stopped.
+    """
+    note("unexpected", clients.unexpected)
     endpoint.is_reliable, endpoint.is_live = True, False
     under_load = len(endpoint.taken)
     for kind, found in vars(look_at(machines, clients)).items():
@@ -172,7 +186,7 @@ def _survive(storage: Storage, endpoint: UnreliableEndpoint, *, rounds: int, see
     note("event not delivered", [each for each in decided.values() if each.status != "delivered"])
     note("event that differs", _changed(endpoint, records))
     note("event not verified", endpoint.unverified)
-    events = Counter(
+    return Counter(
         {
             "decided": len(decided),
             "delivered": len(taken & decided.keys()),
@@ -181,7 +195,6 @@ def _survive(storage: Storage, endpoint: UnreliableEndpoint, *, rounds: int, see
             "failures of the endpoint": endpoint.failures,
         }
     )
-    return Survived(clients.fates, len(clients.added), events, broken)
 
 
 def _changed(endpoint: UnreliableEndpoint, records: Records) -> list[str]:
