@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters.erasure_file import ErasureFileUnusable
 from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
@@ -13,6 +14,9 @@ from adapters.sql.transaction import OnWait
 from domain.errors import ServiceUnavailable
 from domain.storage import RecordUnreadable, Storage
 from entrypoints.settings import PostgresqlDatabase
+
+if TYPE_CHECKING:
+    from adapters.postgresql.replication import Replication
 
 
 class DatabaseOutdated(DatabaseUnusable):
@@ -109,6 +113,18 @@ def name_of(database: Path | PostgresqlDatabase) -> str:
     with _extra():
         from adapters.postgresql import address
     return address.name_of(database.url)
+
+
+def replication_of(database: Path | PostgresqlDatabase) -> Replication | None:
+    """Return what SQL shows of the server's replication; None for SQLite.
+
+    Raises the errors that `in_a_sentence` describes.
+    """
+    if isinstance(database, Path):
+        return None
+    with _extra():
+        from adapters.postgresql.replication import read_replication
+    return read_replication(database.url)
 
 
 def open_to_all(database: Path | PostgresqlDatabase) -> list[str]:

@@ -47,6 +47,9 @@ ENOUGH_FREE_BYTES: Final = 1024**3
 ENOUGH_FREE_SHARE: Final = 0.1
 """A disk has enough room if this share of it, or ENOUGH_FREE_BYTES, is free."""
 
+_LOSES: Final = "loses the last sessions, cards and removals"
+_STRICT: Final = "Patroni: synchronous_mode and synchronous_mode_strict"
+
 _PROBE: Final = "cardonfile-doctor"
 
 Check: TypeAlias = Callable[[Container], Iterable[Finding]]
@@ -441,6 +444,47 @@ def _backup(container: Container) -> Iterator[Finding]:
         )
 
 
+def _replication(container: Container) -> Iterator[Finding]:
+    """Find commits that a crash or a failover would lose."""
+    seen = databases.replication_of(container.settings().database)
+    if seen is None:
+        return
+    about, set_to = "synchronous commit", f"{seen.synchronous_commit} (set by: {seen.set_by})"
+    if seen.synchronous_commit == "off":
+        fault = "the service turns it on for itself, but a crash loses the last commits of others"
+        yield problem(about, f"{set_to}: {fault}, such as psql: set it to on")
+    if seen.synchronous_commit == "local" and seen.standbys:
+        fault = f"commits do not wait for the standbys, so a failover {_LOSES}"
+        yield problem(about, f"{set_to}: {fault}: set it to on")
+    about = "replication"
+    names = ", ".join(each.name for each in seen.standbys if each.name) or "that are attached"
+    lagging = [each.name for each in seen.standbys if each.sync_state in ("async", "potential")]
+    if seen.standbys and not seen.waits_for:
+        fault = f"commits do not wait for the standbys {names}, so a failover {_LOSES}"
+        yield problem(about, f"{fault}: set synchronous_standby_names ({_STRICT})")
+    elif seen.waits_for and not seen.standbys:
+        fault = f"no standby is attached, commits wait for {seen.waits_for}, and requests get 503"
+        yield problem(about, f"{fault}: start the standbys")
+    elif seen.missing and not seen.standbys:
+        fault = (
+            f"{seen.missing} standbys are not attached, and commits go on, so a failover {_LOSES}"
+        )
+        yield problem(about, f"{fault}: start the standbys, and let commits wait ({_STRICT})")
+    elif not seen.standbys:
+        yield ok(about, "no standby is attached, and no commit waits for a standby")
+    elif None in (each.sync_state for each in seen.standbys):
+        fault = "the role may not see whether the standbys are synchronous"
+        yield unknown(about, f"{fault}: as a superuser, GRANT pg_monitor TO the role")
+    elif lagging:
+        finding = problem if len(lagging) == len(seen.standbys) else unknown
+        fault = f"a failover to {' or '.join(map(str, lagging))}, which is asynchronous, {_LOSES}"
+        advice = "add it to synchronous_standby_names (Patroni: synchronous_node_count)"
+        yield finding(about, f"{fault}: {advice}, or make sure that it never takes over")
+    else:
+        strict = "SQL does not show whether they wait without standbys: see synchronous_mode_strict"
+        yield ok(about, f"commits wait for the standbys {names}. {strict} of Patroni")
+
+
 _CHECKS: Final[Mapping[str, Check]] = {
     "file modes": _file_modes,
     "disk": _disk,
@@ -459,4 +503,5 @@ _CHECKS_OF_RECORDS: Final[Mapping[str, Check]] = {
     "redirects": _redirects,
     "events": _events,
     "backup": _backup,
+    "replication": _replication,
 }

@@ -60,6 +60,7 @@ TOGETHER: Final = (
     (  # They stop or change a PostgreSQL server.
         "tests/adapters/postgresql/test_commits.py",
         "tests/adapters/postgresql/test_connection.py::TestReasons",
+        "tests/entrypoints/test_doctor.py::TestReplication",
         "tests/entrypoints/test_documented_commands.py",
         "tests/entrypoints/test_postgresql.py::TestComplaints::test_a_wrong_password_is_refused",
         "tests/entrypoints/test_several_machines.py",

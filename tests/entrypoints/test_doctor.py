@@ -26,6 +26,7 @@ from domain.installation.installation import Installation as InstallationRecord
 from domain.personal_data.erasure import Erasure
 from entrypoints import doctor
 from entrypoints.doctor import examine, examine_psp
+from tests.adapters.postgresql.by_hand import execute
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
@@ -55,6 +56,7 @@ from tests.listening import (
     responding,
     running,
 )
+from tests.postgresql import PostgresqlServer, new_database, standby_of, waiting_for
 from tests.waiting import wait_until
 
 SECRET: Final = "s3cret"
@@ -525,6 +527,93 @@ def test_an_old_newest_backup_is_a_problem(
         patient.store(audit_trail=entry)
 
     assert patient.finding("backup")[0] is diagnosis
+
+
+class TestReplication:
+    LOSES: Final = "a failover loses the last sessions, cards and removals"
+    STATES: Final = "SELECT application_name, sync_state FROM pg_stat_replication ORDER BY 1"
+
+    @pytest.fixture
+    def url(self, stoppable_postgresql: PostgresqlServer) -> Iterator[str]:
+        with new_database(stoppable_postgresql.url) as url:
+            yield url
+
+    @pytest.fixture
+    def standbys(self, stoppable_postgresql: PostgresqlServer, url: str) -> Iterator[None]:
+        """Attach db2 and db3."""
+        server = stoppable_postgresql
+        with standby_of(server, "db2"), standby_of(server, "db3"):
+            wait_until(lambda: execute(url, self.STATES) == [("db2", "async"), ("db3", "async")])
+            yield
+
+    def found(self, patient: Patient, url: str, about: str = "replication") -> tuple[str, str]:
+        return patient.finding(about, CARDONFILE_DATABASE_URL=url)
+
+    def test_doctor_does_not_complain_about_a_single_server(
+        self, patient: Patient, url: str
+    ) -> None:
+        said = "no standby is attached, and no commit waits for a standby"
+        assert self.found(patient, url) == ("ok", said)
+
+    @pytest.mark.parametrize("set_by", ["database", "database user"])
+    def test_asynchronous_commits_are_a_problem(
+        self, patient: Patient, url: str, set_by: str
+    ) -> None:
+        where = "ROLE CURRENT_USER IN DATABASE" if "user" in set_by else "DATABASE"
+        execute(url, f"ALTER {where} {url.rpartition('/')[2]} SET synchronous_commit = off")
+
+        diagnosis, text = self.found(patient, url, "synchronous commit")
+        assert diagnosis == "problem"
+        assert text.startswith(f"off (set by: {set_by}): ")
+        assert text.endswith("a crash loses the last commits of others, such as psql: set it to on")
+
+    @pytest.mark.usefixtures("standbys")
+    def test_standbys_for_which_no_commit_waits_are_a_problem(
+        self, patient: Patient, url: str
+    ) -> None:
+        diagnosis, text = self.found(patient, url)
+        assert diagnosis == "problem"
+        assert text.startswith(f"commits do not wait for the standbys db2, db3, so {self.LOSES}")
+
+        execute(url, f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = local")
+        diagnosis, text = self.found(patient, url, "synchronous commit")
+        assert diagnosis == "problem"
+        assert self.LOSES in text
+
+    @pytest.mark.usefixtures("standbys")
+    def test_doctor_names_asynchronous_standbys_beside_synchronous_standbys(
+        self, patient: Patient, url: str
+    ) -> None:
+        with waiting_for(url, "db2"):
+            wait_until(lambda: execute(url, self.STATES) == [("db2", "sync"), ("db3", "async")])
+            diagnosis, text = self.found(patient, url)
+            assert diagnosis == "unknown"
+            assert text.startswith("a failover to db3, which is asynchronous, loses the last ")
+
+            clerk = f"{url.rpartition('/')[2]}_clerk"
+            execute(url, f"CREATE ROLE {clerk} LOGIN")
+            execute(url, f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {clerk}")
+            diagnosis, text = self.found(patient, url.replace("postgres@", f"{clerk}@"))
+            assert diagnosis == "unknown"
+            assert text.endswith("GRANT pg_monitor TO the role")
+
+        with waiting_for(url, "FIRST 2 (db2, db3)"):
+            wait_until(lambda: execute(url, self.STATES) == [("db2", "sync"), ("db3", "sync")])
+            diagnosis, text = self.found(patient, url)
+            assert diagnosis == "ok"
+            assert text.startswith("commits wait for the standbys db2, db3. ")
+
+    def test_missing_standbys_are_a_problem(self, patient: Patient, url: str) -> None:
+        with waiting_for(url, "db2"):
+            diagnosis, text = self.found(patient, url)
+            assert diagnosis == "problem"
+            assert "commits wait for db2, and requests get 503" in text
+
+        execute(url, "SELECT pg_create_physical_replication_slot('db2')")
+        diagnosis, text = self.found(patient, url)
+        execute(url, "SELECT pg_drop_replication_slot('db2')")
+        assert diagnosis == "problem"
+        assert f"commits go on, so {self.LOSES}" in text
 
 
 class TestPsps:
