@@ -109,6 +109,7 @@ def accepted_languages(header: str | None) -> Sequence[str]:
     return [tag for _, tag in sorted(accepted, key=itemgetter(0), reverse=True)]
 
 
+@cache
 def shipped_consents() -> Mapping[str, ConsentText]:
     """Return the newest consent text in each language."""
     return {
@@ -117,6 +118,7 @@ def shipped_consents() -> Mapping[str, ConsentText]:
     }
 
 
+@cache
 def shipped_reservation_texts() -> Mapping[str, ReservationText]:
     """Return the newest text about bookings in each language."""
     return {
