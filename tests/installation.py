@@ -429,6 +429,17 @@ class Installation:
             token_id=session.token_id, parameters=parameters, key=session.link_key
         )
 
+    def type_card_and_return(
+        self,
+        session: CardSession,
+        number: str = GOOD_CARD,
+        *,
+        expiry: tuple[int, int] = (9, 2031),
+    ) -> None:
+        """Submit a card on the open page, and return to the shop."""
+        self.type_card(session, number, expiry=expiry)
+        self.return_to_shop(session)
+
     def webhook(self, body: bytes | None = None) -> WebhookDelivery:
         """Return a webhook with this body, or with what the PSP tells next, signed just now."""
         now = self.clock.now()

@@ -118,8 +118,7 @@ def test_every_pooled_connection_has_the_settings_that_keep_records_safe(
     # It holds the only connection that was used until now.
     with psycopg.connect(pooled) as other:
         other.execute("SELECT 1")
-        installation.type_card(session)
-        installation.return_to_shop(session)
+        installation.type_card_and_return(session)
 
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
         with installation.storage.read() as unit:

@@ -62,8 +62,7 @@ def test_a_session_in_a_restored_backup_settles_again(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     backup.restore()
 
@@ -77,8 +76,7 @@ def test_a_card_added_after_the_backup_stays_removed(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     (account,) = installation.accounts()
     assert api.send("DELETE", f"{ACCOUNTS}/{account.account_id}").status_code == 200
     installation.reconcile()

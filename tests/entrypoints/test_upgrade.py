@@ -73,8 +73,7 @@ def test_a_release_works_with_unknown_columns(installation: Installation) -> Non
 
     migrate_as_the_next_release(installation)
 
-    installation.type_card(under_way, OTHER_GOOD_CARD)
-    installation.return_to_shop(under_way)
+    installation.type_card_and_return(under_way, OTHER_GOOD_CARD)
     assert installation.add_card(idempotency_key="key").token_id == under_way.token_id
     with installation.storage.write() as unit:
         unit.products.put_many([a_product()])
@@ -154,9 +153,7 @@ class TestReleaseWithoutExpiryNotices:
     ) -> None:
         notice_at = account.expiry_notice_at
         assert notice_at is not None
-        installation.use_cases.remove_account(
-            installation.caller, guest_id=account.guest_id, account_id=account.account_id
-        )
+        installation.remove_card(account)
         change_by_hand(
             installation.storage,
             f"UPDATE payment_accounts SET expiry_notice_at = '{notice_at.isoformat()}'",

@@ -58,8 +58,7 @@ def agreed(api: Api) -> str:
         authenticated=False,
     )
     assert clicked.status_code == 303
-    api.installation.type_card(session)
-    api.installation.return_to_shop(session)
+    api.installation.type_card_and_return(session)
     (account,) = api.installation.accounts()
     return account.account_id
 

@@ -357,9 +357,7 @@ def test_the_page_of_an_expired_link_shows_the_way_back_with_the_contact(
 
 def test_the_page_of_a_cancelled_link_says_cancelled_instead_of_expired(api: Api) -> None:
     session = api.installation.opened_session()
-    api.installation.use_cases.cancel_session(
-        api.installation.caller, guest_id=session.guest_id, token_id=session.token_id
-    )
+    api.installation.cancel_session(session)
 
     result = opened(api, session)
 

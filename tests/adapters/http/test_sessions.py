@@ -72,16 +72,14 @@ def test_the_state_of_a_session_can_be_read(api: Api) -> None:
         "short_uri": f"{BASE_URL}/h/{session.link_key}",
     }
 
-    api.installation.type_card(session)
-    api.installation.return_to_shop(session)
+    api.installation.type_card_and_return(session)
 
     done = api.get(path).json
     assert done["status"] == "completed"
     assert done["account_id"] == api.get(ACCOUNTS).json["accounts"][0]["account_id"]
 
     second = api.installation.opened_session()
-    api.installation.type_card(second)
-    api.installation.return_to_shop(second)
+    api.installation.type_card_and_return(second)
 
     failed = api.get(f"{ACCOUNTS}/sessions/{second.token_id}").json
     assert (failed["account_id"], failed["existing_account_id"]) == (None, done["account_id"])

@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
+from adapters.psp_suite.samples import GUEST_ID
 from domain.agreements.agreement import Agreement
+from domain.agreements.click import ShownAgreement
 from domain.cards.account import Account
 from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.show_agreement import name_of
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID
 from tests.installation import GOOD_CARD, Installation
@@ -42,25 +45,34 @@ def way_back(installation: Installation, session: CardSession) -> WayBack:
     return found
 
 
+def agreement_on_page(installation: Installation, session: CardSession) -> ShownAgreement:
+    """Return what the guest reads who opens the link in a new browser."""
+    found = installation.container.find_way_back()(key=session.link_key)
+    assert found is not None
+    assert found.agreement is not None
+    return found.agreement
+
+
 def agree(
     installation: Installation,
     session: CardSession,
     *,
+    agreed: str = "",
+    card: Account | None = None,
     keeps: bool = False,
     browser: str = BROWSER,
     **seen: str,
-) -> None:
-    """Open the link in a new browser, and click the button on the page in this browser.
+) -> str:
+    """Click the button on the page, or on an earlier page with the digest `agreed`.
 
-    `seen` is what the service sees of the browser.
+    The page offers a `card` on file, if any. `seen` is what the service sees of the browser. Return
+    where the browser is sent.
     """
-    found = installation.container.find_way_back()(key=session.link_key)
-    assert found is not None
-    assert found.agreement is not None
-    installation.use_cases.open_hosted_page(
+    return installation.use_cases.open_hosted_page(
         key=session.link_key,
         by_click=True,
-        agreed=found.agreement.digest,
+        agreed=agreed or agreement_on_page(installation, session).digest,
+        card=name_of(card) if card else None,
         keeps=keeps,
         browser=browser,
         **seen,
@@ -72,17 +84,47 @@ def started(installation: Installation, **changes: Any) -> CardSession:
     return installation.add_card(agreement=agreement, **changes)
 
 
+def second_booking(installation: Installation, **changes: Any) -> CardSession:
+    """Return the session of a booking whose page may offer the card on file."""
+    reuse = changes.pop("reuse", "offer")
+    booking = a_booking(installation, 20, reference="booking-18", reuse=reuse)
+    return started(installation, agreement=booking, **changes)
+
+
 def guaranteed(
     installation: Installation, number: str = GOOD_CARD, *, keeps: bool = False, **changes: Any
 ) -> CardSession:
     """Return a session in which the guest agreed and typed a card."""
     session = started(installation, **changes)
     agree(installation, session, keeps=keeps)
-    installation.type_card(session, number)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session, number)
     return installation.session(session.token_id)
+
+
+def guaranteed_card(installation: Installation, **changes: Any) -> Account:
+    """Return the card that guarantees a booking, and is the only card of its guest."""
+    session = guaranteed(installation, **changes)
+    (account,) = installation.accounts(session.guest_id)
+    return account
 
 
 def agreements(installation: Installation, account: Account) -> list[Agreement]:
     with installation.storage.read() as unit:
         return [*unit.agreements.of_account(account.account_id)]
+
+
+def end(
+    installation: Installation,
+    agreement: Agreement,
+    *reasons: str,
+    at: str | None = None,
+    guest_id: str = GUEST_ID,
+) -> None:
+    """End an agreement as the shop states, or because the booking was cancelled."""
+    installation.container.end_agreement()(
+        installation.caller,
+        guest_id=guest_id,
+        agreement_id=agreement.agreement_id,
+        reasons=reasons or ["cancelled"],
+        ats=[] if at is None else [at],
+    )

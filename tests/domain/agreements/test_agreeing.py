@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -32,26 +30,21 @@ from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
 from tests.databases import change_by_hand
 from tests.domain.agreements.bookings import (
-    BROWSER,
     DAY,
     a_booking,
     agree,
+    agreement_on_page,
     agreements,
+    end,
     guaranteed,
+    guaranteed_card,
     started,
     takes_agreements,
     way_back,
 )
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
-
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    """An installation whose center takes agreements."""
-    installation = Installation(tmp_path)
-    takes_agreements(installation)
-    yield installation
-    installation.close()
+pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
 def test_a_card_that_guarantees_a_booking_is_kept_until_a_week_after_it(
@@ -77,14 +70,12 @@ def test_a_card_that_guarantees_a_booking_is_kept_until_a_week_after_it(
 
 def test_an_agreement_has_the_text_that_the_guest_was_shown(installation: Installation) -> None:
     session = started(installation)
-    shown = way_back(installation, session).agreement
-    assert shown is not None
+    shown = agreement_on_page(installation, session)
     agree(installation, session)
     # The operator changes everything after the click.
     installation.container.set_center()(CENTER_ID, {"time_zone": "Asia/Tokyo"})
     installation.configure(keep_after_end_days=30)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     (account,) = installation.accounts()
     (agreement,) = agreements(installation, account)
@@ -100,17 +91,14 @@ def test_the_guest_agrees_on_our_page_even_if_the_page_of_the_psp_shows_a_text(
     with pytest.raises(ClickNeeded):
         installation.open_page(session)
     with pytest.raises(ClickNeeded):
-        installation.use_cases.open_hosted_page(
-            key=session.link_key, by_click=True, agreed="another text", browser=BROWSER
-        )
+        agree(installation, session, agreed="another text")
     agree(installation, session)
     request = installation.session(session.token_id).current_attempt.request
     assert request.consent.text.startswith("This card guarantees your booking at Harbor Spa: ")
 
 
 def test_a_box_allows_the_center_to_keep_the_card(installation: Installation) -> None:
-    general = way_back(installation, started(installation)).agreement
-    assert general is not None
+    general = agreement_on_page(installation, started(installation))
     guaranteed(installation, keeps=True, agreement=a_booking(installation, reference="other"))
 
     (account,) = installation.accounts()
@@ -125,17 +113,13 @@ def test_the_text_changes_when_the_booking_can_no_longer_be_cancelled(
 ) -> None:
     installation.configure(link_minutes=30 * 24 * 60)
     session = started(installation, link_minutes=30 * 24 * 60)
-    early = way_back(installation, session).agreement
-    assert early is not None
+    early = agreement_on_page(installation, session)
     installation.clock.advance(9 * DAY + timedelta(hours=1))
-    late = way_back(installation, session).agreement
-    assert late is not None
+    late = agreement_on_page(installation, session)
     assert "free of charge until" in early.text.text
     assert "no longer be cancelled" in late.text.text
     with pytest.raises(ClickNeeded):
-        installation.use_cases.open_hosted_page(
-            key=session.link_key, by_click=True, agreed=early.digest, browser=BROWSER
-        )
+        agree(installation, session, agreed=early.digest)
 
 
 def test_the_card_on_file_that_is_typed_again_keeps_its_account(
@@ -212,8 +196,7 @@ def test_two_bookings_with_one_card_may_settle_in_either_order(
 def test_a_booking_does_not_change_which_consent_keeps_a_card(installation: Installation) -> None:
     kept = installation.stored_card()
     installation.clock.advance(timedelta(hours=1))
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     assert (account.keep_until, account.consent_version) == (None, kept.consent_version)
 
 
@@ -277,13 +260,7 @@ def test_a_booking_has_one_session_while_its_card_guarantees_it(
     (account,) = installation.accounts()
     if change == "agreement ended":
         (agreement,) = agreements(installation, account)
-        installation.container.end_agreement()(
-            installation.caller,
-            guest_id=first.guest_id,
-            agreement_id=agreement.agreement_id,
-            reasons=["cancelled"],
-            ats=[],
-        )
+        end(installation, agreement)
     elif change == "card removed":
         installation.remove_card(account)
     is_same = installation.add_card(agreement=booking).token_id == first.token_id
@@ -371,8 +348,7 @@ def test_the_guest_reads_the_text_in_a_language_of_the_center(
 ) -> None:
     takes_agreements(installation, language)
     session = started(installation, locale=locale)
-    shown = way_back(installation, session).agreement
-    assert shown is not None
+    shown = agreement_on_page(installation, session)
     assert shown.text.button.startswith(button)
     agree(installation, session)
     assert installation.return_to_shop(session) == REDIRECT_URI
@@ -382,16 +358,14 @@ def test_a_changed_booking_replaces_its_agreement_once_the_guest_agrees(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
-    guaranteed(installation, agreement=a_booking(installation, 40))
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, agreement=a_booking(installation, 40))
     (old,) = agreements(installation, account)
     sooner = a_booking(installation, 5, reference="booking-17/2", replaces=old.agreement_id)
     session = started(installation, agreement=sooner)
     assert agreements(installation, account) == [old]
 
     agree(installation, session)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     (account,) = installation.accounts()
     old, new = sorted(agreements(installation, account), key=lambda each: each.terms.reference)
@@ -404,8 +378,7 @@ def test_a_changed_booking_replaces_its_agreement_once_the_guest_agrees(
 def test_only_an_open_agreement_of_the_guest_at_the_center_can_be_replaced(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     other = a_booking(installation, reference="other", replaces=agreement.agreement_id)
     for replaces in (a_uuid(999), "booking-17"):
@@ -430,8 +403,7 @@ def test_a_guest_who_goes_back_may_change_the_box(installation: Installation, ke
     for each in (not keeps, keeps):
         agree(installation, session, keeps=each)
         installation.clock.advance(timedelta(seconds=20))
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     (account,) = installation.accounts()
     assert (account.keep_until is None) is keeps
 
@@ -442,9 +414,7 @@ def test_a_form_of_an_earlier_text_changes_nothing_after_the_guest_agreed(
     session = started(installation)
     agree(installation, session)
     clicks = installation.session(session.token_id).clicks
-    installation.use_cases.open_hosted_page(
-        key=session.link_key, by_click=True, agreed="earlier", keeps=True, browser=BROWSER
-    )
+    agree(installation, session, agreed="earlier", keeps=True)
     assert installation.session(session.token_id).clicks == clicks
 
 
@@ -457,8 +427,7 @@ def test_a_card_is_kept_only_if_the_box_was_ticked_in_every_browser(
     for number, keeps in enumerate(boxes):
         agree(installation, session, keeps=keeps, browser=f"browser-{number}")
         installation.clock.advance(timedelta(seconds=20))
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     (account,) = installation.accounts()
     assert account.keep_until is not None
 
@@ -533,8 +502,9 @@ def test_a_booking_has_one_agreement_if_the_card_of_an_earlier_session_comes_lat
 def test_a_click_of_earlier_terms_changes_nothing_if_its_card_comes_late(
     installation: Installation, number: str
 ) -> None:
-    guaranteed(installation, agreement=a_booking(installation, reference="booking-1"))
-    (account,) = installation.accounts()
+    account = guaranteed_card(
+        installation, agreement=a_booking(installation, reference="booking-1")
+    )
     dear = started(installation, agreement=a_booking(installation, 20))
     agree(installation, dear)
     installation.clock.advance(timedelta(seconds=5))
@@ -544,15 +514,8 @@ def test_a_click_of_earlier_terms_changes_nothing_if_its_card_comes_late(
     installation.cancel_session(dear)
     cheap = {"no_show": {"amount": "20.00", "currency": "EUR"}, "late_cancellation": None}
     cheaper = started(installation, agreement=a_booking(installation, 20, reuse="offer", **cheap))
-    shown = way_back(installation, cheaper)
-    assert shown.agreement is not None
-    installation.use_cases.open_hosted_page(
-        key=cheaper.link_key,
-        by_click=True,
-        agreed=shown.agreement.digest,
-        card=shown.card_name,
-        browser=BROWSER,
-    )
+    assert way_back(installation, cheaper).card == account
+    agree(installation, cheaper, card=account)
     installation.provider.recover()
     installation.clock.advance(timedelta(hours=1))
     installation.reconcile()
@@ -574,8 +537,7 @@ def test_a_click_of_earlier_terms_changes_nothing_if_its_card_comes_late(
 def test_a_booking_that_was_replaced_after_its_end_allows_no_charges(
     installation: Installation, *, is_named: bool
 ) -> None:
-    guaranteed(installation, agreement=a_booking(installation, 1))
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, agreement=a_booking(installation, 1))
     (first,) = agreements(installation, account)
     installation.clock.advance(DAY + timedelta(minutes=50))
     named = {"reference": "booking-18", "replaces": first.agreement_id}
@@ -586,8 +548,7 @@ def test_a_booking_that_was_replaced_after_its_end_allows_no_charges(
         # Its agreement has ended, so the booking has another session.
         session = started(installation, agreement=a_booking(installation, 4))
     agree(installation, session)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     now = installation.clock.now()
     chargeable = [each for each in agreements(installation, account) if each.allows_charges(now)]
@@ -599,8 +560,7 @@ def test_a_guest_may_agree_after_the_center_removed_its_text(installation: Insta
     installation.container.set_reservation_text()(CENTER_ID, "en", off=True)
     installation.container.set_center()(CENTER_ID, {"time_zone": None})
     agree(installation, session)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     assert len(installation.accounts()) == 1
 
 
@@ -627,8 +587,7 @@ def test_an_erased_guest_leaves_nothing_about_a_booking_in_sessions(
 def test_an_erasure_clears_the_reference_in_an_agreement_that_cannot_be_decoded(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     change_by_hand(installation.storage, "UPDATE agreements SET reason = 'odd'")
     installation.erase_guest()
     change_by_hand(installation.storage, "UPDATE agreements SET reason = NULL")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,6 @@ from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
 from domain.events.event import EventType
 from domain.hosted_payments.link import ClickNeeded, LinkCancelled
-from domain.hosted_payments.show_agreement import name_of
 from domain.identifiers import AgreementId
 from domain.psps.card import Funding
 from domain.sessions.end import SessionStatus
@@ -25,60 +22,30 @@ from domain.sessions.session import CardSession
 from tests.builders import a_guest
 from tests.databases import change_by_hand
 from tests.domain.agreements.bookings import (
-    BROWSER,
     DAY,
     a_booking,
     agree,
+    agreement_on_page,
     agreements,
     guaranteed,
+    guaranteed_card,
+    second_booking,
     started,
-    takes_agreements,
     way_back,
 )
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
-
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    """An installation whose center takes agreements."""
-    installation = Installation(tmp_path)
-    takes_agreements(installation)
-    yield installation
-    installation.close()
-
-
-def second_booking(installation: Installation, **changes: Any) -> CardSession:
-    """Return the session of a booking whose page may offer the card on file."""
-    reuse = changes.pop("reuse", "offer")
-    booking = a_booking(installation, 20, reference="booking-18", reuse=reuse)
-    return started(installation, agreement=booking, **changes)
-
-
-def use(
-    installation: Installation, session: CardSession, card: Account, *, keeps: bool = False
-) -> str:
-    """Click the button on the page that offers a card; return where the browser is sent."""
-    shown = way_back(installation, session).agreement
-    assert shown is not None
-    return installation.use_cases.open_hosted_page(
-        key=session.link_key,
-        by_click=True,
-        agreed=shown.digest,
-        keeps=keeps,
-        card=name_of(card),
-        browser=BROWSER,
-    )
+pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
 def test_one_click_gives_the_card_on_file_another_booking(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     session = second_booking(installation)
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     assert way_back(installation, session).card == account
 
-    assert use(installation, session, account) == REDIRECT_URI
+    assert agree(installation, session, card=account) == REDIRECT_URI
 
     completed = installation.session(session.token_id)
     (kept,) = installation.accounts()
@@ -98,31 +65,23 @@ def test_one_click_gives_the_card_on_file_another_booking(installation: Installa
 
 
 def test_a_click_with_the_box_keeps_the_card_on_file(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     session = second_booking(installation)
-    general = way_back(installation, session).agreement
+    general = agreement_on_page(installation, session).general
 
-    use(installation, session, account, keeps=True)
+    agree(installation, session, card=account, keeps=True)
 
     (kept,) = installation.accounts()
-    assert general is not None
-    assert (kept.keep_until, kept.consent_version) == (None, general.general.version)
+    assert (kept.keep_until, kept.consent_version) == (None, general.version)
 
 
 def test_a_second_click_changes_nothing(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     session = second_booking(installation)
-    use(installation, session, account)
+    agree(installation, session, card=account)
     before = installation.session(session.token_id)
 
-    assert (
-        installation.use_cases.open_hosted_page(
-            key=session.link_key, by_click=True, agreed="x", card=name_of(account)
-        )
-        == REDIRECT_URI
-    )
+    assert agree(installation, session, agreed="x", card=account) == REDIRECT_URI
     assert installation.session(session.token_id) == before
     assert len(agreements(installation, account)) == 2
 
@@ -199,8 +158,7 @@ def _the_link_is_a_day_old(installation: Installation, _: Account) -> None:
 def test_a_card_that_cannot_be_used_any_more_must_be_typed(
     installation: Installation, happens: Callable[[Installation, Account], None]
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     installation.configure(link_minutes=3 * 24 * 60)
     session = second_booking(installation, link_minutes=3 * 24 * 60)
     shown = way_back(installation, session)
@@ -210,13 +168,7 @@ def test_a_card_that_cannot_be_used_any_more_must_be_typed(
     happens(installation, account)
 
     with pytest.raises(ClickNeeded):
-        installation.use_cases.open_hosted_page(
-            key=session.link_key,
-            by_click=True,
-            agreed=shown.agreement.digest,
-            card=name_of(account),
-            browser=BROWSER,
-        )
+        agree(installation, session, agreed=shown.agreement.digest, card=account)
     after = way_back(installation, session)
     assert after.card is None
     assert after.agreement is not None
@@ -224,32 +176,29 @@ def test_a_card_that_cannot_be_used_any_more_must_be_typed(
 
 
 def test_a_card_that_the_bank_changed_is_shown_again(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     session = second_booking(installation)
     installation.put_account(replace(account, last_four="0000"))
     with pytest.raises(ClickNeeded):
-        use(installation, session, account)
+        agree(installation, session, card=account)
     card = way_back(installation, session).card
     assert card is not None
     assert card.last_four == "0000"
 
 
 def test_the_card_of_another_guest_cannot_be_used(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     session = second_booking(installation, guest_id=OTHER_GUEST_ID)
 
     with pytest.raises(ClickNeeded):
-        use(installation, session, account)
+        agree(installation, session, card=account)
 
 
 def test_a_card_without_the_authentication_that_the_center_requires_is_not_offered(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     installation.put_account(replace(account, authenticated=False))
     session = second_booking(installation, authentication="required")
     assert way_back(installation, session).card is None
@@ -261,8 +210,7 @@ def test_a_card_without_the_authentication_that_the_center_requires_is_not_offer
 def test_a_card_of_a_kind_that_the_center_refuses_is_not_offered(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     installation.put_account(replace(account, funding=Funding.PREPAID))
     installation.configure(refuse_funding=frozenset({Funding.PREPAID}))
     assert way_back(installation, second_booking(installation)).card is None
@@ -276,7 +224,7 @@ def test_the_default_card_is_offered_first(installation: Installation) -> None:
     assert way_back(installation, session).card == first
 
     # The other card may have been offered before the default changed.
-    use(installation, session, second)
+    agree(installation, session, card=second)
     assert installation.session(session.token_id).account_id == second.account_id
 
 
@@ -284,10 +232,9 @@ def test_a_center_that_keeps_one_card_lets_the_guest_use_it_again(
     installation: Installation,
 ) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     session = second_booking(installation)
-    use(installation, session, account)
+    agree(installation, session, card=account)
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
@@ -298,8 +245,7 @@ def test_the_guest_may_use_another_card(installation: Installation) -> None:
     assert found is not None
     assert found.card is None
     agree(installation, session)
-    installation.type_card(session, OTHER_GOOD_CARD)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session, OTHER_GOOD_CARD)
     _, typed = installation.accounts()
     assert installation.session(session.token_id).account_id == typed.account_id
 
@@ -308,24 +254,17 @@ def test_the_guest_may_use_another_card(installation: Installation) -> None:
 def test_a_session_ends_with_the_typed_card_or_else_the_card_on_file(
     installation: Installation, *, types_first: bool
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     session = second_booking(installation)
-    shown = way_back(installation, session)
+    shown = agreement_on_page(installation, session)
     agree(installation, session)
     page = installation.page_reference(session)
     if types_first:
         # The PSP is asked before the click counts.
         installation.type_card(session, OTHER_GOOD_CARD)
         installation.clock.advance(timedelta(seconds=3))
-    assert shown.agreement is not None
-    installation.use_cases.open_hosted_page(
-        key=session.link_key,
-        by_click=True,
-        agreed=shown.agreement.digest,
-        card=name_of(account),
-        browser="another-browser-of-the-guest",
-    )
+    another = "another-browser-of-the-guest"
+    agree(installation, session, agreed=shown.digest, card=account, browser=another)
     used = installation.session(session.token_id).account_id
     assert (used == account.account_id) is not types_first
     installation.reconcile()
@@ -335,12 +274,11 @@ def test_a_session_ends_with_the_typed_card_or_else_the_card_on_file(
 
 
 def test_a_link_that_has_ended_uses_no_card(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     session = second_booking(installation)
     installation.cancel_session(session)
     with pytest.raises(LinkCancelled):
-        use(installation, session, account)
+        agree(installation, session, card=account)
 
 
 @pytest.mark.parametrize("opens_another_page", [False, True])
@@ -361,7 +299,7 @@ def test_a_card_on_a_page_that_was_over_is_discarded(
     if opens_another_page:
         page_is_over(installation, session)
 
-    use(installation, session, account)
+    agree(installation, session, card=account)
     installation.reconcile()
 
     assert installation.tokens_at_psp() == {account.token}
@@ -383,13 +321,12 @@ def receive_webhooks(installation: Installation) -> None:
 def test_a_guest_with_too_many_refused_cards_may_still_use_the_card_on_file(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     installation.configure(card_testing_limits="guest=off/1")
     installation.session_with_card(DECLINED_CARD)
     installation.reconcile()
     session = second_booking(installation)
     with pytest.raises(ClickNeeded):
         installation.open_page(session)
-    use(installation, session, account)
+    agree(installation, session, card=account)
     assert installation.session(session.token_id).account_id == account.account_id

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
 from domain.agreements.agreement import Agreement, EndOfAgreement
 from domain.audit.entry import Action
 from domain.cards import end_agreements
@@ -18,9 +18,8 @@ from domain.identifiers import AgreementId
 from domain.permissions import Permission
 from tests.builders import OTHER_CENTER_ID, an_agreement, terms_of_a_booking
 from tests.databases import change_by_hand
+from tests.domain.agreements.bookings import DAY, end
 from tests.installation import Installation
-
-DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -48,22 +47,6 @@ def agreed(
         unit.accounts.update(replace(account, keep_until=keep_until))
         unit.commit()
     return agreement
-
-
-def end(
-    installation: Installation,
-    agreement: Agreement,
-    *reasons: str,
-    at: str | None = None,
-    guest_id: str = GUEST_ID,
-) -> None:
-    installation.container.end_agreement()(
-        installation.caller,
-        guest_id=guest_id,
-        agreement_id=agreement.agreement_id,
-        reasons=reasons or ["cancelled"],
-        ats=[] if at is None else [at],
-    )
 
 
 def stored(installation: Installation, agreement: Agreement) -> Agreement:

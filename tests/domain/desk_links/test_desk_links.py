@@ -21,8 +21,13 @@ from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from domain.sessions.session import CardSession
 from tests.builders import a_desk_link, a_guest
-from tests.domain.agreements.bookings import guaranteed, takes_agreements, way_back
-from tests.domain.agreements.test_card_on_file import second_booking, use
+from tests.domain.agreements.bookings import (
+    agree,
+    guaranteed_card,
+    second_booking,
+    takes_agreements,
+    way_back,
+)
 from tests.installation import NO_PREPAID, PREPAID_CARD, REDIRECT_URI, Installation, Trouble
 
 OTHER_VISIT: Final = f"{REDIRECT_URI}&visit=2"
@@ -132,8 +137,7 @@ def test_the_page_shows_each_state_of_a_session(
 def test_the_stored_card_is_shown_for_a_minute(installation: Installation) -> None:
     session = installation.opened_session()
     secret = made(installation, session)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     desk = desk_of(installation, secret)
     assert (desk.state, desk.link, desk.is_final) == (DeskState.STORED, None, False)
@@ -342,8 +346,7 @@ def test_the_export_of_a_guest_has_the_labels_without_access(installation: Insta
 
 def test_a_session_with_a_desk_link_offers_no_card_on_file(installation: Installation) -> None:
     takes_agreements(installation)
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     session = second_booking(installation)
     assert way_back(installation, session).card == account
 
@@ -351,4 +354,4 @@ def test_a_session_with_a_desk_link_offers_no_card_on_file(installation: Install
 
     assert way_back(installation, session).card is None
     with pytest.raises(ClickNeeded):
-        use(installation, session, account)
+        agree(installation, session, card=account)

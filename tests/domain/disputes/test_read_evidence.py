@@ -17,35 +17,30 @@ from domain.disputes.evidence import DisputeEvidence, HowEnded, Moment, StatedEn
 from domain.disputes.read_evidence import GuestWasErased
 from domain.errors import EvidenceKeyMissing, PaymentAccountNotFound, UserNotAuthorized
 from domain.events.event import CardSummary, EventType
-from domain.hosted_payments.show_agreement import name_of
 from domain.permissions import Permission
 from tests.builders import OTHER_CENTER_ID, a_guest
 from tests.domain.agreements.bookings import (
     DAY,
-    a_booking,
     agree,
+    agreement_on_page,
     agreements,
+    end,
     guaranteed,
+    guaranteed_card,
+    second_booking,
     started,
     takes_agreements,
-    way_back,
 )
 from tests.installation import Installation
 
-
-def an_installation(folder: Path, browser_days: int = 0) -> Installation:
-    installation = Installation(
-        folder,
-        CARDONFILE_EVIDENCE_BROWSER_DAYS=f"{browser_days}",
-    )
-    takes_agreements(installation)
-    return installation
+pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
 @pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    """An installation with a key, whose center takes agreements."""
-    installation = an_installation(tmp_path)
+def noting_browsers(tmp_path: Path) -> Iterator[Installation]:
+    """An installation that keeps for 30 days from which browser a guest agreed."""
+    installation = Installation(tmp_path, CARDONFILE_EVIDENCE_BROWSER_DAYS="30")
+    takes_agreements(installation)
     yield installation
     installation.close()
 
@@ -60,17 +55,6 @@ def until(installation: Installation, time: datetime) -> None:
     installation.clock.advance(time - installation.clock.now())
 
 
-def end(installation: Installation, account: Account, reason: str, at: str) -> None:
-    (agreement,) = agreements(installation, account)
-    installation.container.end_agreement()(
-        installation.caller,
-        guest_id=account.guest_id,
-        agreement_id=agreement.agreement_id,
-        reasons=[reason],
-        ats=[at],
-    )
-
-
 def test_evidence_tells_what_was_shown_from_what_the_shop_states(
     installation: Installation,
 ) -> None:
@@ -80,7 +64,7 @@ def test_evidence_tells_what_was_shown_from_what_the_shop_states(
     (account,) = installation.accounts()
     (agreement,) = agreements(installation, account)
     installation.clock.advance(DAY)
-    end(installation, account, "no_show_charged", "2026-12-05T15:00:00+01:00")
+    end(installation, agreement, "no_show_charged", at="2026-12-05T15:00:00+01:00")
 
     found = evidence(installation, account)
     (seen,) = found.agreements
@@ -103,8 +87,7 @@ def test_evidence_tells_what_was_shown_from_what_the_shop_states(
 
 
 def test_evidence_has_the_general_consent_with_the_ticked_box(installation: Installation) -> None:
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, keeps=True)
 
     (consent,) = evidence(installation, account).consents
     assert consent.shown.box == agreements(installation, account)[0].shown.keep
@@ -124,8 +107,7 @@ def test_evidence_of_a_card_without_an_agreement_names_the_clock_of_the_psp(
 
 
 def test_evidence_has_the_card_as_it_was_typed(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     then = CardSummary.of(account, authenticated=account.authenticated)
     with installation.storage.write() as unit:
         unit.accounts.update(replace(account, last_four="1881", expiry_year=2039))
@@ -139,19 +121,10 @@ def test_evidence_has_the_card_as_it_was_typed(installation: Installation) -> No
 def test_evidence_has_the_booking_for_which_the_guest_used_the_card_on_file(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
-    booking = a_booking(installation, 20, reference="booking-18", reuse="offer")
-    session = started(installation, agreement=booking)
-    shown = way_back(installation, session).agreement
-    assert shown is not None
-    installation.use_cases.open_hosted_page(
-        key=session.link_key,
-        by_click=True,
-        agreed=shown.digest,
-        card=name_of(account),
-        browser="browser",
-    )
+    account = guaranteed_card(installation)
+    session = second_booking(installation)
+    shown = agreement_on_page(installation, session)
+    agree(installation, session, card=account)
 
     found = evidence(installation, account)
     second, used = found.agreements[1], found.sessions[1]
@@ -167,18 +140,11 @@ def test_evidence_has_the_booking_for_which_the_guest_used_the_card_on_file(
 def test_evidence_tells_what_the_shop_stated_after_the_booking(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     until(installation, agreement.terms.ends_at)
     installation.container.end_agreements()()
-    installation.container.end_agreement()(
-        installation.caller,
-        guest_id=account.guest_id,
-        agreement_id=agreement.agreement_id,
-        reasons=["no_show_charged"],
-        ats=[],
-    )
+    end(installation, agreement, "no_show_charged")
 
     (seen,) = evidence(installation, account).agreements
     assert seen.ended_by is HowEnded.BOOKING_OVER
@@ -201,11 +167,10 @@ def forget(installation: Installation) -> None:
 def test_evidence_of_a_removed_card_is_kept_for_600_days_after_the_last_possible_charge(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
-    # The shop's end is early, and does not count.
-    end(installation, account, "cancelled", "2026-12-05T15:00:00+01:00")
+    account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
+    # The shop's end is early, and does not count.
+    end(installation, agreement, "cancelled", at="2026-12-05T15:00:00+01:00")
     until(installation, agreement.kept_until + DAY)
     installation.container.remove_ended_cards()()
     installation.reconcile()
@@ -277,8 +242,7 @@ def test_the_events_of_an_erased_guest_are_kept_for_their_usual_time(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     deliver(installation)
     installation.container.erase_guest()(None, guest_id=account.guest_id)
     installation.clock.advance(31 * DAY)
@@ -289,8 +253,7 @@ def test_the_events_of_an_erased_guest_are_kept_for_their_usual_time(
 
 
 def test_evidence_of_an_erased_guest_is_for_the_operator_only(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     installation.container.erase_guest()(None, guest_id=account.guest_id)
     for_operator = installation.container.read_evidence().for_operator
 
@@ -323,11 +286,12 @@ def test_evidence_is_refused_to_callers_who_may_not_read_it(installation: Instal
         read(caller, guest_id=OTHER_GUEST_ID, account_id=account.account_id)
 
 
-def test_evidence_names_the_guest_only_to_callers_who_may_read_guests(tmp_path: Path) -> None:
-    installation = an_installation(tmp_path, browser_days=30)
+def test_evidence_names_the_guest_only_to_callers_who_may_read_guests(
+    noting_browsers: Installation,
+) -> None:
+    installation = noting_browsers
     agree(installation, session := started(installation), address="192.0.2.7")
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     (account,) = installation.accounts()
     read, caller = installation.container.read_evidence(), installation.caller
     of_center = replace(caller, centers=frozenset({account.center_id}))
@@ -335,7 +299,6 @@ def test_evidence_names_the_guest_only_to_callers_who_may_read_guests(tmp_path: 
         found = read(each, guest_id=account.guest_id, account_id=account.account_id).document
         assert (found.guest.name is not None) is is_named
         assert bool(found.sessions[0].browsers) is is_named
-    installation.close()
 
 
 def test_evidence_is_refused_without_a_key(tmp_path: Path) -> None:
@@ -347,12 +310,13 @@ def test_evidence_is_refused_without_a_key(tmp_path: Path) -> None:
     installation.close()
 
 
-def test_the_browser_of_a_click_is_noted_if_the_operator_wants_it(tmp_path: Path) -> None:
-    installation = an_installation(tmp_path, browser_days=30)
+def test_the_browser_of_a_click_is_noted_if_the_operator_wants_it(
+    noting_browsers: Installation,
+) -> None:
+    installation = noting_browsers
     session = started(installation)
     agree(installation, session, address="192.0.2.7", user_agent="A browser")
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     (account,) = installation.accounts()
 
     (browser,) = evidence(installation, account).sessions[0].browsers
@@ -360,7 +324,6 @@ def test_the_browser_of_a_click_is_noted_if_the_operator_wants_it(tmp_path: Path
     installation.clock.advance(31 * DAY)
     installation.container.forget_old_records()()
     assert evidence(installation, account).sessions[0].browsers == ()
-    installation.close()
 
 
 def test_browsers_are_not_noted_unless_the_operator_wants_it(installation: Installation) -> None:

@@ -219,8 +219,7 @@ def test_a_stored_card_has_the_time_of_the_agreement(installation: Installation)
     agree(installation, session)
     agreed_at = installation.clock.now()
     installation.clock.advance(MINUTE)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     consent, text = given(installation), a_shipped_consent(language="de")
     assert (consent.version, consent.language, consent.text, consent.agreed_at) == (
@@ -358,8 +357,7 @@ def test_the_consent_of_the_card_on_file_is_listed_before_a_later_consent(
     agree(installation, later)
     for session, expiry in ((later, (9, 2031)), (earlier, (9, 2032))):
         installation.clock.advance(MINUTE)
-        installation.type_card(session, expiry=expiry)
-        installation.return_to_shop(session)
+        installation.type_card_and_return(session, expiry=expiry)
 
     (account,) = installation.accounts()
     first, second = installation.consents(account)

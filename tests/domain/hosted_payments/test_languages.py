@@ -121,8 +121,7 @@ def test_a_created_page_keeps_its_language_after_settings_change(
     assert installation.session(session.token_id).current_attempt.request.consent == consent
     assert way_back(installation, session, "fr").language == "de"
     installation.clock.advance(ASK_AGAIN_AFTER)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     (account,) = installation.accounts()
     (given,) = installation.consents(account)
     assert (given.language, given.version, given.text) == ("de", consent.version, consent.text)

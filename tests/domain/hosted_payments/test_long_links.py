@@ -49,8 +49,7 @@ def test_a_valid_link_opens_a_new_page_after_the_last_page_ended(
     for _ in range(3):
         installation.clock.advance(DAY + SECOND)
         addresses.append(click(installation, session))
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     assert len(set(addresses)) == 4
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
@@ -144,8 +143,7 @@ def test_the_page_of_an_old_link_verifies_the_address_without_showing_it(
     assert installation.return_to_shop(session) == REDIRECT_URI
     assert installation.session(session.token_id).status is SessionStatus.OPEN
     installation.clock.advance(ASK_AGAIN_AFTER)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 

@@ -798,8 +798,7 @@ def test_an_open_link_of_the_former_guest_opens_a_page_for_the_guest_who_stays(
     session = installation.add_card(guest_id=GOES)
     merge(installation)
     installation.open_page(session)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     made = installation.session(session.token_id)
     assert made.current_attempt.request.guest_id == STAYS
     assert [each.account_id for each in installation.accounts()] == [made.account_id]

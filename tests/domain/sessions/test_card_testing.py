@@ -195,8 +195,7 @@ def test_cards_refused_before_a_good_card_are_counted(installation: Installation
     session = installation.session_with_card(DECLINED_CARD)
     installation.type_card(session, CHALLENGED_CARD)
     installation.psp.answer_challenge(installation.page_reference(session), confirmed=False)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
     assert sessions_and_refused_cards(installation) == (1, 2)

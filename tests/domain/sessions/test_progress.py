@@ -37,8 +37,7 @@ def test_the_progress_of_a_session_shows_each_step_of_the_guest(installation: In
     assert progress(installation, session) is Progress.CANCELLED
     installation.open_page(session)
     assert progress(installation, session) is Progress.OPENED
-    installation.type_card(session, DECLINED_CARD)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session, DECLINED_CARD)
     assert progress(installation, session) is Progress.RETURNED
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 

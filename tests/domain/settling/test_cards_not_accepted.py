@@ -255,8 +255,7 @@ def test_a_card_without_authentication_is_not_accepted_if_that_is_required(
             " WHERE reference = ?",
             (reference,),
         )
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
 
     refused = installation.session(session.token_id)
     assert refused.not_accepted is NotAccepted.AUTHENTICATION

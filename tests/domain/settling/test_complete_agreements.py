@@ -13,18 +13,10 @@ from domain.events.event import EventType
 from domain.sessions.session import CardSession
 from entrypoints.worker.reports import NotAgreedLog
 from tests.databases import change_by_hand
-from tests.domain.agreements.bookings import (
-    a_booking,
-    agreements,
-    guaranteed,
-    takes_agreements,
-)
+from tests.domain.agreements.bookings import a_booking, agree, agreements, guaranteed
 from tests.installation import Installation
 
-
-@pytest.fixture(autouse=True)
-def center_takes_agreements(installation: Installation) -> None:
-    takes_agreements(installation)
+pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
 def settled_by_0_2(
@@ -106,16 +98,8 @@ def test_a_card_that_was_used_before_it_was_completed_is_not_kept_for_ever(
     settled_by_0_2(installation)
     booking = a_booking(installation, 20, reference="booking-19", reuse="offer")
     session = installation.add_card(agreement=booking)
-    shown = installation.container.find_way_back()(key=session.link_key)
-    assert shown is not None
-    assert shown.agreement is not None
-    installation.use_cases.open_hosted_page(
-        key=session.link_key,
-        by_click=True,
-        agreed=shown.agreement.digest,
-        card=shown.card_name,
-        browser="browser",
-    )
+    (card,) = installation.accounts()
+    agree(installation, session, card=card)
     account = complete(installation)
     first, second = agreements(installation, account)
     assert account.keep_until == max(first.kept_until, second.kept_until)

@@ -180,8 +180,7 @@ class TestReturnsInQuickSuccession:
         installation.clock.advance(timedelta(seconds=seconds))
 
         def type_card_and_return() -> None:
-            installation.type_card(session)
-            installation.return_to_shop(session)
+            installation.type_card_and_return(session)
 
         installation.provider.meanwhile["outcome"] = type_card_and_return
         installation.return_to_shop(session)

@@ -274,9 +274,7 @@ def test_session_show_explains_why_a_session_ended_without_a_card(
     installation.type_card(renewed, GOOD_CARD, expiry=(1, 2035))
     installation.return_to_shop(renewed)
     cancelled = installation.session_with_card(DECLINED_CARD)
-    installation.use_cases.cancel_session(
-        installation.caller, guest_id=cancelled.guest_id, token_id=cancelled.token_id
-    )
+    installation.cancel_session(cancelled)
 
     def end(session: CardSession) -> dict[str, Any]:
         found: dict[str, Any] = shown(cardonfile, session)["steps"][-1]
@@ -299,9 +297,7 @@ def test_session_show_names_the_actor_that_cancelled_the_session(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     by_caller, by_operator = installation.add_card(), installation.add_card()
-    installation.use_cases.cancel_session(
-        installation.caller, guest_id=by_caller.guest_id, token_id=by_caller.token_id
-    )
+    installation.cancel_session(by_caller)
     installation.token_for(installation.caller)
     cardonfile.succeeds("session", "cancel", "--caller", installation.caller.name)
 

@@ -180,8 +180,7 @@ def test_a_verified_event_is_shown_once_with_the_card(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     session = a_session(shop, installation)
-    installation.type_card(session)
-    installation.return_to_shop(session)
+    installation.type_card_and_return(session)
     assert "Cards of this guest on file" not in shop.get().text
 
     assert [shop.gets_event(session).status_code for _ in range(2)] == [204, 204]
