@@ -52,6 +52,8 @@ TOGETHER: Final = (
     # To share one over a socket would take more than to start a second: each test takes longer then.
     ("tests/browser/test_demo.py",),
     ("tests/browser/",),
+    # Schemathesis takes seconds to import, and to read the OpenAPI document.
+    ("tests/adapters/http/test_fuzz.py",),
     ("tests/adapters/http/test_rate_limits.py",),
     ("tests/entrypoints/test_integrating.py",),
     ("tests/entrypoints/test_metrics.py",),

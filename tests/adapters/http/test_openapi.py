@@ -7,7 +7,6 @@ from itertools import product
 from typing import Final
 from urllib.parse import urlencode
 
-import openapi_spec_validator
 from falcon import inspect as falcon_inspect
 
 import adapters.http.errors
@@ -20,6 +19,9 @@ from tests.installation import Installation
 
 
 def test_the_openapi_document_is_valid() -> None:
+    # Imported here, because each process of the run would spend half a second on it.
+    import openapi_spec_validator
+
     openapi_spec_validator.validate(DOCUMENT)
 
 
@@ -180,9 +182,7 @@ def example_requests() -> Iterator[tuple[str, str, str, object]]:
                     yield method.upper(), path.format(**values), urlencode(query), body
 
 
-def test_every_request_example_works_with_the_demo_records(
-    installation: Installation,
-) -> None:
+def test_every_request_example_works_with_the_demo_records(installation: Installation) -> None:
     store_sample(installation.storage)
     api = Api(installation)
     headers = {"Content-Type": "application/json"}
