@@ -152,9 +152,13 @@ def logging_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    """A new installation with one center, one guest and the fake PSP."""
-    installed = Installation(tmp_path)
+def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
+    """A new installation with one center, one guest and the fake PSP.
+
+    The mark `installed` of a test or its module has further arguments: settings, for example.
+    """
+    mark = request.node.get_closest_marker("installed")
+    installed = Installation(tmp_path, **mark.kwargs if mark else {})
     yield installed
     installed.close()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,10 @@ import msgspec
 from sqlite_utils import Database
 
 from adapters.sqlite.migrations import MIGRATIONS, migrate
-from domain.storage import Storage, UnitOfWork
+from domain.audit.entry import AuditEntry
+from domain.guests.guest import Guest
+from domain.identifiers import GuestId, GuestReference, PspAccount
+from domain.storage import Storage, UnitOfWork, WriteUnit
 
 OF_0_1_0: Final = (
     "m001_records_on_file",
@@ -44,12 +48,19 @@ def _migrated() -> bytes:
         return path.read_bytes()
 
 
+@contextmanager
+def committed(storage: Storage) -> Iterator[WriteUnit]:
+    """Provide a write unit that is committed at the end."""
+    with storage.write() as unit:
+        yield unit
+        unit.commit()
+
+
 def change_by_hand(storage: Storage, *statements: str, **values: str) -> None:
     """Run statements past the repositories and commit, as another release or an operator may."""
-    with storage.write() as unit:
+    with committed(storage) as unit:
         for statement in statements:
             transaction_of(unit).execute(statement, values)
-        unit.commit()
 
 
 def workers_age(storage: Storage, by: timedelta) -> None:
@@ -66,6 +77,28 @@ def workers_age(storage: Storage, by: timedelta) -> None:
             since=since.isoformat(timespec="microseconds"),
             seen_at=seen_at.isoformat(timespec="microseconds"),
         )
+
+
+def audit_trail(
+    storage: Storage, *, about: str | None = None, since: datetime | None = None
+) -> Sequence[AuditEntry]:
+    """Return the entries of the audit trail, newest first."""
+    with storage.read() as unit:
+        return unit.audit_trail.latest(about=about, since=since)
+
+
+def references_of(
+    storage: Storage, guest_id: GuestId
+) -> Sequence[tuple[PspAccount, GuestReference]]:
+    """Return who a guest is at the PSPs."""
+    with storage.read() as unit:
+        return unit.guest_references.of(guest_id)
+
+
+def guest_on_file(storage: Storage, guest_id: GuestId) -> Guest | None:
+    """Return a guest; None if there is none with this id."""
+    with storage.read() as unit:
+        return unit.guests.get(guest_id)
 
 
 def transaction_of(unit: UnitOfWork) -> Any:  # SQLite's or PostgreSQL's

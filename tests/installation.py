@@ -67,7 +67,7 @@ from entrypoints.worker.reconcile import reconcile_until_idle
 from entrypoints.worker.reports import Done
 from tests.bank import update_card
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
-from tests.databases import change_by_hand, make_database
+from tests.databases import change_by_hand, committed, make_database
 from tests.use_cases import UseCases
 from tests.waiting import LIMIT_SECONDS
 
@@ -300,9 +300,8 @@ class Installation:
 
     def has_center(self, center: Center) -> None:
         """Store a center."""
-        with self.storage.write() as unit:
+        with committed(self.storage) as unit:
             unit.centers.put_many([center])
-            unit.commit()
 
     def has_other_center(self) -> None:
         """Store a second center, which takes cards through the same merchant account."""
@@ -311,9 +310,8 @@ class Installation:
 
     def has_guest(self, guest: Guest) -> None:
         """Store a guest."""
-        with self.storage.write() as unit:
+        with committed(self.storage) as unit:
             unit.guests.put_many([guest])
-            unit.commit()
 
     def loses(self, table: str) -> None:
         """Delete every row of a table, as an operator may do by hand."""
@@ -329,15 +327,13 @@ class Installation:
     def configure(self, center_id: CenterId = CENTER_ID, **changes: Any) -> None:
         """Configure payments at a center."""
         configuration = PaymentConfiguration(provider=FAKE, merchant_account=MERCHANT)
-        with self.storage.write() as unit:
+        with committed(self.storage) as unit:
             unit.configurations.put(center_id, replace(configuration, **changes))
-            unit.commit()
 
     def unconfigure(self, center_id: CenterId = CENTER_ID) -> None:
         """Remove the payment configuration of a center."""
-        with self.storage.write() as unit:
+        with committed(self.storage) as unit:
             unit.configurations.remove(center_id)
-            unit.commit()
 
     def a_caller(
         self, *permissions: Permission, centers: frozenset[CenterId] | None = None
@@ -423,6 +419,14 @@ class Installation:
         self.type_card(session, number, expiry=expiry)
         return session
 
+    def returned_session(
+        self, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031), **changes: Any
+    ) -> CardSession:
+        """Return a session as it was before its guest, who has typed a card, came back."""
+        session = self.session_with_card(number, expiry=expiry, **changes)
+        self.return_to_shop(session)
+        return session
+
     def return_to_shop(self, session: CardSession, **parameters: str) -> str:
         """Return from the PSP's page with these parameters; return where the browser is sent."""
         return self.use_cases.return_from_hosted_page(
@@ -430,11 +434,7 @@ class Installation:
         )
 
     def type_card_and_return(
-        self,
-        session: CardSession,
-        number: str = GOOD_CARD,
-        *,
-        expiry: tuple[int, int] = (9, 2031),
+        self, session: CardSession, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031)
     ) -> None:
         """Submit a card on the open page, and return to the shop."""
         self.type_card(session, number, expiry=expiry)
@@ -456,8 +456,7 @@ class Installation:
 
     def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> Account:
         """Add a card, type it and return; return its account, which another `expiry` renews."""
-        session = self.session_with_card(number, **changes)
-        self.return_to_shop(session)
+        session = self.returned_session(number, **changes)
         return self.account(self.session(session.token_id).account_id)
 
     def removed_card(self, number: str = GOOD_CARD) -> Account:
@@ -482,6 +481,16 @@ class Installation:
         """Erase a guest as a client."""
         self.container.erase_guest()(self.caller, guest_id=guest_id)
 
+    def merge_guests(self, merged_id: GuestId, *, into: GuestId = GUEST_ID) -> None:
+        """Merge two guests as a client that has read the cards of both."""
+        cards = [*self.accounts(merged_id), *self.accounts(into)]
+        self.use_cases.merge_guests(
+            self.caller,
+            guest_id=into,
+            merged_id=merged_id,
+            last_fours=[each.last_four for each in cards],
+        )
+
     def session(self, token_id: TokenId) -> CardSession:
         """Read a session."""
         with self.storage.read() as unit:
@@ -491,9 +500,8 @@ class Installation:
 
     def put_session(self, session: CardSession) -> None:
         """Store a session as another process would have left it."""
-        with self.storage.write() as unit:
+        with committed(self.storage) as unit:
             unit.sessions.update(session)
-            unit.commit()
 
     def page_reference(self, session: CardSession) -> str:
         """Return the PSP's reference of the session's page."""
@@ -511,16 +519,14 @@ class Installation:
 
     def add_accounts(self, *accounts: Account) -> None:
         """Store accounts as another process would have left them."""
-        with self.storage.write() as unit:
+        with committed(self.storage) as unit:
             for account in accounts:
                 unit.accounts.add(account)
-            unit.commit()
 
     def put_account(self, account: Account) -> None:
         """Store an account anew, as another process would have left it."""
-        with self.storage.write() as unit:
+        with committed(self.storage) as unit:
             unit.accounts.update(account)
-            unit.commit()
 
     def consents(self, account: Account) -> Sequence[GivenConsent]:
         """Read what the guest agreed to for an account, newest first."""

@@ -50,9 +50,7 @@ def test_the_use_of_a_token_is_noted_once_an_hour(
     assert installation.token_uses.run() == 0
 
 
-def test_a_use_noted_by_another_process_is_not_written_again(
-    installation: Installation,
-) -> None:
+def test_a_use_noted_by_another_process_is_not_written_again(installation: Installation) -> None:
     token = installation.token_for(installation.caller)
     ran = []
     for writer in (Later(), Later()):

@@ -23,6 +23,7 @@ from domain.identifiers import GuestId, TokenId
 from tests.benchmarks.results import Row
 from tests.benchmarks.servers import POSTGRESQL, SQLITE
 from tests.builders import CENTER_ID, a_guest
+from tests.databases import committed
 from tests.fake_stripe.server import running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
@@ -85,10 +86,9 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
             program.wait_for("working")
         stripe.server.delay_seconds = CALL_SECONDS
         opened = [installation.session(each.token_id) for each in sessions]
-        with installation.storage.write() as unit:
+        with committed(installation.storage) as unit:
             for session in opened:
                 unit.sessions.update(replace(session, due_at=datetime.now(UTC)))
-            unit.commit()
         began = time.perf_counter()
         _cards(installation, [session.token_id for session in sessions])
         return SESSIONS / (time.perf_counter() - began)

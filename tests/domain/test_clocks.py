@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -21,6 +20,7 @@ from domain.hosted_payments.link import LinkExpired
 from domain.sessions.end import SessionStatus
 from domain.worker.leave_heartbeat import IsWorkerMissing
 from tests.builders import a_discard, a_worker, an_account
+from tests.databases import committed
 from tests.fuzzing import TIMES
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -163,9 +163,8 @@ def test_a_clock_that_is_ahead_sends_forgets_or_removes_nothing_early(
     installation.put_account(account)
     installation.clock.advance(notice_at - MINUTE - installation.clock.now())
     (stored,) = installation.deliveries()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
-        unit.commit()
     with ahead(installation, jump):
         assert not installation.container.notice_expiry()()
         assert not installation.container.remove_ended_cards()()
@@ -177,11 +176,11 @@ def test_a_clock_that_is_ahead_sends_forgets_or_removes_nothing_early(
 
 
 # Shows F40.
+@pytest.mark.installed(CARDONFILE_CARD_TESTING_LIMITS="guest=1/off")
 @pytest.mark.parametrize("jump", JUMPS)
 def test_sessions_with_a_future_start_do_not_lock_a_guest_out(
-    tmp_path: Path, jump: timedelta
+    installation: Installation, jump: timedelta
 ) -> None:
-    installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="guest=1/off")
     installation.clock.advance(jump)
     installation.add_card()
     installation.clock.advance(-jump)
@@ -191,7 +190,6 @@ def test_sessions_with_a_future_start_do_not_lock_a_guest_out(
         installation.add_card()
 
     assert refused.value.retry_after_seconds <= timedelta(hours=24).total_seconds()
-    installation.close()
 
 
 # Shows F40.

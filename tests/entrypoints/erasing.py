@@ -90,8 +90,7 @@ def _guest_with_cards(installation: Installation, stripe: FakeStripeServer, numb
     # Any: fields of any type of AddCardRequest.
     changes: dict[str, Any] = {"guest_id": guest_id, "billing_info": BILLING}
     for card in (GOOD_CARD, OTHER_GOOD_CARD):
-        session = installation.session_with_card(card, **changes)
-        installation.return_to_shop(session)
+        installation.returned_session(card, **changes)
     at_stripe = installation.add_card(center_id=OTHER_CENTER_ID, **changes)
     reference = urlsplit(installation.open_page(at_stripe)).path.rpartition("/")[2]
     stripe.stripe.submit_card(reference, GOOD_CARD)

@@ -34,6 +34,7 @@ from domain.sessions.session import CardSession
 from tests.adapters.http.api import GOOD_BODY
 from tests.adapters.postgresql.by_hand import execute
 from tests.builders import a_guest
+from tests.databases import committed
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
 from tests.programs import ROOT, SERVE, Program, Server, free_port
 from tests.told_events import Told, lost_and_invented
@@ -152,9 +153,8 @@ class Machines:
         clock = self.installation.clock
         clock.advance(datetime.now(UTC) - clock.now())
         guest_ids = [*GUESTS, *(each for number in range(CLIENTS) for each in own_guests(number))]
-        with self.installation.storage.write() as unit:
+        with committed(self.installation.storage) as unit:
             unit.guests.put_many([a_guest(id=guest_id) for guest_id in guest_ids])
-            unit.commit()
         self.token = self.installation.token_for(self.installation.caller)
         # From now on the database may go away.
         self.installation.close()

@@ -17,7 +17,7 @@ from domain.identifiers import GuestId
 from domain.psps.card import Card
 from entrypoints.card_import import MAX_LEFT_OUT, WAITS_SECONDS, CardImport, PspSilent
 from tests.builders import CENTER_ID, a_guest
-from tests.databases import change_by_hand
+from tests.databases import audit_trail, change_by_hand, committed
 from tests.entrypoints.conftest import CommandLine
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -56,8 +56,9 @@ def test_repeating_an_import_stores_a_card_once(
         assert command_line.succeeds("import", "cards", file) == "imported 1 card\n"
 
     assert len(installation.accounts()) == 1
-    with installation.storage.read() as unit:
-        noted = [(each.action, each.details) for each in unit.audit_trail.latest(about="cards")]
+    noted = [
+        (each.action, each.details) for each in audit_trail(installation.storage, about="cards")
+    ]
     assert noted == [(Action.IMPORT_BEGUN, {"rows": 1})] * 2
 
 
@@ -120,10 +121,7 @@ def test_an_unreadable_card_of_a_guest_does_not_block_other_imports(
     ],
 )
 def test_an_invalid_row_is_named_without_importing_any_card(
-    installation: Installation,
-    command_line: CommandLine,
-    changes: dict[str, str],
-    sentence: str,
+    installation: Installation, command_line: CommandLine, changes: dict[str, str], sentence: str
 ) -> None:
     card = installation.card_at_psp()
     file = file_of(command_line, row(card, token="first"), row(card, **changes))
@@ -196,7 +194,7 @@ def test_an_import_reads_at_most_the_budget_of_cards_in_a_minute(
 def test_readings_of_the_worker_count_against_the_import_budget(installation: Installation) -> None:
     first, *others = some_rows(installation, IMPORTS_PER_MINUTE + 1)
     Import(installation, *others).run()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         for line in others:
             (account,) = unit.accounts.active_at(GuestId(line.partition(",")[0]), CENTER_ID)
             unit.accounts.make_due(
@@ -205,7 +203,6 @@ def test_readings_of_the_worker_count_against_the_import_budget(installation: In
                 token=account.token,
                 guest_reference=None,
             )
-        unit.commit()
     assert installation.read_cards() > 0
     installation.provider.calls.clear()
     before = installation.clock.now()

@@ -73,7 +73,7 @@ from tests.builders import (
     center_settings,
     terms_of_a_booking,
 )
-from tests.databases import make_database
+from tests.databases import committed, make_database
 from tests.entrypoints.conftest import CommandLine
 from tests.postgresql import new_database
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -126,7 +126,7 @@ MERGED = Erasure(
 
 def fill(storage: Storage) -> None:
     """Store records of every kind; some have equal times, and differ in the order of creation."""
-    with storage.write() as unit:
+    with committed(storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID, name=ODD)])
         unit.guests.put_many(
             [
@@ -195,7 +195,6 @@ def fill(storage: Storage) -> None:
         for number in (4, 3):
             unit.events.add(an_event_delivery(number).event)
         unit.workers.leave_heartbeat(a_worker(), NOW)
-        unit.commit()
 
 
 def records(storage: Storage) -> dict[str, object]:
@@ -302,9 +301,8 @@ class TestCopied:
         ):
             if migrated:
                 # A worker may have run there already.
-                with storage.write() as unit:
+                with committed(storage) as unit:
                     unit.workers.leave_heartbeat(a_worker(), NOW + DAY)
-                    unit.commit()
 
             copies(filled, target)
 
@@ -330,12 +328,11 @@ class TestCopied:
         copies(filled, target)
 
         with closing(PostgresqlStorage(target)) as storage:
-            with storage.write() as unit:
+            with committed(storage) as unit:
                 unit.accounts.add(an_account(0))
                 unit.evidence.add(TOKEN_ID, an_evidence(content="last"), at_most=50)
                 unit.access_tokens.add(an_access_token(token_hash="last"))
                 unit.products.put_many([a_product(0)])
-                unit.commit()
             with storage.read() as unit:
                 accounts = unit.accounts.page(GUEST_ID, None, PageRequest()).items
                 evidence = unit.evidence.of(TOKEN_ID)
@@ -401,9 +398,8 @@ class TestRefused:
         self, filled: CommandLine, target: str
     ) -> None:
         worker, now = a_worker(7), datetime.now(UTC)
-        with filled.storage.write() as unit:
+        with committed(filled.storage) as unit:
             unit.workers.leave_heartbeat(worker, now)
-            unit.commit()
 
         complaint = refusal(filled, target)
 
@@ -411,17 +407,15 @@ class TestRefused:
             f"nothing was copied: a worker is running (process {worker.pid} on {worker.host})"
         )
         assert "--anyway" in complaint
-        with filled.storage.write() as unit:
+        with committed(filled.storage) as unit:
             unit.workers.leave_heartbeat(worker, now, WorkerState.STOPPED)
-            unit.commit()
         copies(filled, target)
 
     def test_copying_a_source_with_a_running_worker_can_be_forced(
         self, filled: CommandLine, target: str
     ) -> None:
-        with filled.storage.write() as unit:
+        with committed(filled.storage) as unit:
             unit.workers.leave_heartbeat(a_worker(7), datetime.now(UTC))
-            unit.commit()
 
         copies(filled, target, "--anyway")
 
@@ -445,9 +439,8 @@ class TestOtherProcesses:
             assert other.execute("SELECT FROM centers").rowcount == 0
 
         fill_again = replace(a_guest(), first_name="Ana")
-        with filled.storage.write() as unit:
+        with committed(filled.storage) as unit:
             unit.guests.put_many([fill_again])
-            unit.commit()
         assert is_empty(migrated_target)
 
     def test_a_second_copy_at_the_same_time_is_refused(
@@ -620,9 +613,8 @@ def test_memory_does_not_grow_with_the_rows(
     cardonfile: CommandLine, postgresql_server: str
 ) -> None:
     def peak(rows: int) -> int:
-        with cardonfile.storage.write() as unit:
+        with committed(cardonfile.storage) as unit:
             unit.guests.put_many(a_guest(id=a_uuid(number)) for number in range(rows))
-            unit.commit()
         with (
             new_database(postgresql_server) as target,
             copying(cardonfile.database, PostgresqlDatabase(target)) as copy,

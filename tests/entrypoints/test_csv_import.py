@@ -32,6 +32,7 @@ from domain.products.product import Product
 from entrypoints.cli.main import main
 from entrypoints.csv_import import KINDS, MAX_RECORD_BYTES, ROWS_PER_UNIT, CsvImport, CsvRefused
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_product
+from tests.databases import audit_trail, committed, guest_on_file
 from tests.entrypoints.conftest import CommandLine
 from tests.fuzzing import TIMES
 
@@ -47,9 +48,8 @@ NOTE_ACT = NoteAct(operator=Actor("user:deploy"), clock=SystemClock(), ids=Rando
 @pytest.fixture
 def with_centers(cardonfile: CommandLine) -> CommandLine:
     """Return the command line on a database with two centers."""
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
-        unit.commit()
     return cardonfile
 
 
@@ -113,14 +113,12 @@ class TestCommand:
         assert cardonfile.succeeds("import", "guests", str(file)) == (
             f"imported {rows} guest{'s' * (rows != 1)}\n"
         )
-        with cardonfile.storage.read() as unit:
-            noted = [each.details for each in unit.audit_trail.latest(about="guests")]
+        noted = [each.details for each in audit_trail(cardonfile.storage, about="guests")]
         assert noted == [{"rows": rows}] * (rows > 0)
 
     def test_an_import_skips_an_erased_guest(self, cardonfile: CommandLine) -> None:
-        with cardonfile.storage.write() as unit:
+        with committed(cardonfile.storage) as unit:
             unit.erasures.add(Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW))
-            unit.commit()
         file = cardonfile.folder / "guests.csv"
         file.write_text(f"{GUESTS}{GUEST_ID},A,B,\n{OTHER_GUEST_ID},C,D,\n")
 
@@ -129,8 +127,7 @@ class TestCommand:
         assert (result.exit_code, result.stdout) == (0, "imported 1 guest\n")
         assert result.stderr == "skipped, because the guests were erased or merged: 1\n"
         assert guest(cardonfile) is None
-        with cardonfile.storage.read() as unit:
-            assert unit.guests.get(OTHER_GUEST_ID) is not None
+        assert guest_on_file(cardonfile.storage, OTHER_GUEST_ID) is not None
 
     # Shows S22.
     def test_a_file_with_a_fault_stores_no_rows(self, cardonfile: CommandLine) -> None:
@@ -477,8 +474,7 @@ class TestStored:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
         assert complaint.startswith("cannot write the rows to a temporary file")
-        with cardonfile.storage.read() as unit:
-            assert unit.guests.get(GuestId(a_uuid(1))) is None
+        assert guest_on_file(cardonfile.storage, GuestId(a_uuid(1))) is None
 
     def test_other_processes_can_write_between_the_parts_of_an_import(
         self, cardonfile: CommandLine
@@ -489,9 +485,8 @@ class TestStored:
             checked.check(BytesIO((GUESTS + rows).encode()), on_read=ignore)
             for stored in checked.store():
                 parts.append(stored)
-                with cardonfile.storage.write() as unit:
+                with committed(cardonfile.storage) as unit:
                     unit.centers.put_many([a_center()])
-                    unit.commit()
 
         assert parts == [ROWS_PER_UNIT, ROWS_PER_UNIT, 1]
 
@@ -604,4 +599,4 @@ def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
     peak(2_000)
     few = peak(2_000)
     # A reference to an object for each row would be more. Garbage may wait for its collector.
-    assert peak(16_000) < few + 500_000
+    assert peak(9_000) < few + 250_000

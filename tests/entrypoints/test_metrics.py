@@ -124,9 +124,7 @@ def test_the_counts_of_a_process_survive_its_end(measured: tuple[Serving, Metric
 
 
 @only_on([WAITRESS])
-def test_log_lines_that_cannot_be_written_are_counted(
-    measured: tuple[Serving, Metrics],
-) -> None:
+def test_log_lines_that_cannot_be_written_are_counted(measured: tuple[Serving, Metrics]) -> None:
     serving, served = measured
     before = served.scrape()["log_lines_lost_total"][()]
     assert serving.status("/") == 404

@@ -46,15 +46,9 @@ from entrypoints.settings import Settings
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.adapters.postgresql.by_hand import is_waiting
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
-from tests.databases import make_database
+from tests.databases import committed, make_database, references_of
 from tests.entrypoints.conftest import CommandLine
-from tests.installation import (
-    GOOD_CARD,
-    MERCHANT,
-    MISMATCHING_CARD,
-    OTHER_GOOD_CARD,
-    Installation,
-)
+from tests.installation import GOOD_CARD, MERCHANT, MISMATCHING_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import PostgresqlServer, empty_database, new_database
 from tests.simulation.psp import LASTING_TOKENS, LastingTokens
 from tests.waiting import wait_until
@@ -600,7 +594,7 @@ class TestConcurrency:
             told = [of_second, replace(notice, token_id=first)]
             installation.provider.read_webhook = lambda _: told
 
-            with installation.storage.write() as unit:
+            with committed(installation.storage) as unit:
                 assert unit.sessions.get(first) is not None
                 receiving = thread.submit(installation.receive_webhook, installation.webhook())
                 wait_until(lambda: is_waiting(own_url))
@@ -608,7 +602,6 @@ class TestConcurrency:
                     assert unit.accounts.active_at(GUEST_ID, CENTER_ID)
                 else:
                     unit.sessions.make_pages_due(GUEST_ID, installation.clock.now())
-                unit.commit()
 
             receiving.result()
 
@@ -618,13 +611,12 @@ class TestConcurrency:
         execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
         with installed(tmp_path, own_url) as installation, ThreadPoolExecutor(1) as thread:
             session = installation.opened_session()
-            with installation.storage.read() as unit:
-                at_psps = unit.guest_references.of(GUEST_ID)
+            at_psps = references_of(installation.storage, GUEST_ID)
             file = TextErasureFile(tmp_path / "erasures.txt")
             file.note(GUEST_ID, installation.clock.now(), at_psps)
             erase_guest = replace(installation.container.erase_guest(), file=file)
 
-            with installation.storage.write() as unit:
+            with committed(installation.storage) as unit:
                 locked = unit.sessions.get(session.token_id)
                 assert locked is not None
                 erasing = thread.submit(erase_guest.again)
@@ -632,7 +624,6 @@ class TestConcurrency:
                 # The PSP has deleted the guest, and made another.
                 psp_guest = locked.psp_guest(locked.current_attempt.request)
                 unit.guest_references.keep(psp_guest, GuestReference("another"))
-                unit.commit()
 
             assert erasing.result() == [GUEST_ID]
 

@@ -223,9 +223,7 @@ def test_a_drain_ends_every_connection_with_a_response(stoppable: Running) -> No
 
 
 # Shows F18.
-def test_a_process_started_without_a_storage_answers_that_it_is_unavailable(
-    tmp_path: Path,
-) -> None:
+def test_a_process_started_without_a_storage_answers_that_it_is_unavailable(tmp_path: Path) -> None:
     def storage_goes_away(installation: Installation) -> None:
         installation.storage.close()
         installation.database.unlink()

@@ -54,9 +54,7 @@ def stripe(environment: dict[str, str]) -> StripeSettings | None:
 
 
 @pytest.mark.parametrize("environment", [{}, dict.fromkeys(Setting, "")], ids=["unset", "empty"])
-def test_all_files_are_in_the_current_folder_by_default(
-    environment: dict[str, str],
-) -> None:
+def test_all_files_are_in_the_current_folder_by_default(environment: dict[str, str]) -> None:
     settings = Settings.read(environment)
 
     assert settings.database == Path("cardonfile.db")

@@ -18,7 +18,7 @@ from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
 from tests.builders import CENTER_ID, a_product, a_shipped_consent
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, committed
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 
@@ -75,9 +75,8 @@ def test_a_release_works_with_unknown_columns(installation: Installation) -> Non
 
     installation.type_card_and_return(under_way, OTHER_GOOD_CARD)
     assert installation.add_card(idempotency_key="key").token_id == under_way.token_id
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.products.put_many([a_product()])
-        unit.commit()
     assert api.get(PRODUCTS).json["page_info"]["total"] == 1
     assert api.get(ACCOUNTS).json["page_info"]["total"] == 2
     assert api.send("DELETE", f"{ACCOUNTS}/{kept.account_id}").status_code == 200
@@ -237,13 +236,12 @@ def test_an_earlier_release_that_drops_unknown_fields_loses_no_card(
     installation.type_card(session)
 
     def update_as_the_earlier_release() -> None:
-        with installation.storage.write() as unit:
+        with committed(installation.storage) as unit:
             current = unit.sessions.get(session.token_id)
             assert current is not None
             request = replace(current.current_attempt.request, center_id=None)
             attempt = replace(current.current_attempt, request=request)
             unit.sessions.update(replace(current, attempt=attempt))
-            unit.commit()
 
     installation.provider.meanwhile["outcome"] = update_as_the_earlier_release
     installation.return_to_shop(session)

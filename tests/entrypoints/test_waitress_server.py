@@ -348,9 +348,7 @@ class TestInternalsOfWaitress:
         assert not dispatcher.threads
 
 
-def test_a_client_that_speaks_tls_is_disconnected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_that_speaks_tls_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waitress_server._Channel, "has_logged_tls", False)
     with capture_logs() as lines, server_of(always(b"yes")) as port:
         for _ in range(2):

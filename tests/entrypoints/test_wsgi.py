@@ -20,7 +20,7 @@ from domain.identifiers import TokenId
 from domain.sessions.end import SessionStatus
 from entrypoints import wsgi
 from tests.adapters.http.api import ACCOUNTS
-from tests.databases import make_database
+from tests.databases import guest_on_file, make_database
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 from tests.programs import SERVE, Program, free_port, got
@@ -121,9 +121,7 @@ def test_secrets_appear_neither_in_the_log_nor_in_the_process_list(serving: Serv
 
 
 # Shows S18.
-def test_the_log_shows_the_steps_of_a_session_without_token_or_guest(
-    serving: Serving,
-) -> None:
+def test_the_log_shows_the_steps_of_a_session_without_token_or_guest(serving: Serving) -> None:
     address = {"address": "17 Canary Wharf", "city": "Seattle", "zipcode": "98101"}
     body = json.dumps({**json.loads(BODY), "billing_info": {**address, "country_code": "US"}})
 
@@ -153,8 +151,7 @@ def test_the_log_shows_the_steps_of_a_session_without_token_or_guest(
     assert [line.get("request_id") for line in of_session[:3]] == ["life-1", "life-2", "life-2"]
     (removed,) = serving.lines("card_removed")
     assert (removed["caller"], removed["request_id"]) == (session.caller, "life-4")
-    with serving.installation.storage.read() as unit:
-        guest = unit.guests.get(session.guest_id)
+    guest = guest_on_file(serving.installation.storage, session.guest_id)
     assert guest is not None
     assert guest.email is not None
     of_it = (token_id, str(session.link_key), session.redirect_uri)
@@ -215,9 +212,7 @@ def test_requests_in_progress_are_finished_after_sigterm(processes: Serving) -> 
 
 
 # Shows F48.
-def test_processes_of_granian_end_when_a_file_of_their_database_is_replaced(
-    tmp_path: Path,
-) -> None:
+def test_processes_of_granian_end_when_a_file_of_their_database_is_replaced(tmp_path: Path) -> None:
     with Serving(tmp_path, GRANIAN, workers=2) as serving:
         granian, _ = serving.programs
         first = {line["process"] for line in granian.lines("serving")}

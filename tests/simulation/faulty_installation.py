@@ -24,6 +24,7 @@ from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
 from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, a_guest
+from tests.databases import committed
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
 from tests.simulation.endpoints import EVERYTHING, an_endpoint
 from tests.simulation.invariants import (
@@ -262,9 +263,8 @@ class FaultyInstallation(Installation):
 
     def add_endpoint(self, endpoint_id: EndpointId) -> None:
         """Add an endpoint that takes all events."""
-        with self.storage.write() as unit:
+        with committed(self.storage) as unit:
             unit.event_endpoints.add(an_endpoint(endpoint_id, now=self.clock.now()))
-            unit.commit()
 
     def deliver_to(self, endpoint_id: EndpointId) -> str | None:
         """Deliver a due event to this endpoint, and return the result."""

@@ -32,7 +32,7 @@ from domain.sessions.session import CardSession
 from entrypoints.container import build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, a_brought_card, a_guest, an_agreement, terms_of_a_booking
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, committed
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -451,12 +451,11 @@ def agreed(it: It, account: Account, number: int, ends_at: datetime, keep_for: t
         kept_until=ends_at + keep_for,
     )
     it.known.texts[agreement.token_id].add(agreement.shown.text)
-    with it.storage.write() as unit:
+    with committed(it.storage) as unit:
         unit.agreements.add(agreement)
         found = unit.agreements.of_account(account.account_id)
         keep_until = max(each.keeps_card_until for each in found)
         unit.accounts.update(replace(account, keep_until=keep_until))
-        unit.commit()
 
 
 def cards_whose_agreements_have_ended(it: It) -> None:
@@ -524,9 +523,8 @@ def booking_without_its_agreement(it: It) -> None:
         kept_until=it.clock.now() + timedelta(days=30),
     )
     terms = terms_of_a_booking(ends_at=it.clock.now() + timedelta(days=1))
-    with it.storage.write() as unit:
+    with committed(it.storage) as unit:
         unit.sessions.update(replace(session, agreement=terms, clicks=(click,)))
-        unit.commit()
     it.type_card(session)
     it.settle(session.token_id)
     it.check()
@@ -573,14 +571,8 @@ def erase_again(it: It, _: object) -> object:
 
 
 def merge(it: It, _: object) -> str:
-    cards = [*it.accounts(), *it.accounts(DOUBLE.id)]
     try:
-        it.use_cases.merge_guests(
-            it.caller,
-            guest_id=GUEST_ID,
-            merged_id=DOUBLE.id,
-            last_fours=[each.last_four for each in cards],
-        )
+        it.merge_guests(DOUBLE.id)
     except GuestNotFound:
         return "merged before"
     return "merged"

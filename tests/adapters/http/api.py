@@ -61,12 +61,31 @@ class Api:
         """Send a GET request as a guest's browser does, without a token."""
         return self.send("GET", path, query=query, headers=headers, authenticated=False)
 
-    def post(
-        self, body: object, *, path: str = ACCOUNTS, headers: dict[str, str] | None = None
+    def submit(
+        self,
+        path: str,
+        form: str | bytes,
+        *,
+        query: str | None = None,
+        headers: dict[str, str] | None = None,
     ) -> testing.Result:
-        """Send an add-card request with a JSON body."""
+        """Send a form as a guest's browser does, without a token."""
+        all_headers = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+        return self.send(
+            "POST", path, body=form, query=query, headers=all_headers, authenticated=False
+        )
+
+    def post(
+        self,
+        body: object,
+        *,
+        path: str = ACCOUNTS,
+        query: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> testing.Result:
+        """Send a POST request with a JSON body; to add a card, unless to another path."""
         all_headers = {"Content-Type": "application/json", **(headers or {})}
-        return self.send("POST", path, body=json.dumps(body), headers=all_headers)
+        return self.send("POST", path, body=json.dumps(body), query=query, headers=all_headers)
 
     def put(self, path: str, body: object) -> testing.Result:
         """Send a PUT request with a JSON body."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
@@ -17,7 +16,7 @@ from domain.languages import EXPECTED_LOCALE
 from domain.source import Source
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
-from tests.installation import BASE_URL, REDIRECT_URI, Installation
+from tests.installation import BASE_URL, REDIRECT_URI
 
 NOBODY = a_uuid(999)
 
@@ -211,9 +210,8 @@ def test_the_same_idempotency_key_returns_the_same_session(api: Api) -> None:
         )
 
 
-def test_refusing_the_eleventh_session_of_a_guest_is_logged(tmp_path: Path) -> None:
-    installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="")
-    api = Api(installation)
+@pytest.mark.installed(CARDONFILE_CARD_TESTING_LIMITS="")
+def test_refusing_the_eleventh_session_of_a_guest_is_logged(api: Api) -> None:
     assert {api.post(GOOD_BODY).status_code for _ in range(10)} == {200}
 
     with capture_logs() as logs:
@@ -223,5 +221,4 @@ def test_refusing_the_eleventh_session_of_a_guest_is_logged(tmp_path: Path) -> N
     assert result.headers["retry-after"] == str(24 * 3600)
     (line,) = (line for line in logs if line["event"] == "card_limit_reached")
     assert (line["limit"], line["of"]) == ("sessions per guest", GUEST_ID)
-    assert (line["caller"], line["log_level"]) == (installation.caller.name, "warning")
-    installation.close()
+    assert (line["caller"], line["log_level"]) == (api.installation.caller.name, "warning")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import jwt
+import pytest
 
 from adapters.http.hosted_payments import MAX_USER_AGENT_LENGTH
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
-from tests.installation import BASE_URL, Installation
+from tests.installation import BASE_URL
 
 STARTS_AT, ENDS_AT = "2026-12-05T15:00:00+01:00", "2026-12-05T16:00:00+01:00"
 TERMS = {
@@ -29,7 +29,6 @@ TERMS = {
     "replaces": None,
 }
 BODY = {**GOOD_BODY, "agreement": TERMS}
-JSON = {"Content-Type": "application/json"}
 
 
 def takes_agreements(api: Api) -> None:
@@ -41,21 +40,15 @@ def takes_agreements(api: Api) -> None:
 def agreed(api: Api) -> str:
     """Add a card with an agreement through the page; return the account."""
     takes_agreements(api)
-    started = api.send("POST", ACCOUNTS, body=json.dumps(BODY), headers=JSON).json
+    started = api.post(BODY).json
     session = api.installation.session(started["token_id"])
-    page = api.send("GET", "/hosted-payments", query=f"key={session.link_key}", authenticated=False)
+    page = api.browse("/hosted-payments", f"key={session.link_key}")
     digest = page.text.partition('name="agreed" value="')[2].partition('"')[0]
-    clicked = api.send(
-        "POST",
+    clicked = api.submit(
         "/hosted-payments",
+        f"agreed={digest}",
         query=f"key={session.link_key}",
-        body=f"agreed={digest}",
-        headers={
-            "Content-Type": "application/x-www-form-urlencoded",
-            "Origin": BASE_URL,
-            "User-Agent": "A browser\t" + "x" * 400,
-        },
-        authenticated=False,
+        headers={"Origin": BASE_URL, "User-Agent": "A browser\t" + "x" * 400},
     )
     assert clicked.status_code == 303
     api.installation.type_card_and_return(session)
@@ -135,20 +128,20 @@ def test_the_payment_reference_has_no_agreement_that_the_shop_ended(api: Api) ->
 
 def test_the_same_booking_is_refused_with_other_terms(api: Api) -> None:
     takes_agreements(api)
-    first = api.send("POST", ACCOUNTS, body=json.dumps(BODY), headers=JSON)
-    again = api.send("POST", ACCOUNTS, body=json.dumps(BODY), headers=JSON)
+    first = api.post(BODY)
+    again = api.post(BODY)
     other = {**BODY, "agreement": {**TERMS, "description": "3 × massage"}}
 
     assert first.json["token_id"] == again.json["token_id"]
     assert again.headers["Idempotent-Replayed"] == "true"
-    refusal = refused(api.send("POST", ACCOUNTS, body=json.dumps(other), headers=JSON))
+    refusal = refused(api.post(other))
     assert refusal == (409, "Agreement reference used")
 
 
 def test_a_misspelt_limit_is_refused(api: Api) -> None:
     takes_agreements(api)
     body = {**BODY, "agreement": {**TERMS, "noshow": TERMS["no_show"]}}
-    refusal = refused(api.send("POST", ACCOUNTS, body=json.dumps(body), headers=JSON))
+    refusal = refused(api.post(body))
     assert refusal[0] == 400
     assert refusal[1].startswith("agreement must be an object with no other fields than reference")
 
@@ -158,7 +151,7 @@ def test_a_center_says_whether_it_takes_agreements(api: Api) -> None:
         return api.get(f"/v1/centers/{CENTER_ID}").json["takes_agreements"]
 
     assert takes() is False
-    refusal = refused(api.send("POST", ACCOUNTS, body=json.dumps(BODY), headers=JSON))
+    refusal = refused(api.post(BODY))
     assert refusal == (400, "Consent not set")
     takes_agreements(api)
     assert takes() is True
@@ -185,13 +178,12 @@ def test_evidence_is_the_payload_of_its_signature(api: Api) -> None:
     assert agreement["agreed"] == {"at": "2026-11-20T12:00:00Z", "clock": "service"}
 
 
-def test_the_browser_of_a_click_is_noted_as_one_line_of_limited_length(tmp_path: Path) -> None:
-    installation = Installation(tmp_path, CARDONFILE_EVIDENCE_BROWSER_DAYS="30")
-    agreed(Api(installation))
+@pytest.mark.installed(CARDONFILE_EVIDENCE_BROWSER_DAYS="30")
+def test_the_browser_of_a_click_is_noted_as_one_line_of_limited_length(api: Api) -> None:
+    agreed(api)
 
-    exported = installation.container.export_guest()(GUEST_ID)
+    exported = api.installation.container.export_guest()(GUEST_ID)
     (session,) = cast(list[Any], exported["sessions"])  # as this test stored it
     (browser,) = session["browsers"]
     assert browser["address"] == "127.0.0.1"
     assert browser["user_agent"] == ("A browser" + "x" * 400)[:MAX_USER_AGENT_LENGTH]
-    installation.close()

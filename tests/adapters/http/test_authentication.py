@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import falcon
@@ -185,10 +184,10 @@ def test_only_a_well_formed_authorization_header_is_accepted(parts: list[str]) -
 
 
 # Shows S16.
-def test_the_write_limit_counts_every_write_of_a_caller(tmp_path: Path) -> None:
-    installation = Installation(tmp_path, CARDONFILE_WRITE_LIMIT="2/day")
-    api, other = Api(installation), Api(installation, a_caller(centers=None))
-    client, headers = installation.client(), {"Authorization": f"bearer {api.token}"}
+@pytest.mark.installed(CARDONFILE_WRITE_LIMIT="2/day")
+def test_the_write_limit_counts_every_write_of_a_caller(api: Api) -> None:
+    other = Api(api.installation, a_caller(centers=None))
+    client, headers = api.client, {"Authorization": f"bearer {api.token}"}
     # A refused write counts too, and so does one under /v1.
     assert client.simulate_put("/v1/guests/x", headers=headers).status_code == 415
     assert api.post(GOOD_BODY).status_code == 200
@@ -210,14 +209,11 @@ def test_the_write_limit_counts_every_write_of_a_caller(tmp_path: Path) -> None:
             path = operation.path.format_map(defaultdict(lambda: "x", known))
             assert api.get(path).status_code != 429
     assert other.post(GOOD_BODY).status_code == 200
-    installation.close()
 
 
-def test_responses_to_writes_say_how_many_writes_are_left(tmp_path: Path) -> None:
-    installation = Installation(
-        tmp_path, CARDONFILE_WRITE_LIMIT="3/hour", CARDONFILE_CARD_TESTING_LIMITS="guest=1/10"
-    )
-    api, other = Api(installation), Api(installation, a_caller(centers=None))
+@pytest.mark.installed(CARDONFILE_WRITE_LIMIT="3/hour", CARDONFILE_CARD_TESTING_LIMITS="guest=1/10")
+def test_responses_to_writes_say_how_many_writes_are_left(api: Api) -> None:
+    other = Api(api.installation, a_caller(centers=None))
     results = [api.post(GOOD_BODY) for _ in range(4)]
 
     # The second is refused by a limit against card testing, about which nothing is said.
@@ -231,7 +227,6 @@ def test_responses_to_writes_say_how_many_writes_are_left(tmp_path: Path) -> Non
     unread = (api.get(ACCOUNTS), api.send("POST", ACCOUNTS, authenticated=False))
     assert all("ratelimit" not in result.headers for result in unread)
     assert rate_limit(other.post(GOOD_BODY), "ratelimit")[0][1]["r"] == 2
-    installation.close()
 
 
 def test_without_a_write_limit_responses_name_no_limit(api: Api) -> None:

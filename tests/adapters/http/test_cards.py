@@ -7,6 +7,7 @@ from adapters.psp_suite.samples import GUEST_ID
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_shipped_consent
+from tests.databases import committed
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 
 EXPIRING = f"/v1/centers/{CENTER_ID}/accounts"
@@ -50,9 +51,8 @@ def test_cards_can_be_listed_by_center(api: Api) -> None:
 
 def test_only_callers_that_may_charge_see_the_payment_reference(installation: Installation) -> None:
     account = replace(installation.stored_card(), charge_reference="tr_1")
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.accounts.update(account)
-        unit.commit()
     path = f"{ACCOUNTS}/{account.account_id}"
 
     with_permission = Api(

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.adapters.http.api import Api
 from tests.builders import CENTER_ID
-from tests.installation import Installation
 
 
 def test_a_center_shows_how_it_takes_cards(api: Api) -> None:
@@ -45,21 +42,19 @@ def test_a_center_shows_how_it_takes_cards(api: Api) -> None:
     assert api.get(f"/v1/centers/{CENTER_ID}").json["link_minutes"] == 60
 
 
+@pytest.mark.installed(
+    CARDONFILE_STRIPE_SECRET_KEY="sk_test_default",
+    CARDONFILE_STRIPE_WEBHOOK_SECRETS="whsec_default",
+    CARDONFILE_STRIPE_BERLIN_SECRET_KEY="rk_live_berlin",
+    CARDONFILE_STRIPE_BERLIN_WEBHOOK_SECRETS="whsec_berlin",
+)
 @pytest.mark.parametrize(
     ("merchant_account", "is_live"), [("default", False), ("berlin", True), ("without_keys", None)]
 )
 def test_a_center_shows_whether_it_takes_real_cards(
-    tmp_path: Path, merchant_account: str, is_live: bool | None
+    api: Api, merchant_account: str, is_live: bool | None
 ) -> None:
-    installation = Installation(
-        tmp_path,
-        CARDONFILE_STRIPE_SECRET_KEY="sk_test_default",
-        CARDONFILE_STRIPE_WEBHOOK_SECRETS="whsec_default",
-        CARDONFILE_STRIPE_BERLIN_SECRET_KEY="rk_live_berlin",
-        CARDONFILE_STRIPE_BERLIN_WEBHOOK_SECRETS="whsec_berlin",
-    )
-    installation.configure(provider="stripe", merchant_account=merchant_account)
-    center = Api(installation).get(f"/v1/centers/{CENTER_ID}").json
-    installation.close()
+    api.installation.configure(provider="stripe", merchant_account=merchant_account)
+    center = api.get(f"/v1/centers/{CENTER_ID}").json
 
     assert center["live"] is is_live

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -16,8 +15,6 @@ from adapters.http.rate_limits import PAGE_LOADS
 from domain.sessions.session import CardSession
 from tests.adapters.http.api import ACCOUNTS, Api, refused
 from tests.installation import BASE_URL
-
-FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture
@@ -49,14 +46,8 @@ def form_token(api: Api, path: str) -> str:
     return found[1]
 
 
-def cancel_with(api: Api, path: str, token: str, **headers: str) -> testing.Result:
-    return api.send(
-        "POST", path, body=f"token={token}", headers={**FORM, **headers}, authenticated=False
-    )
-
-
 def cancel(api: Api, path: str, **headers: str) -> testing.Result:
-    return cancel_with(api, path, form_token(api, path), **headers)
+    return api.submit(path, f"token={form_token(api, path)}", headers=headers)
 
 
 def test_the_page_sends_the_link_without_linking_to_the_card_form(
@@ -120,7 +111,8 @@ def test_the_button_cancels_the_session(api: Api, session: CardSession, desk: st
 def test_a_form_that_is_sent_twice_is_harmless(api: Api, desk: str) -> None:
     token = form_token(api, desk)
     for _ in range(2):
-        assert cancel_with(api, desk, token).status_code == 303
+        sent = api.submit(desk, f"token={token}")
+        assert sent.status_code == 303
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", None])
@@ -130,7 +122,7 @@ def test_a_form_from_elsewhere_cancels_nothing(
     if origin:
         result = cancel(api, desk, Origin=origin)
     else:
-        result = cancel_with(api, desk, "x")
+        result = api.submit(desk, "token=x")
 
     assert result.status_code == 403
     assert cancelled_by(api, session) is None
@@ -146,8 +138,7 @@ def test_the_page_ends_when_the_token_is_revoked(api: Api, session: CardSession,
     token = form_token(api, desk)
     api.installation.container.revoke_token()(api.token)
 
-    for method, body in (("GET", None), ("POST", f"token={token}")):
-        result = api.send(method, desk, body=body, headers=FORM, authenticated=False)
+    for result in (api.browse(desk, ""), api.submit(desk, f"token={token}")):
         assert (result.status_code, "This page has ended" in result.text) == (403, True)
     assert cancelled_by(api, session) is None
 
@@ -163,7 +154,7 @@ def test_loads_are_limited_for_each_desk_link(api: Api, session: CardSession, de
     # Without JavaScript, the page comes back by itself.
     assert "refresh" in result.headers
     assert api.browse(made(api, session), "").status_code == 200
-    assert cancel_with(api, desk, token).status_code == 303
+    assert api.submit(desk, f"token={token}").status_code == 303
 
 
 def test_the_code_of_a_session_that_has_ended_is_refused(api: Api, session: CardSession) -> None:

@@ -22,6 +22,7 @@ from domain.identifiers import TokenId
 from domain.sessions.end import SessionStatus
 from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api
 from tests.builders import CENTER_ID, a_product
+from tests.databases import committed
 from tests.fuzzing import TIMES
 from tests.installation import DECLINED_CARD, GOOD_CARD, OTHER_GOOD_CARD, Installation
 
@@ -39,9 +40,8 @@ pytestmark = pytest.mark.fuzz
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     installation = Installation(tmp_path_factory.mktemp("fuzzed"))
     installation.stored_card()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.products.put_many(a_product(number) for number in range(1, 30))
-        unit.commit()
     yield Api(installation)
     installation.close()
 

@@ -84,8 +84,7 @@ SEARCH = "/v1/guests/search"
 
 
 def search(api: Api, body: object, query: str | None = None) -> testing.Result:
-    headers = {"Content-Type": "application/json"}
-    return api.send("POST", SEARCH, body=json.dumps(body), query=query, headers=headers)
+    return api.post(body, path=SEARCH, query=query)
 
 
 def test_a_guest_search_is_validated_in_the_documented_order(api: Api) -> None:
@@ -124,8 +123,7 @@ def test_a_guest_search_without_an_email_address_is_refused(api: Api) -> None:
 
 
 def merge(api: Api, body: object, guest: str = f"/api/v1/guests/{GUEST_ID}") -> testing.Result:
-    headers = {"Content-Type": "application/json"}
-    return api.send("POST", f"{guest}/merge", body=json.dumps(body), headers=headers)
+    return api.post(body, path=f"{guest}/merge")
 
 
 def test_a_merged_guest_is_never_found_again(api: Api) -> None:

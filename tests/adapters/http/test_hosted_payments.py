@@ -51,11 +51,8 @@ def link_query(session: CardSession) -> str:
 
 def click(api: Api, query: str, origin: str | None = None, form: bytes = b"") -> Result:
     """Send the form of the button on cardonfile's page, from this origin."""
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    headers |= {} if origin is None else {"Origin": origin}
-    return api.send(
-        "POST", "/hosted-payments", query=query, headers=headers, body=form, authenticated=False
-    )
+    headers = {} if origin is None else {"Origin": origin}
+    return api.submit("/hosted-payments", form, query=query, headers=headers)
 
 
 def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = "") -> str:
@@ -127,16 +124,11 @@ def test_a_return_stores_the_card_without_adding_to_the_redirect_uri(api: Api) -
 def test_a_psp_may_return_the_browser_by_a_form(api: Api, leg: str) -> None:
     session = api.installation.opened_session()
     api.installation.type_card(session, CHALLENGED_CARD)
-    result = api.send(
-        "POST",
+    result = api.submit(
         f"/hosted-payments/{leg}",
+        b"result=a%20b&result=c&secret=x",
         query=f"token_id={session.token_id}&state=query",
-        headers={
-            "Content-Type": "application/x-www-form-urlencoded",
-            "Origin": "https://psp.example",
-        },
-        body=b"result=a%20b&result=c&secret=x",
-        authenticated=False,
+        headers={"Origin": "https://psp.example"},
     )
 
     assert (result.status_code, result.headers["location"]) == (303, REDIRECT_URI)
@@ -147,13 +139,7 @@ def test_a_psp_may_return_the_browser_by_a_form(api: Api, leg: str) -> None:
 def test_an_overlong_return_form_of_a_psp_is_refused(api: Api) -> None:
     session = api.installation.opened_session()
     for body, status in ((b"a=" + b"x" * 20_000, 413), (b"a&" * 200, 400)):
-        result = api.send(
-            "POST",
-            "/hosted-payments/return",
-            query=f"token_id={session.token_id}",
-            body=body,
-            authenticated=False,
-        )
+        result = api.submit("/hosted-payments/return", body, query=f"token_id={session.token_id}")
         assert result.status_code == status
 
 
@@ -190,6 +176,7 @@ def test_a_return_without_a_card_stores_no_card_even_if_its_query_claims_success
     assert api.installation.accounts() == ()
 
 
+@pytest.mark.installed(CARDONFILE_CARD_TESTING_LIMITS="guest=off/1")
 @pytest.mark.parametrize(
     ("passed", "left"),
     [
@@ -200,14 +187,13 @@ def test_a_return_without_a_card_stores_no_card_even_if_its_query_claims_success
     ],
 )
 def test_a_guest_with_too_many_refused_cards_is_told_when_to_try_again(
-    tmp_path: Path, passed: timedelta, left: str
+    api: Api, passed: timedelta, left: str
 ) -> None:
-    installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="guest=off/1")
+    installation = api.installation
     installation.configure(link_minutes=43_200)
     in_advance = installation.add_card(link_minutes=43_200)
     session = installation.opened_session()
     installation.type_card(session, DECLINED_CARD)
-    api = Api(installation)
     sent_back(api, session)
     installation.clock.advance(passed)
 
@@ -220,7 +206,6 @@ def test_a_guest_with_too_many_refused_cards_is_told_when_to_try_again(
     assert (line["limit"], line["of"]) == ("refused cards per guest", GUEST_ID)
     assert shown(result) == (CENTER, "Too many cards were refused", REDIRECT_URI)
     assert f"open this link again in {left}." in result.text
-    installation.close()
 
 
 # Shows S7.
@@ -507,14 +492,8 @@ def test_a_browser_with_an_invalid_cookie_gets_a_new_cookie(
 ) -> None:
     form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
 
-    result = asking.send(
-        "POST",
-        "/hosted-payments",
-        query=link_query(asked),
-        headers={"Cookie": f"cardonfile={value}"},
-        body=form,
-        authenticated=False,
-    )
+    cookie = {"Cookie": f"cardonfile={value}"}
+    result = asking.submit("/hosted-payments", form, query=link_query(asked), headers=cookie)
 
     assert result.status_code == 303
     assert result.cookies["cardonfile"].value not in value
@@ -755,8 +734,7 @@ class TestLanguage:
 
 def browse(api: Api, query: str, accepted: str) -> Result:
     """Open a link in a browser that accepts these languages."""
-    headers = {"Accept-Language": accepted}
-    return api.send("GET", "/hosted-payments", query=query, headers=headers, authenticated=False)
+    return api.browse("/hosted-payments", query, {"Accept-Language": accepted})
 
 
 def test_a_guest_reads_why_a_card_is_not_accepted(api: Api) -> None:

@@ -23,9 +23,7 @@ OF_THE_DISPATCHER: Final = {
     [operation for operation in OPERATIONS if operation.calls is not None],
     ids=lambda operation: operation.name,
 )
-def test_each_operation_lists_the_refusals_documented_by_its_use_case(
-    operation: Operation,
-) -> None:
+def test_each_operation_lists_the_refusals_documented_by_its_use_case(operation: Operation) -> None:
     assert operation.calls is not None
     raised = str(operation.calls.__doc__).partition("Raises")[2]
     documented = {getattr(errors, name, None) for name in re.findall(r"\w+", raised)}

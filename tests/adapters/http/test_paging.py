@@ -14,6 +14,7 @@ from requests.utils import parse_header_links
 from adapters.psp_suite.samples import GUEST_ID
 from tests.adapters.http.api import ACCOUNTS, DOCUMENT, Api, refused, refused_bare
 from tests.builders import CENTER_ID, a_guest, a_product, an_agreement
+from tests.databases import committed
 from tests.installation import Installation
 
 
@@ -53,10 +54,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """Return a client of an installation with one record in each list."""
     installation = Installation(tmp_path_factory.mktemp("lists"))
     account = installation.stored_card()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.products.put_many([a_product()])
         unit.agreements.add(an_agreement(account_id=account.account_id))
-        unit.commit()
     yield Api(installation)
     installation.close()
 

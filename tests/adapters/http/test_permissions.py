@@ -13,6 +13,7 @@ from domain.identifiers import CallerName, CenterId, GuestId
 from domain.permissions import Caller, Permission
 from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, an_agreement
+from tests.databases import committed
 from tests.installation import Installation
 
 VIEW: Final = Permission.GUESTS_VIEW
@@ -140,9 +141,8 @@ class Requests:
         installation.has_guest(a_guest(id=DOUBLE_ID, email=None))
         account = installation.stored_card()
         agreement = an_agreement(account_id=account.account_id)
-        with installation.storage.write() as unit:
+        with committed(installation.storage) as unit:
             unit.agreements.add(agreement)
-            unit.commit()
         self._known = {
             "agreement_id": agreement.agreement_id,
             "guest_id": row.guest_id,

@@ -105,9 +105,7 @@ def test_a_hanging_redis_is_not_called_for_a_while(
     assert sum(redis.everything().values()) <= 1
 
 
-def test_an_unusable_redis_is_logged_at_start_without_its_password(
-    redis: RedisServer,
-) -> None:
+def test_an_unusable_redis_is_logged_at_start_without_its_password(redis: RedisServer) -> None:
     wrong = RateLimits(shared=counts_in_redis(redis.url.replace(PASSWORD, "wr0ng")))
     with capture_logs() as lines:
         wrong.check_storage()
@@ -119,9 +117,7 @@ def test_an_unusable_redis_is_logged_at_start_without_its_password(
     assert redis.everything() == {}
 
 
-def test_a_clock_that_was_ahead_locks_out_no_caller(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_clock_that_was_ahead_locks_out_no_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = RateLimits()
     with monkeypatch.context() as jumped:
         year, now = 365 * 86_400, time.time

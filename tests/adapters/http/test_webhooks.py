@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -44,13 +43,13 @@ def test_an_accepted_webhook_wakes_the_reconciler(api: Api) -> None:
 
 
 # Shows F26.
+@pytest.mark.installed(busy_timeout_seconds=LIMIT_SECONDS)
 def test_a_hundred_concurrent_webhooks_store_one_card(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a slow machine, some would otherwise wait too long for their turn to write, and get 503.
     monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", LIMIT_SECONDS)
-    installation = Installation(tmp_path, busy_timeout_seconds=LIMIT_SECONDS)
-    api = Api(installation)
+    installation = api.installation
     body, headers = signed_event(installation, installation.opened_session())
 
     def deliver(_: int) -> int:
@@ -62,7 +61,6 @@ def test_a_hundred_concurrent_webhooks_store_one_card(
     installation.reconcile()
     (account,) = installation.accounts()
     assert installation.tokens_at_psp() == {account.token}
-    installation.close()
 
 
 # Shows F33.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from dependency_injector.providers import Object
@@ -29,14 +28,6 @@ class Measured:
     def scrape(self) -> Samples:
         """Return the metrics by name, each with its labels and its value."""
         return samples_of(self._client.simulate_get("/metrics").text)
-
-
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    """Return an installation that sends events to this machine too."""
-    installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
-    yield installation
-    installation.close()
 
 
 @pytest.fixture

@@ -17,13 +17,10 @@ from tests.adapters.http.api import ACCOUNTS
 from tests.adapters.metrics.conftest import Measured
 from tests.builders import a_session
 from tests.event_receiver import EventReceiver
-from tests.installation import (
-    DECLINED_CARD,
-    MERCHANT,
-    MISMATCHING_CARD,
-    OTHER_GOOD_CARD,
-    Trouble,
-)
+from tests.installation import DECLINED_CARD, MERCHANT, MISMATCHING_CARD, OTHER_GOOD_CARD, Trouble
+
+# Events may be sent to this machine.
+pytestmark = pytest.mark.installed(CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
 
 ROUTE: Final = "/api/v1/guests/{guest_id}/accounts"
 REQUESTS: Final = "http_request_duration_seconds_count"

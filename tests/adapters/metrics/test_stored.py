@@ -3,12 +3,18 @@ from __future__ import annotations
 from datetime import timedelta
 from importlib.metadata import version
 
+import pytest
+
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.worker.heartbeat import WorkerState
 from tests.adapters.metrics.conftest import Measured
 from tests.builders import a_worker, an_event_endpoint
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, committed
 from tests.installation import MERCHANT, Trouble
+
+# Events may be sent to this machine.
+pytestmark = pytest.mark.installed(CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
+
 
 MINUTE = timedelta(minutes=1)
 
@@ -62,9 +68,8 @@ def test_work_waiting_for_a_silent_psp_is_counted_by_merchant_account(measured: 
 
 def test_undelivered_events_are_counted_by_endpoint(measured: Measured) -> None:
     endpoint = an_event_endpoint()
-    with measured.installation.storage.write() as unit:
+    with committed(measured.installation.storage) as unit:
         unit.event_endpoints.add(endpoint)
-        unit.commit()
     measured.installation.stored_card()
     measured.installation.clock.advance(MINUTE)
     samples = measured.scrape()

@@ -482,10 +482,7 @@ class TestSecrets:
         ids=["away", "percent", "option", "space", "at", "slash"],
     )
     def test_a_password_is_never_shown(
-        self,
-        address: str,
-        caplog: pytest.LogCaptureFixture,
-        capfd: pytest.CaptureFixture[str],
+        self, address: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
     ) -> None:
         caplog.set_level(logging.DEBUG)
         shown: list[str] = []

@@ -148,9 +148,7 @@ class TestCircuitBreaker:
         self.seconds += 1
         self.call(takes=0)
 
-    def test_a_trial_call_after_a_pause_given_by_the_psp_can_reopen_the_breaker(
-        self,
-    ) -> None:
+    def test_a_trial_call_after_a_pause_given_by_the_psp_can_reopen_the_breaker(self) -> None:
         self.be_limited(timedelta(seconds=7))
         self.seconds += 7
         self.hang(1)

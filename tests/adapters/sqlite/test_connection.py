@@ -166,9 +166,7 @@ def test_a_write_unit_fails_if_another_process_writes_too_long(
     add_session(storage)
 
 
-def test_a_write_unit_fails_if_another_thread_writes_too_long(
-    storage: SqliteStorage,
-) -> None:
+def test_a_write_unit_fails_if_another_thread_writes_too_long(storage: SqliteStorage) -> None:
     with storage.write(), pytest.raises(ServiceUnavailable):
         elsewhere(lambda: add_session(storage))
     add_session(storage)

@@ -126,12 +126,7 @@ def test_the_check_cannot_test_webhooks_to_a_loopback_address(shop: Shop) -> Non
 )
 @pytest.mark.parametrize(("call", "about"), [("GET /v1/account", "keys"), (LISTING, "webhooks")])
 def test_the_check_distinguishes_the_refusals_of_stripe(
-    shop: Shop,
-    call: str,
-    about: str,
-    trouble: Trouble,
-    diagnosis: Diagnosis,
-    said: str,
+    shop: Shop, call: str, about: str, trouble: Trouble, diagnosis: Diagnosis, said: str
 ) -> None:
     shop.main.webhook_endpoints = [endpoint()]
     shop.server.have(trouble, call)

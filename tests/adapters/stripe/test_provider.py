@@ -29,12 +29,7 @@ from domain.psps.hosted_page import (
     PageClosed,
     Pending,
 )
-from domain.psps.payment_provider import (
-    UNKNOWN_FOR,
-    NotFound,
-    ProviderRefused,
-    ProviderUnavailable,
-)
+from domain.psps.payment_provider import UNKNOWN_FOR, NotFound, ProviderRefused, ProviderUnavailable
 from tests.adapters.stripe.conftest import DECLINED, GOOD, KEYS, PREPAID, REQUEST, Shop
 from tests.fake_stripe.server import Trouble
 from tests.fake_stripe.stripe import TEST_SECRET, card_details
@@ -166,11 +161,7 @@ class TestPage:
         ids=["restrictions", "color", "both"],
     )
     def test_a_page_still_requires_3d_secure_without_what_stripe_refuses(
-        self,
-        shop: Shop,
-        changes: dict[str, str],
-        refused_options: set[str],
-        events: list[str],
+        self, shop: Shop, changes: dict[str, str], refused_options: set[str], events: list[str]
     ) -> None:
         shop.stripe.refused_options = refused_options
         with capture_logs() as lines:

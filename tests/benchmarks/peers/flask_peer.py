@@ -10,13 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import scoped_session, sessionmaker
 from werkzeug.exceptions import HTTPException
 
-from tests.benchmarks.peers.models import (
-    AccessToken,
-    AddCard,
-    Center,
-    Guest,
-    make_engine,
-)
+from tests.benchmarks.peers.models import AccessToken, AddCard, Center, Guest, make_engine
 
 db_session = scoped_session(sessionmaker(bind=make_engine()))
 app = Flask(__name__)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from domain.pagination import PageRequest
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork, WriteUnit
 from tests.builders import CENTER_ID, a_session, an_account
+from tests.databases import committed
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
@@ -26,14 +26,6 @@ AWKWARD: Final = (
     "100 % %s %(id)s %% $1 {0} :id ::uuid ?"
     "\ttab and line\r\n"
 )
-
-
-@contextmanager
-def committed(storage: Storage) -> Iterator[WriteUnit]:
-    """Provide a write unit that is committed at the end."""
-    with storage.write() as unit:
-        yield unit
-        unit.commit()
 
 
 # Records of many types go through the same functions, so their types are Any.

@@ -24,8 +24,8 @@ from tests.builders import (
     an_event_delivery,
     terms_of_a_booking,
 )
-from tests.contracts.storage.records import DAY, MICROSECOND, OTHER_TOKEN_ID, add, committed
-from tests.databases import change_by_hand, transaction_of
+from tests.contracts.storage.records import DAY, MICROSECOND, OTHER_TOKEN_ID, add
+from tests.databases import change_by_hand, committed, transaction_of
 
 FIRST, SECOND = AccountId(a_uuid(101)), AccountId(a_uuid(102))
 

@@ -20,7 +20,8 @@ from domain.identifiers import (
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage, WriteUnit
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, an_account, an_agreement
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed, store
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, store
+from tests.databases import committed
 
 
 def accounts_of(

@@ -19,7 +19,7 @@ from tests.builders import (
     a_consent_text,
     center_settings,
 )
-from tests.contracts.storage.records import committed
+from tests.databases import committed
 
 FIRST, SECOND = a_center(name="A"), a_center(id=OTHER_CENTER_ID, name="B")
 THIRD = a_center(id=CenterId(a_uuid(404)), name="C")

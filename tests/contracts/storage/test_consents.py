@@ -12,8 +12,8 @@ from domain.psps.hosted_page import Consent, PageAttempt
 from domain.sessions.session import CardSession
 from domain.storage import Storage
 from tests.builders import a_consent, a_session, an_account
-from tests.contracts.storage.records import DAY, MINUTE, committed, store
-from tests.databases import transaction_of
+from tests.contracts.storage.records import DAY, MINUTE, store
+from tests.databases import committed, transaction_of
 
 # `changes` is Any: fields of any type, whose names replace() checks.
 

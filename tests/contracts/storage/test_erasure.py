@@ -25,8 +25,8 @@ from tests.builders import (
     an_attempt,
     an_evidence,
 )
-from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, add, committed, store
-from tests.databases import change_by_hand, transaction_of
+from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, add, store
+from tests.databases import change_by_hand, committed, transaction_of
 
 OTHER_ACCOUNT = MerchantAccount("other")
 ERASURE = Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW)
@@ -41,9 +41,8 @@ def test_a_guest_is_erased_once(storage: Storage) -> None:
     with storage.write() as unit, pytest.raises(AlreadyStored):
         unit.erasures.add(ERASURE)
     done = ERASURE.done(NOW)
-    with storage.write() as unit:
+    with committed(storage) as unit:
         unit.erasures.update(done)
-        unit.commit()
     with storage.read() as unit:
         assert unit.erasures.get(GUEST_ID) == done
         assert unit.erasures.get(OTHER_GUEST_ID) is None
@@ -54,10 +53,9 @@ def test_a_guest_is_erased_once(storage: Storage) -> None:
 def test_an_erasure_can_be_reopened_whether_or_not_it_is_done(storage: Storage) -> None:
     going_on = erasure_of(1, NOW + MINUTE)
     store(storage, ERASURE.done(NOW), going_on)
-    with storage.write() as unit:
+    with committed(storage) as unit:
         for guest_id in (GUEST_ID, OTHER_GUEST_ID, going_on.guest_id):
             unit.erasures.reopen(guest_id, NOW)
-        unit.commit()
     with storage.read() as unit:
         assert unit.erasures.get(GUEST_ID) == ERASURE
         assert unit.erasures.get(OTHER_GUEST_ID) is None
@@ -87,11 +85,10 @@ def test_the_count_of_unfinished_erasures_includes_those_not_yet_due(storage: St
 
 def test_removing_a_guest_leaves_other_guests(storage: Storage) -> None:
     other = a_guest(id=OTHER_GUEST_ID)
-    with storage.write() as unit:
+    with committed(storage) as unit:
         unit.guests.put_many([a_guest(), other])
         unit.guests.remove(GUEST_ID)
         unit.guests.remove(GUEST_ID)
-        unit.commit()
     with storage.read() as unit:
         assert unit.guests.get(GUEST_ID) is None
         assert unit.guests.get(OTHER_GUEST_ID) == other
@@ -111,20 +108,18 @@ class TestUnreadableSession:
 
     @pytest.fixture(autouse=True)
     def _stored(self, storage: Storage) -> None:
-        with storage.write() as unit:
+        with committed(storage) as unit:
             add(unit, self.SESSION, replace(self.SESSION, token_id=OTHER_TOKEN_ID, link_key=None))
             unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
             unit.earlier_pages.keep(EarlierPage.of(a_session(attempt=an_attempt())))
             unit.evidence.add(OTHER_TOKEN_ID, an_evidence(), at_most=5)
-            unit.commit()
         change_by_hand(
             storage, f"UPDATE card_sessions SET source = 99 WHERE token_id = '{TOKEN_ID}'"
         )
 
     def blank(self, storage: Storage, now: datetime) -> bool:
-        with storage.write() as unit:
+        with committed(storage) as unit:
             are_over = unit.sessions.blank_unreadable(GUEST_ID, now)
-            unit.commit()
         change_by_hand(storage, f"UPDATE card_sessions SET source = {self.SESSION.source}")
         return are_over
 
@@ -187,9 +182,8 @@ def test_unreadable_active_accounts_are_removed(storage: Storage) -> None:
         storage,
         f"UPDATE payment_accounts SET source = 99 WHERE account_id <> '{readable.account_id}'",
     )
-    with storage.write() as unit:
+    with committed(storage) as unit:
         found = unit.accounts.remove_unreadable(GUEST_ID, NOW)
-        unit.commit()
     change_by_hand(storage, f"UPDATE payment_accounts SET source = {readable.source}")
 
     token = (unreadable.psp_account, unreadable.guest_reference, unreadable.token)
@@ -235,10 +229,9 @@ def test_blanking_the_removed_accounts_of_a_guest_leaves_other_accounts(storage:
         an_account(2),
         an_account(3, removed_at=NOW, guest_id=OTHER_GUEST_ID),
     )
-    with storage.write() as unit:
+    with committed(storage) as unit:
         add(unit, blanked, *kept)
         unit.accounts.blank(GUEST_ID)
-        unit.commit()
     with storage.read() as unit:
         assert unit.accounts.get(blanked.account_id) == replace(blanked, **NAMED_AT_PSP)
         for account in kept:
@@ -278,11 +271,10 @@ def test_all_references_of_a_guest_are_found(storage: Storage) -> None:
 
 def test_removing_the_evidence_of_a_session_leaves_other_evidence(storage: Storage) -> None:
     removed, kept = TOKEN_ID, OTHER_TOKEN_ID
-    with storage.write() as unit:
+    with committed(storage) as unit:
         for token_id in (removed, kept):
             unit.evidence.add(token_id, an_evidence(), at_most=5)
         unit.evidence.remove(removed)
-        unit.commit()
     with storage.read() as unit:
         assert list(unit.evidence.of(removed)) == []
         assert list(unit.evidence.of(kept)) == [an_evidence()]
@@ -303,10 +295,9 @@ def test_discards_are_found_by_guest_reference(storage: Storage) -> None:
 
 def test_a_former_reference_of_a_guest_is_found(storage: Storage) -> None:
     psp_account, reference = an_account().psp_account, GuestReference("former")
-    with storage.write() as unit:
+    with committed(storage) as unit:
         for _ in range(2):
             unit.guest_references.keep_former(GUEST_ID, psp_account, reference)
-        unit.commit()
     with storage.read() as unit:
         assert unit.guest_references.of(GUEST_ID) == [(psp_account, reference)]
         assert unit.guest_references.of(OTHER_GUEST_ID) == []
@@ -321,11 +312,10 @@ def test_removing_the_references_of_a_guest_leaves_those_of_others(storage: Stor
         guest._replace(merchant_account=OTHER_ACCOUNT),
     ]
     kept = guest._replace(guest_id=OTHER_GUEST_ID)
-    with storage.write() as unit:
+    with committed(storage) as unit:
         for one in (*removed, kept):
             unit.guest_references.keep(one, GuestReference("reference"))
         unit.guest_references.remove(GUEST_ID)
-        unit.commit()
     with storage.read() as unit:
         assert [unit.guest_references.get(one) for one in removed] == [None] * 3
         assert unit.guest_references.get(kept) == "reference"
@@ -351,9 +341,8 @@ class TestMergedGuests:
         with storage.read() as unit:
             assert unit.erasures.merged_into(GUEST_ID) == [merged[1].guest_id, merged[0].guest_id]
             assert unit.erasures.last_merge_into(GUEST_ID) == NOW
-        with storage.write() as unit:
+        with committed(storage) as unit:
             unit.erasures.merge_on(GUEST_ID, OTHER_GUEST_ID)
-            unit.commit()
         with storage.read() as unit:
             assert unit.erasures.merged_into(GUEST_ID) == []
             assert unit.erasures.last_merge_into(GUEST_ID) is None
@@ -366,10 +355,9 @@ class TestMergedGuests:
         active, removed = an_account(1), an_account(2, removed_at=NOW)
         other = an_account(3, guest_id=GuestId(a_uuid(77)))
         store(storage, active, removed, other)
-        with storage.write() as unit:
+        with committed(storage) as unit:
             assert list(unit.accounts.active_of(GUEST_ID)) == [active]
             unit.accounts.give(GUEST_ID, OTHER_GUEST_ID)
-            unit.commit()
         with storage.read() as unit:
             for each in (active, removed):
                 assert unit.accounts.get(each.account_id) == replace(each, guest_id=OTHER_GUEST_ID)
@@ -391,9 +379,8 @@ class TestMergedGuests:
         session = a_session(attempt=an_attempt())
         other = a_session(token_id=OTHER_TOKEN_ID, guest_id=GuestId(a_uuid(77)))
         store(storage, session, other)
-        with storage.write() as unit:
+        with committed(storage) as unit:
             unit.sessions.give(GUEST_ID, OTHER_GUEST_ID)
-            unit.commit()
         with storage.read() as unit:
             assert unit.sessions.get(TOKEN_ID) == replace(session, guest_id=OTHER_GUEST_ID)
             assert unit.sessions.get(OTHER_TOKEN_ID) == other
@@ -401,19 +388,17 @@ class TestMergedGuests:
     def test_a_session_that_cannot_be_decoded_is_given_too(self, storage: Storage) -> None:
         store(storage, a_session())
         change_by_hand(storage, "UPDATE card_sessions SET source = 77")
-        with storage.write() as unit:
+        with committed(storage) as unit:
             unit.sessions.give(GUEST_ID, OTHER_GUEST_ID)
-            unit.commit()
         with storage.read() as unit:
             (guest_id,) = transaction_of(unit).one("SELECT guest_id FROM card_sessions", {})
         assert guest_id == OTHER_GUEST_ID
 
     def test_a_refused_card_is_given(self, storage: Storage) -> None:
         card = a_refused_card()
-        with storage.write() as unit:
+        with committed(storage) as unit:
             unit.refused_cards.add([card])
             unit.refused_cards.give(GUEST_ID, OTHER_GUEST_ID)
-            unit.commit()
         with storage.read() as unit:
             assert unit.refused_cards.of_guest(GUEST_ID) == ()
             given = replace(card, guest_id=OTHER_GUEST_ID)

@@ -13,15 +13,8 @@ from domain.events.event import DeliveryCounts, DueDelivery, EventDeliveries, Ev
 from domain.identifiers import EndpointId, EventId
 from domain.storage import AlreadyStored, Storage
 from tests.builders import an_event_delivery, an_event_endpoint
-from tests.contracts.storage.records import (
-    DAY,
-    MICROSECOND,
-    MINUTE,
-    OTHER_TOKEN_ID,
-    add,
-    committed,
-    store,
-)
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKEN_ID, add, store
+from tests.databases import committed
 
 
 def test_a_url_has_one_active_endpoint(storage: Storage) -> None:

@@ -8,7 +8,8 @@ from domain.identifiers import TokenId
 from domain.psps.evidence import EvidenceOrigin
 from domain.storage import Storage, WriteUnit
 from tests.builders import an_evidence
-from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, committed
+from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID
+from tests.databases import committed
 
 
 def test_the_evidence_of_a_session_is_listed_oldest_first(storage: Storage) -> None:
@@ -34,11 +35,10 @@ def test_the_same_evidence_is_kept_once_per_origin(storage: Storage) -> None:
 
 
 def test_a_session_keeps_only_a_limited_number_of_pieces_of_evidence(storage: Storage) -> None:
-    with storage.write() as unit:
+    with committed(storage) as unit:
         for number in range(5):
             unit.evidence.add(TOKEN_ID, an_evidence(content=str(number)), at_most=3)
         unit.evidence.add(TokenId(a_uuid(22)), an_evidence(), at_most=3)
-        unit.commit()
     with storage.read() as reading:
         kept = [evidence.content for evidence in reading.evidence.of(TOKEN_ID)]
         assert kept == ["0", "1", "2"]

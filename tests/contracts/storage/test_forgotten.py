@@ -22,7 +22,8 @@ from tests.builders import (
     an_attempt,
     an_evidence,
 )
-from tests.contracts.storage.records import OTHER_TOKEN_ID, add, committed, store
+from tests.contracts.storage.records import OTHER_TOKEN_ID, add, store
+from tests.databases import committed
 
 BEFORE = NOW - timedelta(days=400)
 OLD = BEFORE - timedelta(seconds=1)

@@ -11,7 +11,8 @@ from domain.identifiers import GuestId
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage
 from tests.builders import a_guest
-from tests.contracts.storage.records import add, committed
+from tests.contracts.storage.records import add
+from tests.databases import committed
 
 
 def test_putting_a_guest_twice_keeps_the_last_record(storage: Storage) -> None:

@@ -12,7 +12,8 @@ from tests.builders import (
     an_event_delivery,
     an_event_endpoint,
 )
-from tests.contracts.storage.records import committed, store
+from tests.contracts.storage.records import store
+from tests.databases import committed
 
 
 def test_storing_the_installation_again_replaces_it(storage: Storage) -> None:

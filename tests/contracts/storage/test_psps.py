@@ -33,8 +33,7 @@ from tests.builders import (
     an_account,
     an_attempt,
 )
-from tests.contracts.storage.records import committed
-from tests.databases import transaction_of
+from tests.databases import committed, transaction_of
 
 
 def test_keeping_a_guest_reference_replaces_the_last_one_of_that_guest(storage: Storage) -> None:
@@ -54,9 +53,7 @@ def test_keeping_a_guest_reference_replaces_the_last_one_of_that_guest(storage: 
         assert [reading.guest_references.get(each) for each in others] == [None] * 5
 
 
-def test_all_references_of_a_guest_are_found_even_from_an_earlier_release(
-    storage: Storage,
-) -> None:
+def test_all_references_of_a_guest_are_found_even_from_an_earlier_release(storage: Storage) -> None:
     guest = a_psp_guest()
     with committed(storage) as unit:
         for other, reference in (
@@ -95,9 +92,7 @@ def test_guests_are_found_by_any_of_their_references(storage: Storage) -> None:
         assert not found(an_account().psp_account, GuestReference("other"))
 
 
-def test_the_first_merchant_identity_is_kept_until_it_is_forgotten(
-    storage: Storage,
-) -> None:
+def test_the_first_merchant_identity_is_kept_until_it_is_forgotten(storage: Storage) -> None:
     with storage.write() as unit:
         identities = unit.merchant_identities
         for identity in ("acct_1", "acct_2"):
@@ -197,9 +192,7 @@ def test_all_guest_references_kept_concurrently_are_found(storage: Storage) -> N
         assert len(reading.guest_references.of(guest.guest_id)) == 24
 
 
-def test_a_replaced_guest_reference_is_found_until_all_are_removed(
-    storage: Storage,
-) -> None:
+def test_a_replaced_guest_reference_is_found_until_all_are_removed(storage: Storage) -> None:
     guest = a_psp_guest()
     here = PspAccount(guest.provider, guest.merchant_account)
     with committed(storage) as unit:

@@ -34,7 +34,8 @@ from tests.builders import (
     an_event_delivery,
     an_event_endpoint,
 )
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE
+from tests.databases import committed
 
 
 @dataclass(frozen=True)

@@ -60,16 +60,8 @@ from tests.builders import (
     center_settings,
     terms_of_a_booking,
 )
-from tests.contracts.storage.records import (
-    ADD,
-    AWKWARD,
-    DAY,
-    GET,
-    OTHER_TOKEN_ID,
-    UPDATE,
-    committed,
-    kind,
-)
+from tests.contracts.storage.records import ADD, AWKWARD, DAY, GET, OTHER_TOKEN_ID, UPDATE, kind
+from tests.databases import committed
 
 EAST: Final = timezone(timedelta(hours=9, minutes=30))
 

@@ -17,10 +17,10 @@ from tests.contracts.storage.records import (
     MINUTE,
     OTHER_TOKEN_ID,
     add,
-    committed,
     numbered_sessions,
     store,
 )
+from tests.databases import committed
 
 
 # Shows S23.

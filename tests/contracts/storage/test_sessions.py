@@ -53,11 +53,10 @@ from tests.contracts.storage.records import (
     MINUTE,
     OTHER_TOKEN_ID,
     add,
-    committed,
     numbered_sessions,
     store,
 )
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, committed
 from tests.waiting import LIMIT_SECONDS
 
 

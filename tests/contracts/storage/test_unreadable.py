@@ -26,8 +26,8 @@ from tests.builders import (
     an_event_delivery,
     an_event_endpoint,
 )
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
-from tests.databases import change_by_hand
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE
+from tests.databases import change_by_hand, committed
 
 UNREADABLE: Final = "odd"
 

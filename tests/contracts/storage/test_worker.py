@@ -9,8 +9,8 @@ from adapters.sql.repositories.worker import _HEARTBEATS
 from domain.storage import Storage
 from domain.worker.heartbeat import WorkerProcess, WorkerState
 from tests.builders import a_worker
-from tests.contracts.storage.records import MINUTE, committed
-from tests.databases import change_by_hand, workers_age
+from tests.contracts.storage.records import MINUTE
+from tests.databases import change_by_hand, committed, workers_age
 
 
 def now() -> datetime:

@@ -18,6 +18,7 @@ from domain.errors import InvalidField
 from domain.identifiers import CallerName, CenterId
 from domain.permissions import Caller, Permission
 from tests.builders import CENTER_ID, a_center, an_access_token
+from tests.databases import committed
 from tests.installation import Installation
 
 HOUR = timedelta(hours=1)
@@ -172,9 +173,8 @@ class TestRevoke:
                 now=installation.clock.now(),
                 lifetime=LIFETIME,
             )
-            with installation.storage.write() as unit:
+            with committed(installation.storage) as unit:
                 unit.access_tokens.add(kept)
-                unit.commit()
 
         for shared in ("cof_same-tex", "cof_same-text-"):
             with pytest.raises(TokenAmbiguous, match="or the whole token"):

@@ -20,7 +20,7 @@ from domain.psps.card import Funding
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.builders import a_guest
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, committed
 from tests.domain.agreements.bookings import (
     DAY,
     a_booking,
@@ -113,10 +113,9 @@ def _the_psp_does_not_know_the_card(installation: Installation, account: Account
 
 def _the_card_has_20_open_agreements(installation: Installation, account: Account) -> None:
     (first,) = agreements(installation, account)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         for _ in range(1, MAX_OPEN_AGREEMENTS):
             unit.agreements.add(replace(first, agreement_id=AgreementId(installation.ids.uuid())))
-        unit.commit()
 
 
 def _the_card_had_to_go(installation: Installation, account: Account) -> None:
@@ -128,14 +127,9 @@ def _an_agreement_of_the_card_cannot_be_decoded(installation: Installation, _: A
     change_by_hand(installation.storage, "UPDATE agreements SET shown = '{}'")
 
 
-def _another_guest_is_merged_into_the_guest(installation: Installation, account: Account) -> None:
+def _another_guest_is_merged_into_the_guest(installation: Installation, _: Account) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-    installation.use_cases.merge_guests(
-        installation.caller,
-        guest_id=account.guest_id,
-        merged_id=OTHER_GUEST_ID,
-        last_fours=[account.last_four],
-    )
+    installation.merge_guests(OTHER_GUEST_ID)
 
 
 def _the_link_is_a_day_old(installation: Installation, _: Account) -> None:

@@ -14,6 +14,7 @@ from domain.centers.center import CenterNotFound
 from domain.consents.set_consent import NoTextShipped
 from domain.errors import InvalidField
 from tests.builders import CENTER_ID, OTHER_CENTER_ID
+from tests.databases import audit_trail
 from tests.domain.agreements.test_reservation_text import OWN
 from tests.installation import Installation
 
@@ -63,8 +64,7 @@ def test_each_change_of_a_text_about_bookings_is_in_the_audit_trail(
     installation.clock.advance(timedelta(seconds=1))
     set_text(CENTER_ID, "de", off=True)
 
-    with installation.storage.read() as unit:
-        entries = unit.audit_trail.latest(about=CENTER_ID)
+    entries = audit_trail(installation.storage, about=CENTER_ID)
     assert [each.details for each in entries if each.action is Action.CONSENT_SET] == [
         {"for": "reservation", "language": "de", "version": "none"},
         {"for": "reservation", "language": "de", "version": "booking-2026-11"},

@@ -10,6 +10,7 @@ from adapters.system import operating_system_user
 from domain.audit.entry import Action, Actor, AuditEntry, Details
 from domain.permissions import Permission
 from tests.builders import CENTER_ID, an_event_delivery
+from tests.databases import audit_trail, committed
 from tests.installation import REDIRECT_URI, Installation
 
 OPERATOR: Final = operating_system_user()
@@ -20,8 +21,7 @@ Noted = tuple[Actor, Action, str, Details | None]
 
 def trail(installation: Installation, **within: Any) -> list[Noted]:
     """Return what is noted, newest first."""
-    with installation.storage.read() as unit:
-        entries = unit.audit_trail.latest(**within)
+    entries = audit_trail(installation.storage, **within)
     return [(each.actor, each.action, each.about, each.details) for each in entries]
 
 
@@ -65,9 +65,8 @@ def test_the_audit_trail_names_endpoints_by_their_host(installation: Installatio
 
 def test_a_replay_of_an_event_is_in_the_audit_trail(installation: Installation) -> None:
     delivery = an_event_delivery()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.event_deliveries.add(delivery)
-        unit.commit()
     installation.container.replay_event()(delivery.event.event_id)
 
     assert trail(installation) == [
@@ -78,8 +77,7 @@ def test_a_replay_of_an_event_is_in_the_audit_trail(installation: Installation) 
 def test_the_audit_trail_names_the_caller_that_removed_a_card(installation: Installation) -> None:
     account = installation.removed_card()
 
-    with installation.storage.read() as unit:
-        (entry,) = unit.audit_trail.latest()
+    (entry,) = audit_trail(installation.storage)
     assert entry == AuditEntry(
         entry_id=entry.entry_id,
         happened_at=installation.clock.now(),

@@ -41,9 +41,7 @@ def test_renewing_a_card_keeps_the_default(installation: Installation, *, is_def
     assert defaults(installation) == [cards[0].account_id]
 
 
-def test_choosing_a_default_card_replaces_the_previous_default(
-    installation: Installation,
-) -> None:
+def test_choosing_a_default_card_replaces_the_previous_default(installation: Installation) -> None:
     installation.has_other_center()
     installation.stored_card()
     second = installation.stored_card(OTHER_GOOD_CARD)
@@ -81,9 +79,7 @@ def by_older_release(installation: Installation) -> list[Account]:
 
 
 @pytest.mark.usefixtures("by_older_release")
-def test_a_new_card_becomes_the_default_if_no_other_card_is(
-    installation: Installation,
-) -> None:
+def test_a_new_card_becomes_the_default_if_no_other_card_is(installation: Installation) -> None:
     stored = installation.stored_card()
     assert defaults(installation) == [stored.account_id]
 

@@ -11,6 +11,7 @@ from domain.cards.discard import Discard, UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import is_alarming, next_retry
+from tests.databases import committed
 from tests.installation import Installation, Trouble
 
 SECOND = timedelta(seconds=1)
@@ -19,9 +20,8 @@ SECOND = timedelta(seconds=1)
 def note(installation: Installation, account: Account) -> Discard | None:
     """Note that the account's token is to be discarded, and give what is noted of it then."""
     before = noted(installation, account)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         is_new = note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
-        unit.commit()
     after = noted(installation, account)
     assert is_new is (before is None and after is not None)
     return after

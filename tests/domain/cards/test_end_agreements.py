@@ -17,7 +17,7 @@ from domain.events.event import EventType
 from domain.identifiers import AgreementId
 from domain.permissions import Permission
 from tests.builders import OTHER_CENTER_ID, an_agreement, terms_of_a_booking
-from tests.databases import change_by_hand
+from tests.databases import audit_trail, change_by_hand, committed
 from tests.domain.agreements.bookings import DAY, end
 from tests.installation import Installation
 
@@ -40,12 +40,11 @@ def agreed(
         kept_until=ends_at + 7 * DAY,
         due_at=ends_at,
     )
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.agreements.add(agreement)
         of_account = unit.agreements.of_account(account.account_id)
         keep_until = max(each.keeps_card_until for each in of_account)
         unit.accounts.update(replace(account, keep_until=keep_until))
-        unit.commit()
     return agreement
 
 
@@ -70,8 +69,7 @@ def test_a_card_goes_after_the_grace_if_the_shop_ends_its_agreement(
     assert installation.account(account.account_id).keep_until == now + 7 * DAY
     (told,) = installation.deliveries()
     assert (told.event.status, told.event.reason) == ("ended", "cancelled")
-    with installation.storage.read() as unit:
-        (entry,) = unit.audit_trail.latest(about=agreement.agreement_id)
+    (entry,) = audit_trail(installation.storage, about=agreement.agreement_id)
     assert (entry.action, entry.actor) == (Action.AGREEMENT_ENDED, "caller:web-shop")
 
 
@@ -233,9 +231,8 @@ class TestWorker:
         installation.has_other_center()
         elsewhere = installation.stored_card(center_id=OTHER_CENTER_ID)
         other = agreed(installation, elsewhere, 3, days=11)
-        with installation.storage.write() as unit:
+        with committed(installation.storage) as unit:
             unit.agreements.update(replace(other, center_id=OTHER_CENTER_ID))
-            unit.commit()
         change_by_hand(installation.storage, f"UPDATE {damage} '{OTHER_CENTER_ID}'")
         installation.clock.advance(12 * DAY)
         while installation.container.end_agreements()():

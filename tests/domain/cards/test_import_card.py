@@ -20,13 +20,8 @@ from domain.errors import InvalidField
 from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAccount
 from domain.psps.card import Card, CardAtPsp, CardList
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_guest, an_account
-from tests.installation import (
-    GOOD_CARD,
-    MERCHANT,
-    MISMATCHING_CARD,
-    OTHER_GOOD_CARD,
-    Installation,
-)
+from tests.databases import references_of
+from tests.installation import GOOD_CARD, MERCHANT, MISMATCHING_CARD, OTHER_GOOD_CARD, Installation
 
 FAKE = ProviderName("fake")
 
@@ -149,8 +144,7 @@ def test_a_customer_at_the_psp_belongs_to_one_guest_even_without_a_card_on_file(
 ) -> None:
     known(installation)
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-    with installation.storage.read() as unit:
-        ((_, reference),) = unit.guest_references.of(GUEST_ID)
+    ((_, reference),) = references_of(installation.storage, GUEST_ID)
     card = installation.card_at_psp(guest=reference)
 
     assert brought(installation, card, guest_id=OTHER_GUEST_ID) is Fate.SHARED

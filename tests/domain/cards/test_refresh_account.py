@@ -22,6 +22,7 @@ from domain.psps.card import Card, CardReading, Funding
 from domain.psps.payment_provider import ProviderRefused
 from domain.retries import MIN_BACKOFF
 from tests.builders import an_account, an_agreement
+from tests.databases import committed
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 MONTH = timedelta(days=30)
@@ -92,9 +93,8 @@ class TestUnchangedCard:
 class TestUnknownCard:
     @pytest.fixture(autouse=True)
     def _identified(self, installation: Installation, account: Account) -> None:
-        with installation.storage.write() as unit:
+        with committed(installation.storage) as unit:
             unit.merchant_identities.claim(*account.psp_account, "acct_1 test")
-            unit.commit()
 
     def read_for_days(self, installation: Installation, days: float, *refused: Account) -> None:
         """Read the cards every half day, while the PSP does not know some of them."""
@@ -117,29 +117,20 @@ class TestUnknownCard:
                 installation.put_account(replace(each, due_at=installation.clock.now()))
             installation.read_cards()
 
-    def test_a_card_is_removed_after_its_psp_has_not_known_it_for_a_week(
-        self, installation: Installation, account: Account
-    ) -> None:
-        other = installation.stored_card(OTHER_GOOD_CARD)
-
-        self.read_for_days(installation, 7, account)
-        assert len(installation.accounts()) == 2
-        self.read_for_days(installation, 1, account)
-
-        assert [each.account_id for each in installation.accounts()] == [other.account_id]
-        assert told(installation) == [("account.removed", "gone_at_psp")]
-
     # Shows I9.
-    def test_the_newest_other_card_becomes_the_default_when_an_unknown_card_is_removed(
+    def test_a_card_is_removed_after_its_psp_has_not_known_it_for_a_week(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
         assert account.is_default
 
-        self.read_for_days(installation, 8, account)
+        self.read_for_days(installation, 7, account)
+        assert len(installation.accounts()) == 2
+        self.read_for_days(installation, 1, account)
 
         (left,) = installation.accounts()
         assert (left.account_id, left.is_default) == (other.account_id, True)
+        assert told(installation) == [("account.removed", "gone_at_psp")]
 
     def test_an_unknown_card_stays_if_its_psp_knows_it_again(
         self, installation: Installation, account: Account
@@ -152,22 +143,17 @@ class TestUnknownCard:
 
         assert len(installation.accounts()) == 2
 
-    def test_an_unknown_card_stays_while_no_other_card_can_be_read(
-        self, installation: Installation, account: Account
+    @pytest.mark.parametrize("is_owner_known", [True, False])
+    def test_an_unknown_card_stays_while_nothing_shows_that_the_keys_are_right(
+        self, installation: Installation, account: Account, is_owner_known: bool
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
-
-        self.read_for_days(installation, 30, account, other)
-
-        assert len(installation.accounts()) == 2
-
-    def test_an_unknown_card_stays_while_the_owner_of_the_keys_is_not_known(
-        self, installation: Installation, account: Account
-    ) -> None:
-        installation.stored_card(OTHER_GOOD_CARD)
-        installation.loses("merchant_identities")
-
-        self.read_for_days(installation, 30, account)
+        if is_owner_known:
+            # No other card can be read.
+            self.read_for_days(installation, 30, account, other)
+        else:
+            installation.loses("merchant_identities")
+            self.read_for_days(installation, 30, account)
 
         assert len(installation.accounts()) == 2
 
@@ -268,9 +254,8 @@ def test_an_account_has_the_agreements_of_the_card_that_it_became(
     soon, late = (installation.clock.now() + timedelta(days=each) for each in (5, 9))
     installation.put_account(replace(account, keep_until=late))
     installation.put_account(replace(later, keep_until=soon))
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.agreements.add(an_agreement(account_id=account.account_id))
-        unit.commit()
     installation.bank_updates(later, GOOD_CARD)
 
     read_after(installation)
@@ -332,28 +317,24 @@ def test_a_card_taken_over_by_another_process_is_read_once(
 class TestConcurrentChanges:
     """What happens while the PSP is asked."""
 
+    # Shows I12.
+    @pytest.mark.parametrize("is_erased", [True, False])
     def test_a_card_removed_during_its_reading_stays_removed(
-        self, installation: Installation, account: Account
+        self, installation: Installation, account: Account, is_erased: bool
     ) -> None:
+        def remove() -> None:
+            if is_erased:
+                installation.erase_guest()
+            else:
+                installation.remove_card(account)
+
         installation.bank_updates(account, expiry=(3, 2036))
-        installation.provider.meanwhile["read_card"] = lambda: installation.remove_card(account)
+        installation.provider.meanwhile["read_card"] = remove
 
         read_after(installation)
 
         removed = installation.account(account.account_id)
         assert (removed.expiry_on, removed.due_at) == ("09/31", None)
-        assert told(installation) == [("account.removed", None)]
-
-    # Shows I12.
-    def test_a_guest_erased_during_a_reading_stays_erased(
-        self, installation: Installation, account: Account
-    ) -> None:
-        installation.bank_updates(account, expiry=(3, 2036))
-        installation.provider.meanwhile["read_card"] = installation.erase_guest
-
-        read_after(installation)
-
-        assert installation.account(account.account_id).expiry_on == "09/31"
         assert told(installation) == [("account.removed", None)]
         assert read_after(installation, MONTH) == 0
 
@@ -569,11 +550,10 @@ def make_due(
     token: CardToken | None = None,
     guest_reference: GuestReference | None = None,
 ) -> None:
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.accounts.make_due(
             account.psp_account,
             installation.clock.now(),
             token=token,
             guest_reference=guest_reference,
         )
-        unit.commit()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-
 import pytest
 
 from domain.audit.entry import Action
@@ -13,18 +9,16 @@ from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount
 from tests.builders import a_discard, an_account
 from tests.contracts.storage.records import store
+from tests.databases import audit_trail, committed
 from tests.installation import Installation
 
 ACCOUNT = an_account().psp_account
 
 
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    with closing(Installation(tmp_path)) as installed:
-        with installed.storage.write() as unit:
-            unit.merchant_identities.claim(*ACCOUNT, "the wrong one")
-            unit.commit()
-        yield installed
+@pytest.fixture(autouse=True)
+def the_wrong_account_is_known(installation: Installation) -> None:
+    with committed(installation.storage) as unit:
+        unit.merchant_identities.claim(*ACCOUNT, "the wrong one")
 
 
 def kept(installation: Installation) -> str | None:
@@ -40,8 +34,7 @@ def test_trusting_new_keys_forgets_the_identity_of_the_first_keys(
     recognize = installation.container.recognize_merchant()
     recognize(*ACCOUNT, "the right one")
     assert kept(installation) == "the right one"
-    with installation.storage.read() as unit:
-        (entry,) = unit.audit_trail.latest(since=installation.clock.now())
+    (entry,) = audit_trail(installation.storage, since=installation.clock.now())
     assert (entry.action, entry.about) == (Action.KEYS_TRUSTED, "/".join(ACCOUNT))
     assert entry.details == {"before": "the wrong one"}
 
@@ -74,9 +67,8 @@ def test_trusting_keys_of_a_merchant_account_without_stored_identity_is_refused(
 
 
 def test_a_copy_does_not_trust_the_keys_of_its_original(installation: Installation) -> None:
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.installations.let_go_of_original(installation.clock.now())
-        unit.commit()
 
     with pytest.raises(InvalidField, match="was stored by this installation"):
         installation.container.trust_keys()(ACCOUNT)

@@ -18,9 +18,7 @@ def read(**named: object) -> CenterSettings:
         *("https://spa.example", "https://spa.example/contact?from=card"),
     ],
 )
-def test_a_valid_contact_is_kept_unchanged(
-    contact: str,
-) -> None:
+def test_a_valid_contact_is_kept_unchanged(contact: str) -> None:
     assert read(contact=contact).contact == contact
 
 

@@ -22,6 +22,7 @@ from domain.psps.capabilities import ConsentTooLong
 from domain.psps.card import Funding
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, a_center, a_shipped_consent
+from tests.databases import audit_trail
 from tests.installation import Installation, psps_that
 
 KEYS_OF_SPAIN = {
@@ -199,8 +200,7 @@ def test_each_change_of_the_configuration_is_in_the_audit_trail(installation: In
         installation.clock.advance(timedelta(seconds=1))
 
     # The first and the last changed nothing.
-    with installation.storage.read() as unit:
-        removed, other = unit.audit_trail.latest(about=CENTER_ID)
+    removed, other = audit_trail(installation.storage, about=CENTER_ID)
     assert {each.action for each in (removed, other)} == {Action.PAYMENTS_CONFIGURED}
     assert other.details == {"provider": "fake → stripe", "merchant_account": "default → spain"}
     assert removed.details is not None

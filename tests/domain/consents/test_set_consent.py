@@ -14,6 +14,7 @@ from domain.errors import InvalidField
 from domain.identifiers import ProviderName
 from domain.psps.capabilities import ConsentTooLong
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.databases import audit_trail
 from tests.installation import Installation
 
 OWN = "Sie erlauben {center}, Ihre Karte zu belasten."
@@ -30,8 +31,7 @@ def texts(installation: Installation) -> dict[str, ConsentText]:
 
 
 def noted(installation: Installation) -> list[tuple[Action, Any]]:
-    with installation.storage.read() as unit:
-        entries = unit.audit_trail.latest(about=CENTER_ID)
+    entries = audit_trail(installation.storage, about=CENTER_ID)
     return [(entry.action, entry.details) for entry in entries][::-1]
 
 

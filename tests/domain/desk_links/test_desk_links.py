@@ -21,6 +21,7 @@ from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from domain.sessions.session import CardSession
 from tests.builders import a_desk_link, a_guest
+from tests.databases import committed
 from tests.domain.agreements.bookings import (
     agree,
     guaranteed_card,
@@ -74,9 +75,7 @@ def left(it: Installation) -> CardSession:
 
 def another_card_needed(it: Installation) -> CardSession:
     it.configure(**NO_PREPAID)
-    session = it.session_with_card(PREPAID_CARD)
-    it.return_to_shop(session)
-    return session
+    return it.returned_session(PREPAID_CARD)
 
 
 def cancelled(it: Installation) -> CardSession:
@@ -93,9 +92,7 @@ def expired(it: Installation) -> CardSession:
 
 def on_file(it: Installation) -> CardSession:
     it.stored_card()
-    session = it.session_with_card(redirect_uri=OTHER_VISIT)
-    it.return_to_shop(session)
-    return session
+    return it.returned_session(redirect_uri=OTHER_VISIT)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +123,8 @@ def test_the_page_shows_each_state_of_a_session(
         access_token_hash=hash_of(installation.token_for(installation.caller)),
     )
     # A session that is over gets no new desk link.
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.desk_links.add(link)
-        unit.commit()
 
     desk = desk_of(installation, "secret")
     assert (desk.state, desk.link is not None, desk.is_final) == (state, has_link, is_final)
@@ -233,26 +229,21 @@ def test_a_desk_link_stops_with_its_token(installation: Installation, use_case: 
     at_desk(going_on)
 
 
-def test_a_desk_link_of_an_expired_token_stops(installation: Installation) -> None:
-    session = installation.add_card()
-    token = installation.token_for(installation.caller, ttl=timedelta(minutes=10))
-    secret = made(installation, session, token=token)
-
-    installation.clock.advance(timedelta(minutes=10))
-
-    with pytest.raises(DeskLinkStopped):
-        desk_of(installation, secret)
-
-
-def test_a_desk_link_of_an_identity_providers_token_lasts_an_hour(
-    installation: Installation,
+@pytest.mark.parametrize(
+    ("token", "lasts"),
+    [(None, timedelta(hours=24)), ("a.json.token", PROVIDED_TOKENS_LAST)],
+    ids=["own", "of an identity provider"],
+)
+def test_a_desk_link_stops_when_its_token_expires(
+    installation: Installation, token: str | None, lasts: timedelta
 ) -> None:
-    provided = replace(installation.caller, name=CallerName("jwt:web-shop"))
-    session = installation.add_card(caller=provided)
-    secret = made(installation, session, caller=provided, token="a.json.token")
+    caller = replace(installation.caller, name=CallerName("jwt:web-shop" if token else "web-shop"))
+    session = installation.add_card(caller=caller)
+    secret = made(installation, session, caller=caller, token=token)
+    installation.clock.advance(lasts - timedelta(seconds=1))
     assert desk_of(installation, secret).label == "Chair 3"
 
-    installation.clock.advance(PROVIDED_TOKENS_LAST)
+    installation.clock.advance(timedelta(seconds=1))
 
     with pytest.raises(DeskLinkStopped):
         desk_of(installation, secret)
@@ -299,9 +290,8 @@ def test_the_worker_deletes_the_desk_links_that_an_earlier_release_left(
     with installation.storage.read() as unit:
         (link,) = unit.desk_links.of(session.token_id)
     installation.container.erase_guest()(installation.caller, guest_id=GUEST_ID)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.desk_links.add(link)
-        unit.commit()
 
     installation.container.finish_erasures()()
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +17,7 @@ from domain.errors import EvidenceKeyMissing, PaymentAccountNotFound, UserNotAut
 from domain.events.event import CardSummary, EventType
 from domain.permissions import Permission
 from tests.builders import OTHER_CENTER_ID, a_guest
+from tests.databases import audit_trail, committed
 from tests.domain.agreements.bookings import (
     DAY,
     agree,
@@ -29,20 +28,11 @@ from tests.domain.agreements.bookings import (
     guaranteed_card,
     second_booking,
     started,
-    takes_agreements,
 )
 from tests.installation import Installation
 
 pytestmark = pytest.mark.usefixtures("center_takes_agreements")
-
-
-@pytest.fixture
-def noting_browsers(tmp_path: Path) -> Iterator[Installation]:
-    """An installation that keeps for 30 days from which browser a guest agreed."""
-    installation = Installation(tmp_path, CARDONFILE_EVIDENCE_BROWSER_DAYS="30")
-    takes_agreements(installation)
-    yield installation
-    installation.close()
+NOTES_BROWSERS = pytest.mark.installed(CARDONFILE_EVIDENCE_BROWSER_DAYS="30")
 
 
 def evidence(installation: Installation, account: Account) -> DisputeEvidence:
@@ -109,9 +99,8 @@ def test_evidence_of_a_card_without_an_agreement_names_the_clock_of_the_psp(
 def test_evidence_has_the_card_as_it_was_typed(installation: Installation) -> None:
     account = guaranteed_card(installation)
     then = CardSummary.of(account, authenticated=account.authenticated)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.accounts.update(replace(account, last_four="1881", expiry_year=2039))
-        unit.commit()
 
     found = evidence(installation, account)
     assert found.sessions[0].card_then == then
@@ -137,9 +126,7 @@ def test_evidence_has_the_booking_for_which_the_guest_used_the_card_on_file(
     assert used.steps[2].details["card_on_file"] == f"{account.card_logo} {account.last_four}"
 
 
-def test_evidence_tells_what_the_shop_stated_after_the_booking(
-    installation: Installation,
-) -> None:
+def test_evidence_tells_what_the_shop_stated_after_the_booking(installation: Installation) -> None:
     account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     until(installation, agreement.terms.ends_at)
@@ -153,10 +140,9 @@ def test_evidence_tells_what_the_shop_stated_after_the_booking(
 
 def deliver(installation: Installation) -> None:
     deliveries, now = installation.deliveries(), installation.clock.now()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         for each in deliveries:
             unit.event_deliveries.update(each.delivered("200", now))
-        unit.commit()
 
 
 def forget(installation: Installation) -> None:
@@ -218,12 +204,7 @@ def test_evidence_is_complete_under_both_accounts_of_a_card_after_a_merge(
     (former,) = installation.accounts(OTHER_GUEST_ID)
     installation.clock.advance(DAY)
     account = installation.stored_card()
-    installation.use_cases.merge_guests(
-        installation.caller,
-        guest_id=account.guest_id,
-        merged_id=OTHER_GUEST_ID,
-        last_fours=[account.last_four] * 2,
-    )
+    installation.merge_guests(OTHER_GUEST_ID)
     deliver(installation)
     installation.reconcile()
     installation.clock.advance(days * DAY)
@@ -267,8 +248,7 @@ def test_evidence_of_an_erased_guest_is_for_the_operator_only(installation: Inst
     assert seen.booking.reference == ""
     assert seen.shown.text
     assert seen.ended_by is HowEnded.ERASURE
-    with installation.storage.read() as unit:
-        (noted,) = unit.audit_trail.latest(about=account.account_id)
+    (noted,) = audit_trail(installation.storage, about=account.account_id)
     assert (noted.action, noted.details) == (Action.EVIDENCE_SHOWN, {"after_erasure": "yes"})
 
 
@@ -286,10 +266,10 @@ def test_evidence_is_refused_to_callers_who_may_not_read_it(installation: Instal
         read(caller, guest_id=OTHER_GUEST_ID, account_id=account.account_id)
 
 
+@NOTES_BROWSERS
 def test_evidence_names_the_guest_only_to_callers_who_may_read_guests(
-    noting_browsers: Installation,
+    installation: Installation,
 ) -> None:
-    installation = noting_browsers
     agree(installation, session := started(installation), address="192.0.2.7")
     installation.type_card_and_return(session)
     (account,) = installation.accounts()
@@ -301,19 +281,18 @@ def test_evidence_names_the_guest_only_to_callers_who_may_read_guests(
         assert bool(found.sessions[0].browsers) is is_named
 
 
-def test_evidence_is_refused_without_a_key(tmp_path: Path) -> None:
-    installation = Installation(tmp_path, CARDONFILE_EVIDENCE_KEYS="")
+@pytest.mark.installed(CARDONFILE_EVIDENCE_KEYS="")
+def test_evidence_is_refused_without_a_key(installation: Installation) -> None:
     account = installation.stored_card()
 
     with pytest.raises(EvidenceKeyMissing):
         evidence(installation, account)
-    installation.close()
 
 
+@NOTES_BROWSERS
 def test_the_browser_of_a_click_is_noted_if_the_operator_wants_it(
-    noting_browsers: Installation,
+    installation: Installation,
 ) -> None:
-    installation = noting_browsers
     session = started(installation)
     agree(installation, session, address="192.0.2.7", user_agent="A browser")
     installation.type_card_and_return(session)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -25,11 +24,7 @@ MINUTE = timedelta(minutes=1)
 PHONE, SCANNER = "the secret of a phone", "the secret of a scanner of mails"
 
 
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    capabilities = {"shows_consent": False, "max_consent_length": 0}
-    with closing(Installation(tmp_path, capabilities=capabilities)) as installed:
-        yield installed
+pytestmark = pytest.mark.installed(capabilities={"shows_consent": False, "max_consent_length": 0})
 
 
 def way_back(
@@ -171,9 +166,7 @@ def test_the_agreement_outlives_an_outage_of_the_psp(installation: Installation)
     assert reopen(installation, session).startswith(BASE_URL)
 
 
-def test_a_page_created_while_another_browser_agrees_is_kept(
-    installation: Installation,
-) -> None:
+def test_a_page_created_while_another_browser_agrees_is_kept(installation: Installation) -> None:
     session = installation.add_card()
 
     def agree_though_the_psp_is_away(browser: str) -> None:
@@ -300,13 +293,16 @@ def test_the_page_of_the_psp_is_in_the_language_of_the_agreement(
     assert way_back(installation, session, "fr").language == "de"
 
 
-def test_a_consent_in_a_language_that_our_page_lacks_is_not_shown(tmp_path: Path) -> None:
-    capabilities = {"shows_consent": False, "locales": frozenset({"en", "de", "pl"})}
-    with closing(Installation(tmp_path, capabilities=capabilities)) as installed:
-        done = installed.container.set_consent()(CENTER_ID, "pl", own="Zgoda.")
+@pytest.mark.installed(
+    capabilities={"shows_consent": False, "locales": frozenset({"en", "de", "pl"})}
+)
+def test_a_consent_in_a_language_that_our_page_lacks_is_not_shown(
+    installation: Installation,
+) -> None:
+    done = installation.container.set_consent()(CENTER_ID, "pl", own="Zgoda.")
 
-        assert done.not_shown_by == "fake"
-        assert shown(installed, installed.add_card(locale="pl")).language == "en"
+    assert done.not_shown_by == "fake"
+    assert shown(installation, installation.add_card(locale="pl")).language == "en"
 
 
 def test_a_page_created_without_an_agreement_waits_for_the_agreement(

@@ -18,7 +18,7 @@ from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
 from tests.builders import OTHER_CENTER_ID, a_shipped_consent
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, references_of
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
 
 HALF_AN_HOUR = timedelta(minutes=30)
@@ -301,8 +301,7 @@ def test_an_erasure_includes_the_customer_that_the_psp_created_for_a_late_page(
     with pytest.raises(ProviderUnavailable):
         installation.open_page(session)
 
-    with installation.storage.read() as unit:
-        ((psp_account, reference),) = unit.guest_references.of(GUEST_ID)
+    ((psp_account, reference),) = references_of(installation.storage, GUEST_ID)
     forgotten: list[object] = []
     installation.provider.forget_guest = lambda *it: forgotten.append(it)
     installation.erase_guest()
@@ -312,9 +311,7 @@ def test_an_erasure_includes_the_customer_that_the_psp_created_for_a_late_page(
     assert forgotten == [(psp_account.merchant_account, reference)]
 
 
-def test_a_page_created_late_does_not_replace_a_newer_page(
-    installation: Installation,
-) -> None:
+def test_a_page_created_late_does_not_replace_a_newer_page(installation: Installation) -> None:
     session = installation.add_card()
 
     def go_through_a_page_in_another_tab() -> None:

@@ -31,7 +31,7 @@ from domain.sessions.polling import ASK_AGAIN_AFTER
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, WriteUnit
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest, a_psp_guest, an_agreement
-from tests.databases import change_by_hand
+from tests.databases import audit_trail, change_by_hand, committed, guest_on_file, references_of
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 NAME, EMAIL, STREET = "Wilhelmina", "wilhelmina@guests.example", "Kaiserallee"
@@ -134,14 +134,12 @@ def test_an_erasure_removes_rows_that_another_process_stores_meanwhile(
     installation.erase_guest()
     # As a transaction on PostgreSQL may that has begun before.
     installation.has_guest(GUEST)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.sessions.add(session)
-        unit.commit()
     assert finish(installation)
     ended = installation.session(session.token_id)
     assert (ended.status, ended.billing_info) == (SessionStatus.EXPIRED, None)
-    with installation.storage.read() as unit:
-        assert unit.guests.get(GUEST_ID) is None
+    assert guest_on_file(installation.storage, GUEST_ID) is None
 
 
 def test_a_card_that_another_process_stores_during_an_erasure_is_discarded(
@@ -317,9 +315,8 @@ def test_a_psp_customer_that_appears_during_the_erasure_is_forgotten_too(
 
     def forget(_: MerchantAccount, reference: GuestReference) -> None:
         if not forgotten:
-            with installation.storage.write() as unit:
+            with committed(installation.storage) as unit:
                 unit.guest_references.keep(a_psp_guest(), late)
-                unit.commit()
         forgotten.append(reference)
 
     installation.provider.forget_guest = forget
@@ -507,8 +504,7 @@ class TestUnreadableRows:
         installation.erase_guest()
 
         assert installation.accounts() == ()
-        with installation.storage.read() as unit:
-            assert unit.guests.get(GUEST_ID) is None
+        assert guest_on_file(installation.storage, GUEST_ID) is None
         assert not finish(installation)
 
         # Then its page is over.
@@ -667,8 +663,7 @@ def test_an_erasure_that_two_processes_finish_at_once_is_logged_as_done_once(
 
 def test_an_erasure_is_in_the_audit_trail(installation: Installation) -> None:
     installation.erase_guest()
-    with installation.storage.read() as unit:
-        (entry,) = unit.audit_trail.latest(about=GUEST_ID)
+    (entry,) = audit_trail(installation.storage, about=GUEST_ID)
     assert entry.actor == f"caller:{installation.caller.name}"
     assert entry.action is Action.GUEST_ERASED
 
@@ -745,8 +740,7 @@ def test_a_line_of_the_erasure_file_changed_by_hand_names_only_the_guest(
     (tmp_path / "erasures.txt").write_text(f"{GUEST_ID} {words}\n")
 
     assert installation.container.erase_guest().again() == [GUEST_ID]
-    with installation.storage.read() as unit:
-        assert unit.guest_references.of(GUEST_ID) == []
+    assert references_of(installation.storage, GUEST_ID) == []
 
 
 def test_a_guest_is_not_erased_if_the_erasure_file_cannot_be_written(
@@ -755,8 +749,7 @@ def test_a_guest_is_not_erased_if_the_erasure_file_cannot_be_written(
     (tmp_path / "erasures.txt").mkdir()
     with pytest.raises(ServiceUnavailable):
         installation.erase_guest()
-    with installation.storage.read() as unit:
-        assert unit.guests.get(GuestId(GUEST_ID)) == GUEST
+    assert guest_on_file(installation.storage, GuestId(GUEST_ID)) == GUEST
 
 
 def test_erasing_an_unknown_guest_is_refused(installation: Installation) -> None:
@@ -787,10 +780,9 @@ def test_an_erasure_keeps_what_the_guest_agreed_to_without_the_name_of_the_booki
 ) -> None:
     account = installation.stored_card()
     agreement = an_agreement(account_id=account.account_id)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.agreements.add(agreement)
         unit.agreements.name_session(GUEST_ID, CENTER_ID, "booking-17", account.token_id)
-        unit.commit()
     installation.erase_guest()
     with installation.storage.read() as unit:
         (kept,) = unit.agreements.of_guest(GUEST_ID)

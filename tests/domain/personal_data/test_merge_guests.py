@@ -38,7 +38,7 @@ from tests.builders import (
     a_refused_card,
     an_agreement,
 )
-from tests.databases import change_by_hand
+from tests.databases import audit_trail, change_by_hand, committed, guest_on_file, references_of
 from tests.installation import DECLINED_CARD, GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation
 
 GOES, STAYS = OTHER_GUEST_ID, GUEST_ID
@@ -58,18 +58,15 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 
 def merge(
-    installation: Installation,
-    goes: str = GOES,
-    stays: str = STAYS,
-    last_fours: object = None,
+    installation: Installation, goes: str = GOES, stays: str = STAYS, last_fours: object = None
 ) -> None:
     """Merge two guests with the digits of their cards, or with these."""
     if last_fours is None:
-        both = (GuestId(goes), GuestId(stays))
-        last_fours = [each.last_four for it in both for each in installation.accounts(it)]
-    installation.use_cases.merge_guests(
-        installation.caller, guest_id=stays, merged_id=goes, last_fours=last_fours
-    )
+        installation.merge_guests(GuestId(goes), into=GuestId(stays))
+    else:
+        installation.use_cases.merge_guests(
+            installation.caller, guest_id=stays, merged_id=goes, last_fours=last_fours
+        )
 
 
 def ids(accounts: Sequence[Account]) -> list[str]:
@@ -152,12 +149,11 @@ def test_the_account_that_stays_has_the_agreements_of_both(
         return None if in_days is None else NOW + in_days * DAY
 
     accounts = [installation.stored_card(guest_id=each) for each in (STAYS, GOES)]
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         for number, (account, each) in enumerate(zip(accounts, days, strict=True)):
             unit.accounts.update(replace(account, keep_until=later(each)))
             of = {"account_id": account.account_id, "guest_id": account.guest_id}
             unit.agreements.add(an_agreement(number, **of))
-        unit.commit()
     merge(installation)
 
     (account,) = installation.accounts()
@@ -226,8 +222,7 @@ def test_a_page_that_the_psp_makes_during_the_merge_has_its_reference_kept(
     installation: Installation,
 ) -> None:
     session = installation.add_card(guest_id=GOES)
-    with installation.storage.read() as unit:
-        assert unit.guest_references.of(STAYS) == []
+    assert references_of(installation.storage, STAYS) == []
     installation.provider.meanwhile["start"] = partial(merge, installation)
     installation.open_page(session)
 
@@ -253,12 +248,11 @@ def test_a_card_that_is_read_during_the_merge_stays(installation: Installation) 
 
 def test_the_refusals_of_both_count_together(installation: Installation) -> None:
     session = installation.add_card()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.refused_cards.add(
             a_refused_card(token_id=each, guest_id=guest_id, refused_at=installation.clock.now())
             for each, guest_id in ((session.token_id, STAYS), (a_uuid(55), GOES))
         )
-        unit.commit()
     merge(installation)
     with installation.storage.read() as unit:
         assert len(unit.refused_cards.of_guest(STAYS)) == 2
@@ -281,10 +275,11 @@ def test_a_later_erasure_deletes_every_reference_of_both_at_the_psp(
 ) -> None:
     installation.stored_card(guest_id=GOES)
     installation.stored_card(OTHER_GOOD_CARD)
-    with installation.storage.read() as unit:
-        references = {
-            reference for it in (GOES, STAYS) for _, reference in unit.guest_references.of(it)
-        }
+    references = {
+        reference
+        for it in (GOES, STAYS)
+        for _, reference in references_of(installation.storage, it)
+    }
     assert len(references) > 1
     merge(installation)
     finish(installation)
@@ -314,9 +309,8 @@ def test_a_reference_that_an_earlier_release_stores_for_the_former_guest_is_dele
     merge(installation)
     finish(installation)
     psp_guest = a_psp_guest()._replace(guest_id=GOES, merchant_account=MERCHANT)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.guest_references.keep(psp_guest, GuestReference("cus_late"))
-        unit.commit()
     forgotten: list[GuestReference] = []
     installation.provider.forget_guest = lambda _, reference: forgotten.append(reference)
     installation.erase_guest(STAYS)
@@ -358,8 +352,7 @@ def test_an_import_skips_the_former_id(installation: Installation) -> None:
 
 
 def test_the_guest_who_stays_keeps_the_name(installation: Installation) -> None:
-    with installation.storage.read() as unit:
-        before = unit.guests.get(STAYS)
+    before = guest_on_file(installation.storage, STAYS)
     merge(installation)
     with installation.storage.read() as unit:
         assert unit.guests.get(STAYS) == before
@@ -464,8 +457,7 @@ def test_an_event_names_both_guests(installation: Installation) -> None:
 
 def test_the_audit_trail_has_the_merge(installation: Installation) -> None:
     merge(installation)
-    with installation.storage.read() as unit:
-        (entry,) = unit.audit_trail.latest(about=GOES)
+    (entry,) = audit_trail(installation.storage, about=GOES)
     assert (entry.action, entry.actor) == (Action.GUEST_MERGED, "caller:web-shop")
     assert entry.details == {"into": STAYS}
 
@@ -662,8 +654,7 @@ class TestRestoredBackup:
         self, installation: Installation, tmp_path: Path
     ) -> None:
         installation.stored_card(guest_id=GOES)
-        with installation.storage.read() as unit:
-            references = unit.guest_references.of(GOES)
+        references = references_of(installation.storage, GOES)
         file = tmp_path / "erasures.txt"
         file.mkdir()
         merge(installation)
@@ -691,14 +682,12 @@ class TestRestoredBackup:
     ) -> None:
         installation.stored_card(guest_id=GOES)
         merge(installation)
-        with installation.storage.read() as unit:
-            references = {each for _, each in unit.guest_references.of(STAYS)}
+        references = {each for _, each in references_of(installation.storage, STAYS)}
         for table in ("payment_accounts", "card_sessions", "former_guest_references"):
             installation.loses(table)
         restore_a_backup_from_before(installation)
         installation.container.erase_guest().again()
-        with installation.storage.read() as unit:
-            assert {each for _, each in unit.guest_references.of(STAYS)} == references
+        assert {each for _, each in references_of(installation.storage, STAYS)} == references
 
     def test_a_line_of_a_merge_that_was_cut_off_erases_nobody(
         self, installation: Installation, tmp_path: Path
@@ -720,7 +709,7 @@ def test_an_earlier_release_that_finishes_the_erasure_of_the_former_id_deletes_n
     merge(installation)
     # What 0.2.0 does with each row of `erasures`, whatever the new column says.
     installation.clock.advance(REQUESTS_END_WITHIN)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         assert unit.guest_references.of(GOES) == []
         erasure = unit.erasures.get(GOES)
         assert erasure is not None
@@ -728,12 +717,10 @@ def test_an_earlier_release_that_finishes_the_erasure_of_the_former_id_deletes_n
         end_and_blank(unit, note_event, GOES, installation.clock.now())
         unit.guest_references.remove(GOES)
         unit.erasures.update(erasure.done(installation.clock.now()))
-        unit.commit()
     finish(installation)
     assert ids(installation.accounts()) == [account.account_id]
     assert installation.tokens_at_psp() == {account.token}
-    with installation.storage.read() as unit:
-        assert unit.guest_references.of(STAYS)
+    assert references_of(installation.storage, STAYS)
 
 
 def test_old_records_of_a_merged_guest_are_forgotten_but_the_id_stays(
@@ -745,10 +732,9 @@ def test_old_records_of_a_merged_guest_are_forgotten_but_the_id_stays(
     installation.remove_card(installation.account(account.account_id))
     installation.reconcile()
     later = installation.clock.now() + 1000 * DAY
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         assert unit.accounts.forget(before=later) == 1
         assert unit.sessions.forget(before=later) == 1
-        unit.commit()
     with installation.storage.read() as unit:
         assert unit.erasures.merged_into(STAYS) == [GOES]
         # A later erasure must still find the guest at the PSP.

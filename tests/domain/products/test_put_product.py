@@ -9,6 +9,7 @@ from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
 from domain.products.product import Product
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
+from tests.databases import committed
 from tests.installation import Installation
 
 PRODUCT_ID = a_uuid(51)
@@ -41,9 +42,8 @@ def products_of(installation: Installation, center_id: CenterId = CENTER_ID) -> 
 
 
 def test_a_new_product_is_listed_last(installation: Installation) -> None:
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.products.put_many([a_product()])
-        unit.commit()
 
     created = put(installation)
     assert products_of(installation) == (a_product(), created)

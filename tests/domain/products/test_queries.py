@@ -8,6 +8,7 @@ from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
 from domain.products.product import Product
 from tests.builders import CENTER_ID, a_product
+from tests.databases import committed
 from tests.installation import Installation
 
 FIRST_PAGE = PageRequest()
@@ -27,9 +28,8 @@ def listed(
 
 def test_products_are_listed_in_pages(installation: Installation) -> None:
     products = [a_product(number) for number in range(1, 4)]
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.products.put_many(products)
-        unit.commit()
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
 
     page = listed(installation, limited, page=PageRequest(page=2, size=2))

@@ -5,6 +5,7 @@ import pytest
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.installation.installation import Installation as InstalledCopy
 from domain.psps.recognize_merchant import AnotherMerchant, MerchantOfOriginal, RecognizeMerchant
+from tests.databases import committed
 from tests.installation import Installation
 
 PSP, OTHER = ProviderName("psp"), ProviderName("other")
@@ -59,10 +60,9 @@ def test_a_copy_does_not_recognize_the_merchant_of_its_original(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 live")
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.installations.put(InstalledCopy(is_copy=True))
         unit.installations.let_go_of_original(installation.clock.now())
-        unit.commit()
 
     own = MerchantAccount("own")
     for account in (SPA, own):

@@ -34,6 +34,7 @@ from domain.sessions.end import SessionStatus
 from domain.sessions.request import AddCardRequest
 from domain.source import Source
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.databases import committed
 from tests.installation import REDIRECT_URI, Installation
 
 NOBODY = a_uuid(999)
@@ -334,11 +335,10 @@ def test_a_quoted_idempotency_key_that_an_earlier_release_stored_is_found(
 ) -> None:
     session = installation.add_card()
     now = installation.clock.now()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.idempotency_keys.claim(
             session.caller, '"key"', session.token_id, now=now, since=now - timedelta(days=1)
         )
-        unit.commit()
 
     assert installation.add_card(idempotency_key='"key"') == session
 

@@ -130,8 +130,7 @@ def test_each_limit_stops_only_sessions_of_its_own_guest_caller_or_center(
         "center": lambda: add(center_id=OTHER_CENTER_ID),
     }
     for _ in range(2):
-        session = installation.session_with_card(DECLINED_CARD)
-        installation.return_to_shop(session)
+        installation.returned_session(DECLINED_CARD)
     whose = {"caller": installation.caller.name, "center": CENTER_ID}
     of = whose.get(limit.partition("=")[0], GUEST_ID)
 
@@ -203,9 +202,7 @@ def test_cards_refused_before_a_good_card_are_counted(installation: Installation
     assert refusal_codes(installation, session) == [None, "challenge_failed"]
 
 
-def test_cards_refused_on_a_page_that_then_expires_are_counted(
-    installation: Installation,
-) -> None:
+def test_cards_refused_on_a_page_that_then_expires_are_counted(installation: Installation) -> None:
     session = installation.session_with_card(DECLINED_CARD)
     installation.clock.advance(MINUTE * 30)
     installation.reconcile()
@@ -361,24 +358,15 @@ def test_cards_refused_on_all_open_pages_of_a_guest_count_together(limited: Limi
     assert not any(is_page_open(installation, session) for session in sessions)
 
 
-def test_a_card_refused_on_the_only_page_of_a_guest_causes_no_further_call_to_the_psp(
-    limited: Limited,
-) -> None:
-    installation = limited("guest=off/10")
-    session = installation.opened_session()
-    installation.type_card(session, DECLINED_CARD)
-    installation.receive_webhook()
-    installation.reconcile()
-
-    assert installation.provider.calls.count("outcome") == 1
-
-
-@pytest.mark.parametrize("limits", ["off", only("guest=10/off"), only("center=off/1")])
+@pytest.mark.parametrize(
+    ("limits", "pages"),
+    [("guest=off/10", 1), ("off", 3), (only("guest=10/off"), 3), (only("center=off/1"), 3)],
+)
 def test_the_psp_is_not_asked_about_other_pages_if_no_limit_could_close_them(
-    limited: Limited, limits: str
+    limited: Limited, limits: str, pages: int
 ) -> None:
     installation = limited(limits)
-    sessions = [installation.opened_session() for _ in range(3)]
+    sessions = [installation.opened_session() for _ in range(pages)]
     installation.type_card(sessions[0], DECLINED_CARD)
     installation.receive_webhook()
     installation.reconcile()
@@ -457,9 +445,7 @@ def test_a_card_collected_before_the_limit_closes_its_page_is_stored(limited: Li
     assert len(installation.accounts()) == 1
 
 
-def test_a_page_created_while_the_limit_was_reached_is_closed(
-    limited: Limited,
-) -> None:
+def test_a_page_created_while_the_limit_was_reached_is_closed(limited: Limited) -> None:
     installation = limited("guest=off/3")
     late = installation.session_without_answer(Trouble.AFTER_IT_ACTED)
     has_refused(installation, installation.opened_session(), 3)

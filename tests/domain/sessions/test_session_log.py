@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,8 +65,7 @@ def test_refusing_a_card_by_our_rules_is_logged(
 ) -> None:
     installation.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
-    session = installation.session_with_card(MISMATCHING_CARD, billing_info=address)
-    installation.return_to_shop(session)
+    installation.returned_session(MISMATCHING_CARD, billing_info=address)
 
     refused = ["card_collected", "card_refused incorrect_billing_address", "discard_scheduled"]
     assert told(lines) == [*LIFE, *refused]
@@ -77,8 +75,7 @@ def test_a_card_that_is_not_accepted_is_logged_apart_from_the_end_of_its_session
     installation: Installation, lines: list[Any]
 ) -> None:
     installation.configure(**NO_PREPAID)
-    session = installation.session_with_card(PREPAID_CARD)
-    installation.return_to_shop(session)
+    installation.returned_session(PREPAID_CARD)
     not_accepted = ["card_collected", "card_not_accepted funding_not_accepted", "discard_scheduled"]
     assert told(lines) == [*LIFE, *not_accepted]
 
@@ -155,11 +152,11 @@ def test_a_repeated_step_is_logged_once(installation: Installation, lines: list[
     assert told(lines) == [*LIFE, *STORED]
 
 
-def test_a_step_that_could_not_be_committed_is_not_logged(tmp_path: Path, lines: list[Any]) -> None:
-    with (
-        closing(Installation(tmp_path, busy_timeout_seconds=0)) as installation,
-        closing(connect(installation.database, busy_timeout_seconds=0)) as other,
-    ):
+@pytest.mark.installed(busy_timeout_seconds=0)
+def test_a_step_that_could_not_be_committed_is_not_logged(
+    installation: Installation, lines: list[Any]
+) -> None:
+    with closing(connect(installation.database, busy_timeout_seconds=0)) as other:
         other.execute("PRAGMA query_only=OFF")
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(ServiceUnavailable):

@@ -196,9 +196,7 @@ def test_cancelling_an_ended_session_changes_nothing(installation: Installation)
     assert installation.provider.calls == calls
 
 
-def test_cancelling_an_expired_session_does_not_prolong_it(
-    installation: Installation,
-) -> None:
+def test_cancelling_an_expired_session_does_not_prolong_it(installation: Installation) -> None:
     session = installation.add_card()
     installation.clock.advance(timedelta(hours=1))
 

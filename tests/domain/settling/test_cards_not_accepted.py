@@ -146,8 +146,7 @@ def test_a_prepaid_card_that_the_guest_types_again_is_not_accepted_again(
     psp = installation.provider
     psp._provider = LastingTokens(psp._provider, installation.psp, frozenset())
     installation.configure(merchant_account=LASTING_TOKENS, **NO_PREPAID)
-    session = installation.session_with_card(PREPAID_CARD)
-    installation.return_to_shop(session)
+    session = installation.returned_session(PREPAID_CARD)
     psp.have(Trouble.BEFORE_IT_ACTED, "discard")
     installation.reconcile()
     psp.recover()
@@ -197,8 +196,7 @@ def test_a_prepaid_card_that_is_refused_counts_against_card_testing(
 ) -> None:
     installation.configure(**NO_PREPAID, card_testing_limits="guest=off/2")
     for _ in range(2):
-        session = installation.session_with_card(PREPAID_CARD)
-        installation.return_to_shop(session)
+        installation.returned_session(PREPAID_CARD)
 
     with pytest.raises(CardLimitReached):
         installation.add_card()

@@ -67,8 +67,7 @@ class Late:
 
     def stores_another_card(self) -> None:
         """Have the guest type another card on the second page."""
-        self.it.type_card(self.session, OTHER_GOOD_CARD)
-        self.it.return_to_shop(self.session)
+        self.it.type_card_and_return(self.session, OTHER_GOOD_CARD)
 
 
 @pytest.fixture
@@ -135,8 +134,7 @@ def test_a_card_from_an_earlier_page_is_stored_after_a_card_that_is_not_accepted
 ) -> None:
     installation.configure(**NO_PREPAID)
     late = Late(installation)
-    installation.type_card(late.session, PREPAID_CARD)
-    installation.return_to_shop(late.session)
+    installation.type_card_and_return(late.session, PREPAID_CARD)
     assert late.current.not_accepted is NotAccepted.FUNDING
 
     late.told()
@@ -165,8 +163,7 @@ def test_the_guest_keeps_the_latest_page_if_the_card_of_an_earlier_page_was_disc
     # The card is discarded, because the second page is open.
     late.told()
     installation.reconcile()
-    installation.type_card(late.session, PREPAID_CARD)
-    installation.return_to_shop(late.session)
+    installation.type_card_and_return(late.session, PREPAID_CARD)
 
     installation.clock.advance(MINUTE)
     late.told()
@@ -182,8 +179,7 @@ def test_a_card_on_file_that_was_typed_on_an_earlier_page_was_accepted(
     installation.configure(**NO_PREPAID)
     installation.stored_card()
     late = Late(installation, tokens=2)
-    installation.type_card(late.session, PREPAID_CARD)
-    installation.return_to_shop(late.session)
+    installation.type_card_and_return(late.session, PREPAID_CARD)
 
     late.told()
     installation.reconcile()

@@ -64,9 +64,7 @@ def test_a_cancelled_session_with_a_missing_page_ends_after_the_second_check(
     assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
 
 
-def test_a_response_between_two_checks_restarts_the_wait(
-    installation: Installation,
-) -> None:
+def test_a_response_between_two_checks_restarts_the_wait(installation: Installation) -> None:
     session = installation.opened_session()
     for trouble in (True, False, True):
         installation.provider.have(Trouble.NOT_FOUND, *(["outcome"] if trouble else ["discard"]))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
+from functools import partial
 
 import pytest
 
@@ -26,7 +26,8 @@ from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER, Progress
 from domain.sessions.session import CardSession
 from domain.source import Source
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, a_discard
+from tests.databases import committed
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -179,10 +180,9 @@ class TestReturnsInQuickSuccession:
         session = installation.opened_session()
         installation.clock.advance(timedelta(seconds=seconds))
 
-        def type_card_and_return() -> None:
-            installation.type_card_and_return(session)
-
-        installation.provider.meanwhile["outcome"] = type_card_and_return
+        installation.provider.meanwhile["outcome"] = partial(
+            installation.type_card_and_return, session
+        )
         installation.return_to_shop(session)
         assert installation.provider.calls == ["start", "outcome"]
 
@@ -261,19 +261,14 @@ def token_to_discard(installation: Installation, session: CardSession) -> CardTo
     card = installation.type_card(session).card
     assert card is not None
     guest = PspGuest(FAKE, MERCHANT, GUEST_ID, CENTER_ID, Prefill.GUEST)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         reference = unit.guest_references.get(guest)
         assert reference is not None
         unit.discards.add(
-            Discard(
-                provider=FAKE,
-                merchant_account=MERCHANT,
-                guest_reference=reference,
-                token=card.token,
-                due_at=now,
+            a_discard(
+                merchant_account=MERCHANT, guest_reference=reference, token=card.token, due_at=now
             )
         )
-        unit.commit()
     return card.token
 
 
@@ -409,9 +404,8 @@ def keep_evidence(installation: Installation, session: CardSession) -> None:
     evidence = Evidence(
         origin=EvidenceOrigin.WEBHOOK, content="event", received_at=installation.clock.now()
     )
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.evidence.add(session.token_id, evidence, at_most=50)
-        unit.commit()
 
 
 def collects_no_card(installation: Installation, session: CardSession) -> CardToken:
@@ -526,10 +520,10 @@ def test_a_returning_browser_is_redirected_while_the_psp_is_unavailable(
 
 
 # Shows F3.
+@pytest.mark.installed(busy_timeout_seconds=0.05)
 def test_a_returning_browser_is_redirected_while_the_database_is_unavailable(
-    tmp_path: Path,
+    installation: Installation,
 ) -> None:
-    installation = Installation(tmp_path, busy_timeout_seconds=0.05)
     session = installation.session_with_card()
     somebody_else = SqliteStorage(installation.database)
     with somebody_else.write():
@@ -541,4 +535,3 @@ def test_a_returning_browser_is_redirected_while_the_database_is_unavailable(
     installation.clock.advance(timedelta(seconds=30))
     installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
-    installation.close()

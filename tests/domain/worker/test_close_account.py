@@ -23,6 +23,7 @@ from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import SessionStatus
 from domain.worker.close_account import Affected
 from tests.builders import CENTER_ID, a_guest
+from tests.databases import audit_trail, committed
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
 
 ACCOUNT = PspAccount(FAKE, MERCHANT)
@@ -172,8 +173,7 @@ def test_a_closed_merchant_account_takes_no_cards_until_it_is_reopened(
     assert not installation.container.close_account().reopen(ACCOUNT)
     configure(CENTER_ID, named)
     installation.stored_card()
-    with installation.storage.read() as unit:
-        acts = [each.action for each in unit.audit_trail.latest(about=f"{FAKE}/{MERCHANT}")]
+    acts = [each.action for each in audit_trail(installation.storage, about=f"{FAKE}/{MERCHANT}")]
     assert acts == [Action.ACCOUNT_REOPENED, Action.ACCOUNT_CLOSED]
 
 
@@ -226,10 +226,9 @@ def test_the_worker_ends_a_session_started_while_its_merchant_account_was_closed
     installation: Installation,
 ) -> None:
     session = installation.add_card()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         closed = replace(MerchantStanding.of(ACCOUNT), closed_at=installation.clock.now())
         unit.merchant_standings.put(closed)
-        unit.commit()
 
     installation.clock.advance(timedelta(days=1))
     installation.reconcile()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,17 +11,12 @@ from adapters.sql.repositories.sessions import SqlIdempotencyKeys
 from domain.errors import ServiceUnavailable
 from domain.events.event import DeliveryStatus
 from tests.builders import an_event_delivery
+from tests.databases import audit_trail, committed
 from tests.installation import OTHER_GOOD_CARD, Installation
 
-
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    """An installation with retention times of its own."""
-    installation = Installation(
-        tmp_path, CARDONFILE_RETENTION="sessions=10,cards=20,audit=30,deliveries=1"
-    )
-    yield installation
-    installation.close()
+pytestmark = pytest.mark.installed(
+    CARDONFILE_RETENTION="sessions=10,cards=20,audit=30,deliveries=1"
+)
 
 
 def forget_after(installation: Installation, days: int) -> None:
@@ -49,8 +42,7 @@ def test_records_of_each_kind_are_forgotten_after_their_retention_period(
         assert len(unit.audit_trail.latest()) == 1
 
     forget_after(installation, 10)
-    with installation.storage.read() as unit:
-        assert len(unit.audit_trail.latest()) == 0
+    assert len(audit_trail(installation.storage)) == 0
     assert installation.accounts() == (installation.account(kept.account_id),)
 
 
@@ -71,12 +63,11 @@ def test_idempotency_keys_are_forgotten_after_a_day(
 def test_idempotency_keys_are_forgotten_in_batches(installation: Installation) -> None:
     now = installation.clock.now()
     token_id = installation.add_card().token_id
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         for number in range(MAX_FORGOTTEN + 1):
             unit.idempotency_keys.claim(
                 installation.caller.name, f"key-{number}", token_id, now=now, since=now
             )
-        unit.commit()
     installation.clock.advance(timedelta(hours=25))
 
     forget = installation.container.forget_old_records()
@@ -91,9 +82,8 @@ def test_deliveries_are_forgotten_even_if_idempotency_keys_cannot_be_forgotten(
     def refuse(*_: object, **__: object) -> int:
         raise ServiceUnavailable
 
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.event_deliveries.add(an_event_delivery(status=DeliveryStatus.DELIVERED, due_at=None))
-        unit.commit()
     installation.clock.advance(timedelta(days=31))
     monkeypatch.setattr(SqlIdempotencyKeys, "forget", refuse)
 

@@ -8,14 +8,12 @@ from adapters.psp_suite.clock import START
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import next_poll_at
 from tests.builders import a_discard
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, committed
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
 # Shows F28, F31.
-def test_the_worker_stores_a_card_without_a_return_or_a_webhook(
-    installation: Installation,
-) -> None:
+def test_the_worker_stores_a_card_without_a_return_or_a_webhook(installation: Installation) -> None:
     session = installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
 
@@ -69,9 +67,8 @@ def test_work_taken_by_a_dead_process_is_taken_again(installation: Installation)
     installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
     now = installation.clock.now()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         assert unit.sessions.take_due(now, until=now + timedelta(minutes=1)) is not None
-        unit.commit()
 
     assert installation.reconcile().is_idle
     installation.clock.advance(timedelta(minutes=1))
@@ -140,11 +137,10 @@ def test_an_unreadable_row_does_not_stop_other_work(installation: Installation) 
 # Shows I7.
 def test_the_token_of_an_active_account_is_not_discarded(installation: Installation) -> None:
     account = installation.stored_card()
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.discards.add(
             a_discard(merchant_account=account.merchant_account, token=account.token, due_at=START)
         )
-        unit.commit()
 
     installation.reconcile()
 

@@ -8,6 +8,7 @@ from domain.identifiers import MerchantAccount, PspAccount
 from domain.retries import Waiting
 from domain.worker.heartbeat import WorkerState
 from tests.builders import CENTER_ID, PROVIDER, a_guest, a_worker, an_account, an_event_endpoint
+from tests.databases import committed
 from tests.installation import MERCHANT, Installation, Trouble
 
 MINUTE = timedelta(minutes=1)
@@ -53,10 +54,9 @@ def test_the_status_shows_a_waiting_erasure_until_it_is_done(installation: Insta
 
 
 def test_the_status_shows_work_of_each_kind_until_it_is_done(installation: Installation) -> None:
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.event_endpoints.add(an_event_endpoint())
         unit.accounts.add(an_account(guest_id=OTHER_GUEST_ID, due_at=installation.clock.now()))
-        unit.commit()
     installation.session_with_card()
     account = installation.stored_card()
     installation.use_cases.remove_account(
@@ -88,9 +88,8 @@ def test_the_status_shows_unanswered_work_of_each_kind_by_merchant_account(
     due = an_account(
         guest_id=OTHER_GUEST_ID, merchant_account=MERCHANT, due_at=installation.clock.now()
     )
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         unit.accounts.add(due)
-        unit.commit()
     account = installation.stored_card()
     installation.opened_session()
     began = installation.clock.now()

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.builders import a_center
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 
 
 @pytest.fixture
 def with_center(cardonfile: CommandLine) -> CommandLine:
     """Return the command line on a database with one center."""
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center()])
-        unit.commit()
     return cardonfile
 
 

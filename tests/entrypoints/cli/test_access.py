@@ -13,6 +13,7 @@ from adapters.system import SystemClock
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_access_token
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 
 ISSUE = ("token", "issue", "--caller", "web-store", "--permission", "guests:add")
@@ -48,9 +49,8 @@ def test_an_issued_token_authenticates_its_caller_at_all_centers(cardonfile: Com
 
 
 def test_a_token_may_be_limited_to_centers(cardonfile: CommandLine) -> None:
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
-        unit.commit()
 
     token = issue(cardonfile, "--center", CENTER_ID, "--center", OTHER_CENTER_ID)
 
@@ -85,9 +85,8 @@ def test_a_token_expires_after_its_ttl(
 
 def test_the_token_list_shows_every_token_without_its_hash(cardonfile: CommandLine) -> None:
     expired = an_access_token(expires_at=datetime(2021, 1, 1, tzinfo=UTC))
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.access_tokens.add(expired)
-        unit.commit()
     token = issue(cardonfile)
 
     assert [(row[0], row[1], row[-1]) for row in listed(cardonfile)] == [

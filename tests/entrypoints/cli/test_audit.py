@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from adapters.system import operating_system_user
 from tests.builders import CENTER_ID, an_audit_entry
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 
 
@@ -44,10 +45,9 @@ def test_the_audit_list_describes_each_entry_completely(with_center: CommandLine
 
 
 def test_a_list_waiting_for_its_reader_does_not_delay_an_erasure(cardonfile: CommandLine) -> None:
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         for number in range(1000):  # far more than a pipe takes
             unit.audit_trail.add(an_audit_entry(number))
-        unit.commit()
     with cardonfile.start("audit", "list", "--limit", "1000", "--json") as listing:
         assert listing.stdout is not None
         listing.stdout.read(1)

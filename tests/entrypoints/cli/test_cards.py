@@ -23,15 +23,15 @@ from tests.builders import (
     an_agreement,
     an_event_endpoint,
 )
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 
 
 def store(cardonfile: CommandLine, *accounts: Account) -> None:
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
         for account in accounts:
             unit.accounts.add(account)
-        unit.commit()
 
 
 def listed(cardonfile: CommandLine, *options: str) -> list[str]:
@@ -68,10 +68,9 @@ def test_cards_are_listed_by_the_given_filters(
         an_account(4, removed_at=NOW),
         an_account(5, **other),
     )
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         # The booking ends on 14 March 2026.
         unit.agreements.add(an_agreement(account_id=AccountId(a_uuid(103))))
-        unit.commit()
     assert listed(cardonfile, *options) == [a_uuid(100 + number) for number in numbers]
 
 
@@ -95,14 +94,11 @@ def test_a_card_is_listed_without_its_payment_reference(cardonfile: CommandLine)
     }
 
 
-def test_removing_a_card_names_the_operating_system_user_as_actor(
-    cardonfile: CommandLine,
-) -> None:
+def test_removing_a_card_names_the_operating_system_user_as_actor(cardonfile: CommandLine) -> None:
     account, left = an_account(1, is_default=True), an_account(2)
     store(cardonfile, account, left)
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.event_endpoints.add(an_event_endpoint(types=(EventType.ACCOUNT_REMOVED,)))
-        unit.commit()
 
     printed = cardonfile.succeeds("card", "remove", account.account_id.upper(), "--json")
 

@@ -15,7 +15,7 @@ from domain.identifiers import CenterId, MerchantAccount, ProviderName
 from domain.psps.card import Funding
 from domain.psps.hosted_page import Authentication
 from tests.builders import CENTER_ID, a_center, a_configuration
-from tests.databases import change_by_hand
+from tests.databases import audit_trail, change_by_hand, committed
 from tests.entrypoints.conftest import CommandLine
 from tests.pictures import a_png
 
@@ -116,9 +116,8 @@ class TestConfigurePayments:
         self, with_center: CommandLine
     ) -> None:
         # No import takes such a name; a PSP with a lower limit would meet it in a shorter one.
-        with with_center.storage.write() as unit:
+        with committed(with_center.storage) as unit:
             unit.centers.put_many([a_center(name="Spa " * 1_000)])
-            unit.commit()
 
         complaint = with_center.refuses("configure-payments", CENTER_ID, "--provider", "fake")
 
@@ -156,12 +155,11 @@ KEYS = {
 @pytest.fixture
 def with_centers(with_center: CommandLine) -> CommandLine:
     """Return the command line on a database with 103 centers; two take cards."""
-    with with_center.storage.write() as unit:
+    with committed(with_center.storage) as unit:
         unit.centers.put_many(
             a_center(id=CenterId(a_uuid(number)), name=f"Spa {number}")
             for number in range(1000, 1102)
         )
-        unit.commit()
     with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
     with_center.succeeds(
         *("configure-payments", a_uuid(1101), "--provider", "stripe", "--account", "spain"), **KEYS
@@ -322,8 +320,7 @@ class TestCenter:
         make_unreadable(with_centers)
         assert with_centers.run(*command, "--none").exit_code == 0
         assert configuration(with_centers) is None
-        with with_centers.storage.read() as unit:
-            *noted, _ = unit.audit_trail.latest(about=CENTER_ID)
+        *noted, _ = audit_trail(with_centers.storage, about=CENTER_ID)
         assert [(each.details or {})["configuration"] for each in noted] == ["unreadable"] * 2
 
 
@@ -352,8 +349,7 @@ class TestCenterSet:
         assert [shown[name] for name in ("contact", "color", "logo")] == [
             *(None, "#1d4f91", shown_as)
         ]
-        with with_center.storage.read() as unit:
-            latest, first = unit.audit_trail.latest(about=CENTER_ID)
+        latest, first = audit_trail(with_center.storage, about=CENTER_ID)
         assert {latest.action, first.action} == {Action.CENTER_SET}
         assert latest.details == {
             "contact": "tel:+49301234567 → none",

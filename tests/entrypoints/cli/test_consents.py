@@ -9,6 +9,7 @@ import pytest
 from adapters.psp_suite.samples import NOW, a_uuid
 from domain.identifiers import TokenId
 from tests.builders import CENTER_ID, a_consent, a_shipped_consent, an_account
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 
 SHOW = ("consent", "show", a_uuid(101))
@@ -16,14 +17,13 @@ SHOW = ("consent", "show", a_uuid(101))
 
 def store(cardonfile: CommandLine) -> None:
     """Store an account that was renewed and removed."""
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.accounts.add(an_account(removed_at=NOW))
         unit.consents.add(a_consent())
         earlier = NOW.replace(year=2025)
         unit.consents.add(
             a_consent(token_id=TokenId(a_uuid(7)), version="2025-01", text="Old", agreed_at=earlier)
         )
-        unit.commit()
 
 
 def test_the_applicable_consent_is_shown_before_earlier_consents(cardonfile: CommandLine) -> None:

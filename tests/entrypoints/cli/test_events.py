@@ -15,7 +15,7 @@ from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
 from tests.adapters.events.receiver import read_event
 from tests.builders import a_center, an_account
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, committed
 from tests.entrypoints.conftest import CommandLine
 from tests.event_receiver import EventReceiver
 
@@ -23,7 +23,7 @@ LOOPBACK = {"CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8"}
 
 
 def a_card_is_stored(cardonfile: CommandLine) -> None:
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center()])
         note_account_event(
             unit,
@@ -32,7 +32,6 @@ def a_card_is_stored(cardonfile: CommandLine) -> None:
             an_account(),
             now=datetime.now(UTC),
         )
-        unit.commit()
 
 
 def row(cardonfile: CommandLine, *command: str) -> list[str]:
@@ -41,9 +40,7 @@ def row(cardonfile: CommandLine, *command: str) -> list[str]:
     return only.split()
 
 
-def test_an_unreadable_endpoint_does_not_hide_other_endpoints(
-    cardonfile: CommandLine,
-) -> None:
+def test_an_unreadable_endpoint_does_not_hide_other_endpoints(cardonfile: CommandLine) -> None:
     for host in ("a", "b"):
         cardonfile.run("events", "add", f"https://{host}.example", "--type", "account.stored")
     with cardonfile.storage.read() as unit:

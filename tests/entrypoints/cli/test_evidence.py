@@ -11,6 +11,7 @@ from adapters.json_web_signatures import EvidenceKeys
 from adapters.psp_suite.samples import GUEST_ID
 from domain.audit.entry import Action
 from tests.builders import a_center, a_guest, a_session, an_account, an_agreement
+from tests.databases import audit_trail, committed
 from tests.entrypoints.conftest import CommandLine
 
 ACCOUNT = an_account()
@@ -19,13 +20,12 @@ ACCOUNT = an_account()
 @pytest.fixture
 def with_card(cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """A database with a card that guarantees a booking, and a key."""
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center()])
         unit.guests.put_many([a_guest()])
         unit.accounts.add(ACCOUNT)
         unit.agreements.add(an_agreement())
         unit.sessions.add(a_session())
-        unit.commit()
     cardonfile.succeeds("evidence", "new-key", keys_of(cardonfile))
     monkeypatch.setenv("CARDONFILE_EVIDENCE_KEYS_FILE", keys_of(cardonfile))
     return cardonfile
@@ -68,8 +68,7 @@ def test_evidence_is_verified_without_a_database(
 def test_evidence_of_the_operator_is_noted(with_card: CommandLine) -> None:
     with_card.succeeds("card", "evidence", ACCOUNT.account_id)
 
-    with with_card.storage.read() as unit:
-        (noted,) = unit.audit_trail.latest()
+    (noted,) = audit_trail(with_card.storage)
     assert (noted.action, noted.about) == (Action.EVIDENCE_SHOWN, ACCOUNT.account_id)
 
 

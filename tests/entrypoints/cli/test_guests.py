@@ -43,7 +43,7 @@ from tests.builders import (
     an_evidence,
 )
 from tests.contracts.storage.records import OTHER_TOKEN_ID
-from tests.databases import change_by_hand
+from tests.databases import change_by_hand, committed, guest_on_file
 from tests.entrypoints.conftest import CommandLine
 
 ENDED = ("web-store", "failed", "created", "payment_method_already_exists")
@@ -72,7 +72,7 @@ def on_file(cardonfile: CommandLine) -> CommandLine:
     stored, removed = an_account(1, is_default=True), an_account(2, removed_at=NOW)
     delivery = an_event_delivery()
     about_another = replace(delivery.event, event_id=EventId("evt_2"), guest_id=OTHER_GUEST_ID)
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center()])
         unit.guests.put_many([a_guest()])
         unit.sessions.add(failed_session())
@@ -88,7 +88,6 @@ def on_file(cardonfile: CommandLine) -> CommandLine:
         unit.guest_references.keep(a_psp_guest(), GuestReference("guest-at-psp"))
         unit.event_deliveries.add(delivery)
         unit.event_deliveries.add(replace(delivery, event=about_another))
-        unit.commit()
     return cardonfile
 
 
@@ -122,9 +121,8 @@ def test_a_guest_is_shown_without_a_name(on_file: CommandLine) -> None:
 def test_a_guest_is_found_by_email_address_in_any_case(on_file: CommandLine) -> None:
     address = "ZOE@guests.example"
     assert on_file.succeeds("guest", "show", address) == on_file.succeeds("guest", "show", GUEST_ID)
-    with on_file.storage.write() as unit:
+    with committed(on_file.storage) as unit:
         unit.guests.put_many([a_guest(id=OTHER_GUEST_ID)])
-        unit.commit()
     several = on_file.succeeds("guest", "show", address).split()
     assert several == ["ID", *sorted((GUEST_ID, OTHER_GUEST_ID))]
 
@@ -137,9 +135,7 @@ def test_showing_the_name_of_a_guest_is_in_the_audit_trail(on_file: CommandLine)
     assert noted(on_file) == [(Action.PERSONAL_DATA_SHOWN, GUEST_ID)]
 
 
-def test_an_export_contains_only_records_of_the_guest(
-    on_file: CommandLine,
-) -> None:
+def test_an_export_contains_only_records_of_the_guest(on_file: CommandLine) -> None:
     export = exported(on_file)
 
     assert export["guest"]["email"] == "zoe@guests.example"
@@ -180,10 +176,9 @@ def test_an_export_has_the_audit_entries_about_all_records_of_the_guest(
     on_file: CommandLine,
 ) -> None:
     abouts = [an_account(1).account_id, TOKEN_ID[:8]]
-    with on_file.storage.write() as unit:
+    with committed(on_file.storage) as unit:
         for number, about in enumerate([*abouts, an_account(3).account_id]):
             unit.audit_trail.add(an_entry(number, about))
-        unit.commit()
 
     assert [each["about"] for each in exported(on_file)["audit_entries"]] == sorted(abouts)
 
@@ -193,9 +188,8 @@ def an_entry(number: int, about: str) -> AuditEntry:
 
 
 def test_a_guest_is_found_even_if_only_cards_are_left(cardonfile: CommandLine) -> None:
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.accounts.add(an_account(1))
-        unit.commit()
 
     shown = json.loads(cardonfile.succeeds("guest", "show", GUEST_ID, "--personal", "--json"))
     assert ([each["brand"] for each in shown["cards"]], "name" in shown) == (["visa"], False)
@@ -254,8 +248,7 @@ class TestErase:
         file.mkdir()
         sentence = on_file.refuses("guest", "erase", GUEST_ID)
         assert sentence == f"no guest was erased: CARDONFILE_ERASURES_FILE, {file}: Is a directory"
-        with on_file.storage.read() as unit:
-            assert unit.guests.get(GUEST_ID) is not None
+        assert guest_on_file(on_file.storage, GUEST_ID) is not None
 
     def test_the_service_refuses_to_work_until_restored_guests_are_erased_again(
         self, on_file: CommandLine, file: Path
@@ -281,9 +274,8 @@ class TestMerge:
     @pytest.fixture
     def two(self, on_file: CommandLine) -> CommandLine:
         """Return the command line on a database with a second guest."""
-        with on_file.storage.write() as unit:
+        with committed(on_file.storage) as unit:
             unit.guests.put_many([a_guest(id=OTHER_GUEST_ID, first_name="Adah")])
-            unit.commit()
         return on_file
 
     def test_it_shows_both_guests_before_it_asks(self, two: CommandLine) -> None:
@@ -304,16 +296,14 @@ class TestMerge:
     def test_nothing_is_merged_without_a_yes(self, two: CommandLine) -> None:
         result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, typed="\n")
         assert result.exit_code != 0
-        with two.storage.read() as unit:
-            assert unit.guests.get(OTHER_GUEST_ID) is not None
+        assert guest_on_file(two.storage, OTHER_GUEST_ID) is not None
 
     def test_a_card_that_is_added_while_it_asks_prevents_the_merge(
         self, two: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def add(*_: object, **__: object) -> bool:
-            with two.storage.write() as unit:
+            with committed(two.storage) as unit:
                 unit.accounts.add(an_account(9, guest_id=OTHER_GUEST_ID, is_default=False))
-                unit.commit()
             return True
 
         monkeypatch.setattr(click, "confirm", add)

@@ -16,6 +16,7 @@ from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from entrypoints.cli.main import main
 from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID
+from tests.databases import audit_trail
 from tests.entrypoints.conftest import ROOT, CommandLine
 
 COMMANDS: Final = {
@@ -237,8 +238,7 @@ def test_an_impossible_command_is_refused_in_one_sentence_without_effect(
 ) -> None:
     assert sentence in with_center.refuses(*shlex.split(command))
 
-    with with_center.storage.read() as unit:
-        assert list(unit.audit_trail.latest()) == []
+    assert list(audit_trail(with_center.storage)) == []
 
 
 class TestUnknownSettings:

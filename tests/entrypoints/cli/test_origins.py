@@ -8,6 +8,7 @@ import pytest
 
 from domain.installation.installation import Installation
 from tests.builders import an_event_endpoint
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 from tests.programs import free_port
 
@@ -69,9 +70,8 @@ def test_a_moved_database_works_for_its_new_origin(at_a: CommandLine) -> None:
 def test_a_copy_drops_the_records_that_act_for_the_original(
     at_a: CommandLine, elsewhere: dict[str, str]
 ) -> None:
-    with at_a.storage.write() as unit:
+    with committed(at_a.storage) as unit:
         unit.event_endpoints.add(an_event_endpoint())
-        unit.commit()
     assert at_a.refuses("installation", "copy", **A).startswith(
         "this database belongs to https://a.example, and CARDONFILE_PUBLIC_BASE_URL is the same address"
     )

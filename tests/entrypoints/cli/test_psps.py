@@ -20,6 +20,7 @@ from tests.builders import (
     a_standing,
     an_account,
 )
+from tests.databases import committed
 from tests.entrypoints.conftest import PLUGIN, CommandLine, Site
 
 PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
@@ -133,13 +134,12 @@ class TestCloseAccount:
 
     @pytest.fixture(autouse=True)
     def _in_use(self, cardonfile: CommandLine) -> None:
-        with cardonfile.storage.write() as unit:
+        with committed(cardonfile.storage) as unit:
             unit.centers.put_many([a_center()])
             unit.configurations.put(CENTER_ID, a_configuration())
             unit.sessions.add(a_session())
             unit.accounts.add(an_account())
             unit.discards.add(a_discard(token=CardToken("unkept")))
-            unit.commit()
 
     def test_a_dry_run_of_close_account_only_counts(self, cardonfile: CommandLine) -> None:
         for _ in range(2):
@@ -182,9 +182,8 @@ def test_keys_can_be_confirmed_after_the_removal_of_cards_has_stopped(
 ) -> None:
     confirm = ("psp", "confirm-keys", PROVIDER, "--account", MERCHANT_ACCOUNT)
     assert cardonfile.refuses(*confirm).startswith("--account must be an account at which")
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.merchant_standings.put(a_standing(stopped_at=NOW))
-        unit.commit()
 
     assert "for a day, unknown cards of" in cardonfile.succeeds(*confirm)
 
@@ -192,8 +191,7 @@ def test_keys_can_be_confirmed_after_the_removal_of_cards_has_stopped(
 def test_other_keys_can_be_trusted_if_no_card_needs_the_first_keys(cardonfile: CommandLine) -> None:
     trust = ("psp", "trust", PROVIDER, "--account", MERCHANT_ACCOUNT)
     assert cardonfile.refuses(*trust).startswith("--account must be an account whose identity")
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "wrong")
-        unit.commit()
 
     assert "the next call trusts the keys of" in cardonfile.succeeds(*trust)

@@ -17,6 +17,7 @@ import pytest
 from domain.sessions.end import SessionStatus
 from domain.worker.heartbeat import SeenWorker, WorkerState
 from tests.builders import a_session
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 from tests.entrypoints.running import connected
 from tests.programs import SERVE, Program, Server, free_port
@@ -29,9 +30,8 @@ def test_reconcile_prints_the_number_of_completed_jobs(
     with_center: CommandLine, level: str
 ) -> None:
     past = a_session().created_at - timedelta(days=3_650)
-    with with_center.storage.write() as unit:
+    with committed(with_center.storage) as unit:
         unit.sessions.add(a_session(due_at=past, expires_at=past))
-        unit.commit()
 
     result = with_center.run("reconcile", CARDONFILE_LOG_LEVEL=level)
 
@@ -49,9 +49,8 @@ def test_reconcile_deletes_old_records(with_center: CommandLine) -> None:
     old = a_session(
         status=SessionStatus.EXPIRED, ended_at=long_ago, expires_at=long_ago, due_at=None
     )
-    with with_center.storage.write() as unit:
+    with committed(with_center.storage) as unit:
         unit.sessions.add(old)
-        unit.commit()
 
     with_center.succeeds("reconcile", CARDONFILE_LOG_LEVEL="warning")
 

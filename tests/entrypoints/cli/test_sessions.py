@@ -31,6 +31,7 @@ from tests.builders import (
     an_attempt,
     terms_of_a_booking,
 )
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 from tests.installation import (
     DECLINED_CARD,
@@ -58,11 +59,10 @@ def token(number: int) -> TokenId:
 
 
 def store(cardonfile: CommandLine, *sessions: CardSession) -> None:
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
         for session in sessions:
             unit.sessions.add(session)
-        unit.commit()
 
 
 def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
@@ -91,10 +91,9 @@ def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
     ]
     stored[0] = replace(stored[0], created_at=now - timedelta(days=8))
     store(cardonfile, *stored)
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.accounts.add(an_account(1, token_id=token(4)))
         unit.refused_cards.add([a_refused_card(token_id=token(7))])
-        unit.commit()
     return stored
 
 
@@ -140,9 +139,7 @@ def test_the_session_list_says_that_it_ended_at_its_limit(cardonfile: CommandLin
     assert newest.stderr == "only 2 are listed, and there may be more; see --limit\n"
 
 
-def test_the_session_list_shows_why_a_session_failed(
-    cardonfile: CommandLine,
-) -> None:
+def test_the_session_list_shows_why_a_session_failed(cardonfile: CommandLine) -> None:
     failed = some_sessions(cardonfile)[3]
     header, line = cardonfile.succeeds("session", "list", "--status", "failed").splitlines()
     assert header.split() == [
@@ -236,8 +233,7 @@ def test_session_show_lists_a_card_that_the_center_did_not_accept(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     installation.configure(**NO_PREPAID)
-    session = installation.session_with_card(PREPAID_CARD)
-    installation.return_to_shop(session)
+    session = installation.returned_session(PREPAID_CARD)
 
     steps = {each["step"]: each["details"] for each in shown(cardonfile, session)["steps"]}
 
@@ -268,8 +264,7 @@ def test_session_show_explains_why_a_session_ended_without_a_card(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     stored = installation.stored_card(GOOD_CARD)
-    refused = installation.session_with_card(GOOD_CARD)
-    installation.return_to_shop(refused)
+    refused = installation.returned_session(GOOD_CARD)
     renewed = installation.opened_session()
     installation.type_card(renewed, GOOD_CARD, expiry=(1, 2035))
     installation.return_to_shop(renewed)

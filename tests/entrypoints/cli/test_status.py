@@ -22,7 +22,7 @@ from tests.builders import (
     an_event_delivery,
     an_event_endpoint,
 )
-from tests.databases import make_database_of_0_1_0, workers_age
+from tests.databases import committed, make_database_of_0_1_0, workers_age
 from tests.entrypoints.conftest import CommandLine
 
 MINUTE: Final = timedelta(minutes=1)
@@ -31,10 +31,9 @@ MINUTE: Final = timedelta(minutes=1)
 def is_seen(
     cardonfile: CommandLine, *workers: int, state: WorkerState = WorkerState.RUNNING
 ) -> None:
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         for number in workers:
             unit.workers.leave_heartbeat(a_worker(number), datetime.now(UTC), state)
-        unit.commit()
 
 
 def does_not_work(cardonfile: CommandLine, **environment: str) -> str:
@@ -48,7 +47,7 @@ def does_not_work(cardonfile: CommandLine, **environment: str) -> str:
 def test_status_shows_all_waiting_work(cardonfile: CommandLine) -> None:
     now = datetime.now(UTC)
     since = (now - MINUTE / 2).replace(microsecond=0)
-    with cardonfile.storage.write() as unit:
+    with committed(cardonfile.storage) as unit:
         unit.sessions.add(a_session(due_at=since, unanswered_since=since))
         unit.accounts.add(an_account(due_at=now + MINUTE, asked_at=since))
         erasure = Erasure(guest_id=OTHER_GUEST_ID, erased_at=since, due_at=now)
@@ -56,7 +55,6 @@ def test_status_shows_all_waiting_work(cardonfile: CommandLine) -> None:
         unit.event_endpoints.add(an_event_endpoint(types=(EventType.ACCOUNT_STORED,)))
         unit.event_deliveries.add(an_event_delivery(due_at=now + MINUTE))
         unit.access_tokens.add(an_access_token(issued_at=now, expires_at=now + MINUTE))
-        unit.commit()
     is_seen(cardonfile, 1)
     is_seen(cardonfile, 3, state=WorkerState.STOPPED)
     workers_age(cardonfile.storage, 2 * MINUTE)

@@ -207,11 +207,7 @@ def test_a_verified_event_is_shown_once_with_the_card(
     ],
 )
 def test_an_event_without_a_current_signature_is_refused(
-    shop: ShopUnderTest,
-    installation: Installation,
-    secret: str,
-    age: int,
-    headers: dict[str, str],
+    shop: ShopUnderTest, installation: Installation, secret: str, age: int, headers: dict[str, str]
 ) -> None:
     session = a_session(shop, installation)
 

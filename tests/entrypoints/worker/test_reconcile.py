@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,12 +16,8 @@ from entrypoints.worker.job_runner import REPORT_AFTER
 from tests.event_receiver import EventReceiver
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
-
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    """An installation that may send events to this machine."""
-    with closing(Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")) as installation:
-        yield installation
+# Events may be sent to this machine.
+pytestmark = pytest.mark.installed(CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
 
 
 def add_endpoints(installation: Installation, *receivers: EventReceiver) -> None:
@@ -93,9 +86,7 @@ def test_reconcile_logs_the_result_of_its_work(installation: Installation) -> No
         assert at_endpoints == {"delivered": 1, "not_delivered": 1}
 
 
-def test_a_storage_failure_ends_only_the_affected_kind_of_work(
-    installation: Installation,
-) -> None:
+def test_a_storage_failure_ends_only_the_affected_kind_of_work(installation: Installation) -> None:
     removed = installation.removed_card()
     sessions = [installation.session_with_card(OTHER_GOOD_CARD) for _ in range(2)]
     installation.clock.advance(timedelta(seconds=30))

@@ -9,10 +9,8 @@ from domain.errors import ServiceUnavailable
 from domain.events.deliver_event import ENDPOINT_IS_OFF, Attempt, EndpointState
 from entrypoints.worker.reports import CardTestingLog, EndpointLog, WorkLog
 from tests.builders import CENTER_ID, a_refused_card, an_event_delivery
-from tests.installation import (
-    DECLINED_CARD,
-    Installation,
-)
+from tests.databases import committed
+from tests.installation import DECLINED_CARD, Installation
 
 
 def test_failing_work_is_logged_at_most_once_a_minute() -> None:
@@ -120,7 +118,7 @@ def test_a_center_logged_under_a_clock_that_was_ahead_is_logged_again(
     with capture_logs() as logs:
         for jump in (timedelta(days=365), timedelta(days=-365)):
             installation.clock.advance(jump)
-            with installation.storage.write() as unit:
+            with committed(installation.storage) as unit:
                 unit.refused_cards.add(
                     a_refused_card(
                         number=number,
@@ -129,6 +127,5 @@ def test_a_center_logged_under_a_clock_that_was_ahead_is_logged_again(
                     )
                     for number in range(20)
                 )
-                unit.commit()
             look()
     assert [line["event"] for line in logs] == ["card_testing_suspected"] * 2

@@ -25,7 +25,7 @@ from entrypoints.worker.reports import WorkLog
 from entrypoints.worker.worker import Worker
 from tests.adapters.http.api import Api
 from tests.builders import a_worker
-from tests.databases import workers_age
+from tests.databases import committed, workers_age
 from tests.event_receiver import EventReceiver
 from tests.installation import Installation
 from tests.postgresql import empty_database
@@ -36,9 +36,7 @@ LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 ALMOST_A_MINUTE = timedelta(seconds=59)
 
 
-def test_readiness_reports_that_no_worker_has_run_for_a_minute(
-    installation: Installation,
-) -> None:
+def test_readiness_reports_that_no_worker_has_run_for_a_minute(installation: Installation) -> None:
     api = Api(installation)
     with capture_logs() as logs:
         # A worker that starts with the service has a minute for its first heartbeat.
@@ -94,9 +92,7 @@ def test_the_return_of_a_browser_logs_a_missing_worker(
     assert "worker_missing" in [line["event"] for line in logs]
 
 
-def test_a_worker_does_its_chores_at_start(
-    installation: Installation,
-) -> None:
+def test_a_worker_does_its_chores_at_start(installation: Installation) -> None:
     installation.add_card(idempotency_key="key")
     installation.clock.advance(timedelta(hours=25))
     worker = Worker(installation.container, base_url="http://127.0.0.1:1")
@@ -235,9 +231,7 @@ def test_a_worker_that_cannot_look_for_events_leaves_no_heartbeat(
     assert left == [WorkerState.STOPPED]
 
 
-def test_recovered_work_is_logged_once_a_heartbeat_is_written(
-    installation: Installation,
-) -> None:
+def test_recovered_work_is_logged_once_a_heartbeat_is_written(installation: Installation) -> None:
     seconds = [0.0]
     worker = Worker(installation.container, base_url="http://127.0.0.1:1")
     worker._work_log = WorkLog(lambda: seconds[0])
@@ -325,9 +319,7 @@ def test_a_hanging_endpoint_delays_no_other_endpoint(tmp_path: Path) -> None:
         worker.stop()
 
 
-def test_the_worker_does_the_chores_of_events(
-    installation: Installation,
-) -> None:
+def test_the_worker_does_the_chores_of_events(installation: Installation) -> None:
     container = installation.container
     # Nothing is sent there, because it is not public.
     container.add_event_endpoint()(url="https://127.0.0.1", types=ENDPOINT_TYPES)
@@ -335,10 +327,9 @@ def test_the_worker_does_the_chores_of_events(
     installation.clock.advance(datetime(2031, 9, 23, tzinfo=UTC) - installation.clock.now())
     installation.read_cards()
     # Given up, so that it is old and no longer due.
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
         (stored,) = unit.event_deliveries.latest(limit=9, only_failed=False)
         unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
-        unit.commit()
     worker = Worker(container, base_url="http://127.0.0.1:1")
 
     def told() -> list[str]:
