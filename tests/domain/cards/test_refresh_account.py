@@ -113,8 +113,10 @@ class TestUnknownCard:
     def read_each(self, installation: Installation, days: float) -> None:
         for _ in range(int(days * 2)):
             installation.clock.advance(timedelta(hours=12))
-            for each in installation.accounts():
-                installation.put_account(replace(each, due_at=installation.clock.now()))
+            accounts = installation.accounts()
+            with committed(installation.storage) as unit:
+                for each in accounts:
+                    unit.accounts.update(replace(each, due_at=installation.clock.now()))
             installation.read_cards()
 
     # Shows I9.
