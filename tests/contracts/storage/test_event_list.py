@@ -15,7 +15,8 @@ from domain.identifiers import EventId
 from domain.storage import RecordUnreadable, Storage
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_event_delivery
 from tests.concurrency import elsewhere
-from tests.contracts.storage.records import DAY, committed, store
+from tests.contracts.storage.records import DAY, store
+from tests.databases import committed
 
 EVERYTHING = EventFilter()
 

@@ -42,11 +42,11 @@ from tests.domain.agreements.bookings import (
     agree,
     agreements,
     guaranteed,
+    second_booking,
     started,
     takes_agreements,
     way_back,
 )
-from tests.domain.agreements.test_card_on_file import second_booking, use
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 
 HOME = "https://shop.example/account"
@@ -421,7 +421,7 @@ def test_a_later_consent_keeps_the_card_again(installation: Installation) -> Non
     installation.clock.advance(timedelta(seconds=1))
     (withdrawn,) = installation.accounts()
 
-    use(installation, second_booking(installation), withdrawn, keeps=True)
+    agree(installation, second_booking(installation), card=withdrawn, keeps=True)
 
     (kept,) = installation.accounts()
     assert kept.keep_until is None
@@ -482,7 +482,7 @@ def test_the_guest_agrees_again_to_every_booking_of_a_replaced_card(
 ) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
-    use(installation, second_booking(installation), account)
+    agree(installation, second_booking(installation), card=account)
     former = agreements(installation, account)
     cookie = entered(installation)
     session = replacing(installation, cookie, account)
