@@ -7,6 +7,7 @@ from domain.storage import Storage
 from tests.builders import (
     PROVIDER,
     a_discard,
+    a_portal_session,
     an_access_token,
     an_account,
     an_event_delivery,
@@ -33,7 +34,8 @@ def test_storing_the_installation_again_replaces_it(storage: Storage) -> None:
 def test_a_copy_drops_all_records_that_would_act_for_the_original(storage: Storage) -> None:
     account, endpoint = an_account(due_at=NOW), an_event_endpoint()
     token, delivery = an_access_token(revoked_at=None), an_event_delivery(due_at=NOW)
-    store(storage, account, endpoint, delivery, delivery.event, a_discard(due_at=NOW), token)
+    own_page, discard = a_portal_session(), a_discard(due_at=NOW)
+    store(storage, account, endpoint, delivery, delivery.event, discard, token, own_page)
     own = MerchantAccount("own")
     with committed(storage) as unit:
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1")
@@ -45,6 +47,7 @@ def test_a_copy_drops_all_records_that_would_act_for_the_original(storage: Stora
     with storage.read() as reading:
         assert reading.event_endpoints.all() == ()
         assert reading.events.get(delivery.event.event_id) is None
+        assert reading.portal_sessions.get(own_page.portal_id) is None
         assert reading.event_deliveries.get(delivery.event.event_id, delivery.endpoint_id) is None
         assert reading.discards.get(PROVIDER, MERCHANT_ACCOUNT, a_discard().token) is None
         kept, revoked = (
