@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar, Final
 import falcon
 import structlog
 
-from adapters.guest_pages import is_sent_from
+from adapters.guest_pages import MaskedGuest, is_sent_from
+from adapters.http.authentication import sent_token
 from adapters.http.cookies import Cookies
 from adapters.http.errors import NotFound
 from adapters.http.examples import SPA_ID, Example, sample
@@ -211,10 +212,13 @@ class PortalResource:
             errors.PortalLimitReached(3600),
         ),
     )
-    def open(self, caller: Caller, guest_id: str, body: PortalSessionBody) -> PortalSessionMade:
-        """Make a link."""
+    def open(
+        self, req: falcon.Request, caller: Caller, guest_id: str, body: PortalSessionBody
+    ) -> PortalSessionMade:
+        """Make a link, which stops if the token of this request is revoked."""
         opened = self.open_portal(
             caller,
+            access_token=sent_token(req) or "",
             guest_id=guest_id,
             center_id=body.center_id,
             return_uri=body.return_uri,
@@ -346,8 +350,14 @@ class PortalResource:
         return cookie, portal
 
     def _require_own_form(self, req: falcon.Request, secret: str) -> None:
-        is_own = form_in(req).get("token") == _form_token(secret)
-        if not is_own or not is_sent_from(self.links.base_url, req):
+        # Whoever has a link can compute its form's token. A page elsewhere must not let a guest's
+        # browser enter the page of another guest, so the browser has to say where the form was.
+        is_said = (
+            req.get_header("Origin") == self.links.base_url
+            or req.get_header("Sec-Fetch-Site") == "same-origin"
+        )
+        is_own = is_said and is_sent_from(self.links.base_url, req)
+        if not is_own or form_in(req).get("token") != _form_token(secret):
             raise ClickedElsewhere
 
     def _show(
@@ -367,6 +377,7 @@ class PortalResource:
             "logo_uri": portal.logo_uri,
             "accessibility": portal.settings.accessibility,
             "form_token": _form_token(secret),
+            "guest": portal.guest and MaskedGuest(portal.guest.full_name, portal.guest.email),
             "own_page": self.links.portal_page_uri,
             "now": self.clock.now(),
             "time": lambda at: self.formats.time(at, language, zone),

@@ -308,6 +308,8 @@ RELEASE_0_3: Final = """
         guest_id {uuid} NOT NULL,
         center_id {uuid} NOT NULL,
         caller text NOT NULL,
+        access_token_hash text NOT NULL,
+        shows_guest {boolean} NOT NULL,
         return_uri text NOT NULL,
         locale text,
         created_at {time} NOT NULL,

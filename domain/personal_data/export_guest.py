@@ -30,7 +30,7 @@ _HIDDEN: Final = {
     Evidence: ["content"],
     CardSession: ["link_key"],
     DeskLink: ["secret_hash", "access_token_hash"],
-    PortalSession: ["portal_id", "secret_hash"],
+    PortalSession: ["portal_id", "secret_hash", "access_token_hash"],
     PortalVisit: ["secret_hash"],
 }
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -45,8 +45,10 @@ def hand_over(
         if account.guest_id == goes:
             _give(unit, note_event, account, stays, kept, now)
     unit.guests.remove(goes)
-    # Links to the page of the guest who stays end with the merge too (`find_portal.py`).
     unit.portal_sessions.remove(goes)
+    # Whoever has a link to the page of the guest who stays may not know the cards that come.
+    for session in unit.portal_sessions.of(stays):
+        unit.portal_sessions.update(session.ended(now))
     unit.sessions.give(goes, stays)
     unit.accounts.give(goes, stays)
     # Both guests may have a reference at the same merchant account. A page of the guest who stays

@@ -12,7 +12,6 @@ from domain.centers.center import Center
 from domain.guests.guest import Guest
 from domain.identifiers import plain_uuid
 from domain.portal.portal_session import PortalId, PortalSession
-from domain.retries import CLOCKS_DIFFER_BY
 from domain.storage import UnitOfWork
 
 
@@ -21,7 +20,7 @@ class PortalUnknown(Exception):
 
 
 class PortalExpired(Exception):
-    """The link is past its end, or another guest was merged into its guest since."""
+    """The link is past its end, its access token is revoked, or its guest was merged with another."""
 
 
 class PortalEnded(Exception):
@@ -76,8 +75,12 @@ def _visited(unit: UnitOfWork, session: PortalSession, accounts: Sequence[Accoun
     guest, center = unit.guests.get(session.guest_id), unit.centers.get(session.center_id)
     if guest is None or center is None:
         raise PortalUnknown
+    token = unit.access_tokens.get(session.access_token_hash)
+    if token is not None and token.revoked_at is not None:
+        # Whoever stole the token may have the link.
+        raise PortalExpired
     merged_at = unit.erasures.last_merge_into(guest.id)
-    if merged_at is not None and session.created_at <= merged_at + CLOCKS_DIFFER_BY:
-        # Whoever has the link may not be the person whose cards were added.
+    if merged_at is not None and session.created_at <= merged_at:
+        # An earlier release merged the guests, and did not end the link.
         raise PortalExpired
     return Visited(session=session, guest=guest, center=center, accounts=accounts)

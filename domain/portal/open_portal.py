@@ -23,7 +23,7 @@ from domain.errors import (
 from domain.guests.guest import parse_guest_id
 from domain.languages import parse_locale
 from domain.outside import Clock, Ids
-from domain.permissions import MAY_OPEN_PORTALS, Caller
+from domain.permissions import MAY_OPEN_PORTALS, MAY_VIEW_GUESTS, Caller
 from domain.portal.portal_session import MAX_PORTAL_SESSIONS, PortalId, PortalSession
 from domain.redirects import parse_redirect_uri
 from domain.storage import Storage, WriteUnit
@@ -60,11 +60,13 @@ class OpenPortal:
         self,
         caller: Caller,
         *,
+        access_token: str,
         guest_id: str,
         center_id: object,
         return_uri: object,
         locale: object,
     ) -> OpenedPortal:
+        """Make the link. `access_token` is the token of the caller's request."""
         caller.require(self.needs)
         center = parse_center_id(center_id)
         caller.require_center(center)
@@ -96,6 +98,8 @@ class OpenPortal:
                 guest_id=guest,
                 center_id=center,
                 caller=caller.name,
+                access_token_hash=hash_of(access_token),
+                shows_guest=caller.may(MAY_VIEW_GUESTS),
                 return_uri=shown_uri,
                 locale=language,
                 created_at=now,

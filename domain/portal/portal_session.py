@@ -33,8 +33,10 @@ class PortalVisit:
 class PortalSession:
     """A link to a guest's own page at a center, which `caller` made.
 
-    `secret_hash` is the SHA-256 of the link's secret, in hexadecimal. The link may be used until
-    `expires_at`, by several browsers. `return_uri` leads back to the shop. `locale` is the requested
+    `secret_hash` and `access_token_hash` are SHA-256 in hexadecimal: of the link's secret, and of the
+    access token with which `caller` made the link. `shows_guest` is whether the page may show the
+    guest's masked name and email address, because the caller may read them. The link may be used
+    until `expires_at`, by several browsers. `return_uri` leads back to the shop. `locale` is the requested
     language, or `auto` for the browser's.
     """
 
@@ -43,6 +45,8 @@ class PortalSession:
     guest_id: GuestId
     center_id: CenterId
     caller: CallerName
+    access_token_hash: str
+    shows_guest: bool
     return_uri: str
     locale: str | None
     created_at: datetime
@@ -54,6 +58,10 @@ class PortalSession:
         visit = PortalVisit(secret_hash=hash_of(secret), ends_at=now + VISITS_LAST)
         going_on = [each for each in self.visits if now < each.ends_at]
         return replace(self, visits=(*going_on, visit)[-MAX_VISITS:])
+
+    def ended(self, now: datetime) -> PortalSession:
+        """Return the session with a link that has expired, and without visits."""
+        return replace(self, expires_at=min(self.expires_at, now), visits=())
 
     def has_visit(self, secret: str, now: datetime) -> bool:
         """Return whether the visit of a browser with this secret goes on."""

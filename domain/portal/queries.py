@@ -16,6 +16,7 @@ from domain.centers.payment_configuration import GuestRemoval
 from domain.centers.queries import removal_by_guests
 from domain.consents.choose_consent import language_for
 from domain.consents.given_consent import GivenConsent
+from domain.guests.guest import Guest
 from domain.hosted_payments.link import HostedLinks
 from domain.outside import Clock
 from domain.pagination import PageRequest
@@ -57,7 +58,7 @@ class PortalCard:
 class Portal:
     """What a guest's own page shows.
 
-    `replacing` is the outcome of the guest's latest replacement within the visit's hour.
+    `guest` is None if the caller of the link may not read guests. `replacing` is the outcome of the guest's latest replacement within the visit's hour.
     """
 
     center_name: str
@@ -65,6 +66,7 @@ class Portal:
     logo_uri: str | None
     language: str
     return_uri: str
+    guest: Guest | None
     cards: Sequence[PortalCard] = ()
     replacing: Replacing | None = None
 
@@ -132,6 +134,7 @@ def _portal(
             visited.guest, settings, session.locale, accepted, available=languages
         ),
         return_uri=session.return_uri,
+        guest=visited.guest if session.shows_guest else None,
         cards=cards,
         replacing=_replacing(unit, visited),
     )

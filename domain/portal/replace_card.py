@@ -76,7 +76,7 @@ class ReplaceCard:
                 wanted,
                 configuration,
                 caller=visited.session.caller,
-                shows_guest=False,
+                shows_guest=visited.session.shows_guest,
                 ids=self.ids,
                 trace=self.traces.current(),
                 now=now,

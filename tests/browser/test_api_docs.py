@@ -78,7 +78,7 @@ def test_the_api_docs_are_readable_on_a_phone(open_page: OpenPage, demo: Demo) -
     groups = page.locator("h3.opblock-tag")
     expect(groups).to_have_text(
         [re.compile(f"^{name}") for name in ("Cards", "Sessions", "Guests", "Centers")]
-        + [re.compile("^Products"), re.compile("^Service")]
+        + [re.compile("^Products"), re.compile("^Events"), re.compile("^Service")]
     )
     # Clients call nothing of the last one.
     expect(page.locator("#operations-Products-listProducts")).to_be_visible()

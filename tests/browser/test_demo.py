@@ -117,7 +117,7 @@ def test_the_front_desk_of_the_demo_follows_the_guest(demo: Demo, page: Page) ->
     with page.context.expect_page() as opened:
         page.get_by_role("button", name="At the front desk").click()
     desk = opened.value
-    expect(desk.get_by_role("status")).to_contain_text("The guest has opened the link")
+    expect(desk.get_by_role("status")).to_contain_text("The guest has opened the card form")
     guest.get_by_role("button", name="Add card").click()
 
     expect(desk.get_by_role("status")).to_contain_text("Visa •••• 4242 stored")

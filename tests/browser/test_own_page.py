@@ -36,6 +36,7 @@ def opened(served: Installation, language: str) -> str:
     """Return the address of a link."""
     link = served.container.open_portal()(
         served.caller,
+        access_token="a.json.token",
         guest_id=GUEST_ID,
         center_id=CENTER_ID,
         return_uri=f"{served.settings.public_base_url}/docs",

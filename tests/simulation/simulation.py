@@ -432,6 +432,7 @@ class Simulation:
         def act() -> Account | None:
             opened = container.open_portal()(
                 SHOP,
+                access_token="a.json.token",
                 guest_id=account.guest_id,
                 center_id=account.center_id,
                 return_uri="https://shop.example/",

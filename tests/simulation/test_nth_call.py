@@ -337,6 +337,7 @@ def card_that_replaces_another(it: It) -> CardSession:
 def visit_of(it: It) -> str:
     opened = it.container.open_portal()(
         it.caller,
+        access_token="a.json.token",
         guest_id=GUEST_ID,
         center_id=CENTER_ID,
         return_uri=REDIRECT_URI,

@@ -70,9 +70,14 @@ class Api:
         headers: dict[str, str] | None = None,
     ) -> testing.Result:
         """Send a form as a guest's browser does, without a token."""
-        all_headers = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+        sent = {"Content-Type": "application/x-www-form-urlencoded", "Origin": BASE_URL}
         return self.send(
-            "POST", path, body=form, query=query, headers=all_headers, authenticated=False
+            "POST",
+            path,
+            body=form,
+            query=query,
+            headers=sent | (headers or {}),
+            authenticated=False,
         )
 
     def post(

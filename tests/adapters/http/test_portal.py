@@ -19,7 +19,6 @@ from tests.builders import CENTER_ID
 from tests.domain.agreements.bookings import guaranteed, takes_agreements
 from tests.installation import BASE_URL, Installation
 
-FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 PATH: Final = f"/api/v1/guests/{GUEST_ID}/portal-sessions"
 PAGE: Final = "/hosted-payments/portal"
 BODY: Final = {"center_id": CENTER_ID, "return_uri": "https://shop.example/account"}
@@ -53,8 +52,7 @@ def token_in(page: testing.Result) -> str:
 def post(
     api: Api, path: str, token: str, cookie: str = "", headers: dict[str, str] | None = None
 ) -> testing.Result:
-    all_headers = {**FORM, "Cookie": cookie, **(headers or {})}
-    return api.send("POST", path, body=f"token={token}", headers=all_headers, authenticated=False)
+    return api.submit(path, f"token={token}", headers={"Cookie": cookie, **(headers or {})})
 
 
 def entered(api: Api, link: str) -> str:

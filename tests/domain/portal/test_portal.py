@@ -65,7 +65,8 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 def opened(it: Installation, **changes: Any) -> str:
     """Return the secret of a new link."""
     wanted = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "return_uri": HOME, "locale": None}
-    return str(it.container.open_portal()(it.caller, **{**wanted, **changes}).secret)
+    token = it.token_for(it.caller)
+    return str(it.container.open_portal()(it.caller, access_token=token, **wanted | changes).secret)
 
 
 def entered(it: Installation, **changes: Any) -> str:
@@ -272,7 +273,12 @@ def test_a_caller_of_another_center_gets_no_link(installation: Installation) -> 
     )
     with pytest.raises(UserNotAuthorized):
         installation.container.open_portal()(
-            caller, guest_id=GUEST_ID, center_id=CENTER_ID, return_uri=HOME, locale=None
+            caller,
+            access_token="",
+            guest_id=GUEST_ID,
+            center_id=CENTER_ID,
+            return_uri=HOME,
+            locale=None,
         )
 
 

@@ -215,8 +215,8 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
             (f"events {command}", NO_ENDPOINT)
             for command in ("remove x", "roll-secret x", "test x", "replay --since 1h --endpoint x")
         ),
-        *((f"events replay {event}", "no event has this id") for event in ("evt_1", "evt_\udcff")),
-        (f"events replay evt_{NOBODY}", "no event has this id"),
+        *((f"events replay {event}", "Event not found") for event in ("evt_1", "evt_\udcff")),
+        (f"events replay evt_{NOBODY}", "Event not found"),
         *(
             (f"copy-database {urls}", "FROM_URL must be an SQLite file, and TO_URL a PostgreSQL")
             for urls in ("sqlite:///a.db sqlite:///b.db", "postgresql://a/a postgresql://b/b")
