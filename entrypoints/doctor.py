@@ -480,7 +480,10 @@ def _replication(container: Container) -> Iterator[Finding]:
         fault = f"a failover to {' or '.join(map(str, lagging))}, which is asynchronous, {_LOSES}"
         advice = "add it to synchronous_standby_names (Patroni: synchronous_node_count)"
         yield finding(about, f"{fault}: {advice}, or make sure that it never takes over")
-    else:
+    elif "quorum" in (each.sync_state for each in seen.standbys):
+        fault = f"commits wait for some of the standbys {names}, and a failover to another {_LOSES}"
+        yield unknown(about, f"{fault}: make sure that only a standby with all commits takes over")
+    elif seen.synchronous_commit != "local":
         strict = "SQL does not show whether they wait without standbys: see synchronous_mode_strict"
         yield ok(about, f"commits wait for the standbys {names}. {strict} of Patroni")
 

@@ -73,6 +73,8 @@ _DIALECT: Final = Dialect(
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 """A named parameter in a statement; `::` is a cast."""
 
+_IS_STANDBY: Final = "the server is a standby"
+
 _WARNING: Final = "01000"
 """The SQLSTATE of a warning without a code of its own."""
 
@@ -86,9 +88,13 @@ SET LOCAL TimeZone = 'UTC';
 SET LOCAL lock_timeout = '{LOCK_SECONDS}s';
 SET LOCAL idle_in_transaction_session_timeout = '60s'
 """
-_BEGIN_READING: Final = _BEGIN.format("REPEATABLE READ READ ONLY")
+_BEGIN_READING: Final = f"""{_BEGIN.format("REPEATABLE READ READ ONLY")};
+SELECT pg_is_in_recovery()
+"""
 # A committed transaction must be on disk. A role may set a stricter value, but not a weaker one.
+# `_commit` needs the server's warnings.
 _BEGIN_WRITING: Final = f"""{_BEGIN.format("READ COMMITTED")};
+SET LOCAL client_min_messages = 'warning';
 SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
             THEN set_config('synchronous_commit', 'on', true) END
 """
@@ -162,7 +168,10 @@ class Transaction:
             )
             _, self._xid, self._recovered_at = _one(begun.set_result(-1))
         else:
-            _begin(connection, _BEGIN_READING)
+            (is_standby,) = _one(_begin(connection, _BEGIN_READING).set_result(-1))
+            # Behind a pooler, a connection outlives a failover. Commands may read from a standby.
+            if is_standby and connection.statement_seconds is not None:
+                raise psycopg.OperationalError(_IS_STANDBY)
 
     @property
     def connection(self) -> Connection:
@@ -390,7 +399,7 @@ class Connections:
         # A standby lacks the latest commits. HAProxy leads to it while it has not checked it yet.
         is_for_command = self._statement_seconds is None
         if not is_for_command and _one(connection.execute("SELECT pg_is_in_recovery()"))[0]:
-            self._refusal = psycopg.OperationalError("the server is a standby")
+            self._refusal = psycopg.OperationalError(_IS_STANDBY)
             raise self._refusal
 
     def _check(self, connection: Connection) -> None:

@@ -260,6 +260,7 @@ MIGRATIONS: Final = {
         boolean="boolean",
         big_integer="bigint",
         sequence=", sequence bigint GENERATED ALWAYS AS IDENTITY",
+        created="sequence",
         strict="",
         long_ago=LONG_AGO,
     ),

@@ -298,7 +298,7 @@ RELEASE_0_3: Final = """
         event {json}{sequence}
     ){strict};
     CREATE UNIQUE INDEX events_number ON events (number) WHERE number IS NOT NULL;
-    CREATE INDEX events_unnumbered ON events (event_id) WHERE number IS NULL;
+    CREATE INDEX events_unnumbered ON events ({created}) WHERE number IS NULL;
     ALTER TABLE card_sessions ADD COLUMN unopened_at {time} DEFAULT '{long_ago}';
     CREATE INDEX card_sessions_unopened ON card_sessions (unopened_at, token_id)
         WHERE unopened_at IS NOT NULL AND ended_at IS NULL;

@@ -464,6 +464,8 @@ def m007_release_0_3(db: Database) -> None:
         boolean="integer",
         big_integer="integer",
         sequence="",
+        # An index contains the row's id, which is in the order of creation.
+        created="number",
         strict=" STRICT",
         long_ago=LONG_AGO,
     )

@@ -57,10 +57,15 @@ class SeenWorker:
         return self.is_missing and self.state is not WorkerState.STOPPED
 
     def runs_before(self, release: tuple[int, int]) -> bool:
-        """Return whether the worker runs now, and its release is earlier, such as 0.2 before 0.3."""
+        """Return whether the worker's release is earlier, such as 0.2 before 0.3.
+
+        A worker that is missing does not count. A worker that has just stopped does, because other
+        processes of its release may still run.
+        """
         found = re.match(r"(\d+)\.(\d+)", self.worker.release)
-        is_running = self.state is WorkerState.RUNNING and not self.is_missing
-        return is_running and found is not None and (int(found[1]), int(found[2])) < release
+        return (
+            not self.is_missing and found is not None and (int(found[1]), int(found[2])) < release
+        )
 
 
 def is_missed(age: timedelta) -> bool:

@@ -156,7 +156,7 @@ class SqlEvents(Repository, Events):
     @override
     def forget(self, *, before: datetime, until: datetime) -> int:
         oldest = self._transaction.execute(
-            "SELECT number, occurred_at >= :before AND occurred_at <= :until FROM events "
+            "SELECT number, event IS NOT NULL AND occurred_at >= :before AND occurred_at <= :until FROM events "
             "WHERE number > 0 ORDER BY number LIMIT :limit",
             {"before": before, "until": until, "limit": MAX_FORGOTTEN},
         ).fetchall()

@@ -147,6 +147,10 @@ def test_old_events_are_deleted_from_the_beginning(storage: Storage) -> None:
         assert unit.events.get(wrong_clock.event_id) is None
         assert unit.events.position(2) is None
         assert unit.events.position(3) == behind(3, wrong_clock)
+    # The time of an event that is deleted does not keep later events.
+    with committed(storage) as unit:
+        unit.events.forget(before=NOW + DAY, until=NOW + 3 * DAY)
+    assert listed(storage) == []
 
 
 def test_numbers_go_on_after_every_event_was_deleted(storage: Storage) -> None:
