@@ -12,7 +12,7 @@ from email.message import Message
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from adapters.http.middleware import REQUEST_ID, SECURITY_HEADERS
@@ -37,6 +37,9 @@ from entrypoints.plain_errors import NO_WORKER
 from entrypoints.psps import distribution_of
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Setting, Settings
 from entrypoints.settings_error import SettingsError
+
+if TYPE_CHECKING:
+    from adapters.postgresql.replication import Replication
 
 SECONDS: Final = 10
 """How long the check of the database may take, and then all other checks together."""
@@ -456,6 +459,11 @@ def _replication(container: Container) -> Iterator[Finding]:
     if seen.synchronous_commit == "local" and seen.standbys:
         fault = f"commits do not wait for the standbys, so a failover {_LOSES}"
         yield problem(about, f"{set_to}: {fault}: set it to on")
+    yield from _standbys(seen)
+
+
+def _standbys(seen: Replication) -> Iterator[Finding]:
+    """Find commits that a failover would lose, from what SQL shows of the standbys."""
     about = "replication"
     names = ", ".join(each.name for each in seen.standbys if each.name) or "that are attached"
     lagging = [each.name for each in seen.standbys if each.sync_state in ("async", "potential")]
