@@ -16,7 +16,9 @@ from domain.errors import PaymentAccountNotFound, PaymentConfigurationNotDone
 from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import CenterId
 from domain.outside import Clock, Ids, Traces
+from domain.pagination import PageRequest
 from domain.portal.find_portal import find_visit
+from domain.portal.portal_session import PortalSession
 from domain.sessions.add_card import new_session
 from domain.sessions.card_testing import require_below_limits
 from domain.sessions.request import RequestedSession
@@ -30,8 +32,9 @@ class ReplaceCard:
     """Use case: start a session whose card replaces a guest's card, and return its link.
 
     The session leads back to the guest's own page. The replaced card stays until the new card is
-    stored (`take_replaced.py`). The guest agrees again to the bookings that are not over. Each call
-    starts another session; `limits` protect against card testing. Raises PortalEnded,
+    stored (`take_replaced.py`). The guest agrees again to the bookings that are not over. While the
+    link of such a session works, a repeated call returns this link, so that a guest who presses the
+    button often does not use up the `limits` against card testing. Raises PortalEnded,
     PaymentAccountNotFound, PaymentConfigurationNotDone or CardLimitReached.
     """
 
@@ -44,7 +47,7 @@ class ReplaceCard:
     log: SessionLog
 
     def __call__(self, cookie: str | None, account_id: str) -> str:
-        def start(unit: WriteUnit) -> CardSession:
+        def start(unit: WriteUnit) -> tuple[CardSession, bool]:
             now = self.clock.now()
             visited = find_visit(unit, cookie, now)
             account = next(
@@ -63,6 +66,12 @@ class ReplaceCard:
                 for each in running
                 if each.is_open(now)
             ]
+            agreement = bookings[0] if bookings else None
+            replaces = Replacement(account_id=account.account_id, further=tuple(bookings[1:]))
+            newest = newest_session(unit, visited.session)
+            if newest is not None and newest.has_link(now):
+                if (newest.agreement, newest.replaces) == (agreement, replaces):
+                    return newest, False
             wanted = RequestedSession(
                 guest_id=account.guest_id,
                 center_id=account.center_id,
@@ -70,7 +79,7 @@ class ReplaceCard:
                 source=account.source,
                 billing_info=None,
                 locale=visited.session.locale,
-                agreement=bookings[0] if bookings else None,
+                agreement=agreement,
             )
             session = new_session(
                 wanted,
@@ -82,15 +91,22 @@ class ReplaceCard:
                 now=now,
             )
             require_below_limits(unit, configuration.card_limits(self.limits), session, now)
-            replaces = Replacement(account_id=account.account_id, further=tuple(bookings[1:]))
             started = replace(session, replaces=replaces)
             unit.sessions.add(started)
             unit.commit()
-            return started
+            return started, True
 
-        session = self.storage.transact(start)
-        self.log(SessionStep(Step.CREATED, session))
+        session, is_new = self.storage.transact(start)
+        if is_new:
+            self.log(SessionStep(Step.CREATED, session))
         return self.links.hosted_payment_uri(session)
+
+
+def newest_session(unit: UnitOfWork, of: PortalSession) -> CardSession | None:
+    """Return the guest's newest session at the center that was started since the link was made."""
+    centers = frozenset({of.center_id})
+    newest = unit.sessions.page(of.guest_id, centers, PageRequest(size=1)).items
+    return next((each for each in newest if each.created_at >= of.created_at), None)
 
 
 def configuration_of(unit: UnitOfWork, center_id: CenterId) -> PaymentConfiguration | None:

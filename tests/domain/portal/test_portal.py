@@ -65,8 +65,8 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 def opened(it: Installation, **changes: Any) -> str:
     """Return the secret of a new link."""
     wanted = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "return_uri": HOME, "locale": None}
-    token = it.token_for(it.caller)
-    return str(it.container.open_portal()(it.caller, access_token=token, **wanted | changes).secret)
+    wanted["access_token"] = it.token_for(it.caller)
+    return str(it.container.open_portal()(it.caller, **wanted | changes).secret)
 
 
 def entered(it: Installation, **changes: Any) -> str:
@@ -639,6 +639,52 @@ def test_the_worker_deletes_the_links_that_an_earlier_release_left(
         assert list(unit.portal_sessions.of(GUEST_ID)) == []
 
 
+def test_a_link_ends_when_the_token_that_made_it_is_revoked(installation: Installation) -> None:
+    token = installation.token_for(installation.caller)
+    secret = opened(installation, access_token=token)
+    cookie = installation.container.enter_portal()(secret)
+    # A client may get a new token before the guest opens the link.
+    installation.clock.advance(timedelta(minutes=1))
+    assert page_of(installation, cookie).cards == []
+
+    installation.container.revoke_token()(token)
+
+    with pytest.raises(PortalExpired):
+        installation.container.enter_portal()(secret)
+    with pytest.raises(PortalEnded):
+        page_of(installation, cookie)
+
+
+@pytest.mark.parametrize("may_view", [True, False])
+def test_the_page_names_the_guest_only_if_the_caller_may_read_guests(
+    installation: Installation, may_view: bool
+) -> None:
+    permissions = {Permission.GUESTS_PORTAL, *([Permission.GUESTS_VIEW] if may_view else [])}
+    caller = installation.a_caller(*permissions)
+    secret = installation.container.open_portal()(
+        caller,
+        access_token="",
+        guest_id=GUEST_ID,
+        center_id=CENTER_ID,
+        return_uri=HOME,
+        locale=None,
+    ).secret
+
+    page = page_of(installation, installation.container.enter_portal()(secret))
+
+    assert (page.guest is not None) == may_view
+
+
+def test_pressing_replace_again_leads_to_the_same_link(installation: Installation) -> None:
+    account = installation.stored_card()
+    installation.clock.advance(timedelta(minutes=1))
+    cookie = entered(installation)
+
+    first, again = (replacing(installation, cookie, account) for _ in range(2))
+
+    assert first.token_id == again.token_id
+
+
 def test_a_merge_ends_the_links_of_both_guests(installation: Installation) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     account = installation.stored_card(guest_id=OTHER_GUEST_ID)
@@ -655,7 +701,7 @@ def test_a_merge_ends_the_links_of_both_guests(installation: Installation) -> No
     for cookie in cookies:
         with pytest.raises(PortalEnded):
             change(installation, cookie, account, CardChange.REMOVE)
-    installation.clock.advance(timedelta(minutes=30))
+    installation.clock.advance(timedelta(seconds=1))
     assert len(page_of(installation, entered(installation)).cards) == 1
 
 
