@@ -230,6 +230,7 @@ def test_replacing_leads_to_the_link_of_a_session(api: Api, link: str) -> None:
 
 def test_while_a_new_card_is_saved_the_page_reloads(api: Api, link: str) -> None:
     account, cookie = only_card(api), entered(api, link)
+    api.installation.clock.advance(timedelta(seconds=1))
     replaced = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
     with api.installation.storage.read() as unit:
         (session,) = [each for each in unit.sessions.of_guest(GUEST_ID) if each.account_id is None]

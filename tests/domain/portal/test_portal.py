@@ -70,7 +70,8 @@ def opened(it: Installation, **changes: Any) -> str:
 
 
 def entered(it: Installation, **changes: Any) -> str:
-    """Return the cookie of a browser that has entered the page."""
+    """Return the cookie of a browser that has entered the page, a second after what came before."""
+    it.clock.advance(timedelta(seconds=1))
     return it.container.enter_portal()(opened(it, **changes))
 
 
@@ -99,7 +100,8 @@ def noted(it: Installation) -> list[tuple[str, str, str]]:
 
 
 def replacing(it: Installation, cookie: str, account: Account) -> CardSession:
-    """Return the session that replaces a card."""
+    """Return the session that replaces a card, begun a second after what came before."""
+    it.clock.advance(timedelta(seconds=1))
     key = find_link_key(
         it.container.replace_card()(cookie, account.account_id).partition("key=")[2]
     )
@@ -436,6 +438,7 @@ def test_a_later_consent_keeps_the_card_again(installation: Installation) -> Non
 
 def test_a_guest_makes_a_card_the_default(installation: Installation) -> None:
     installation.stored_card()
+    installation.clock.advance(timedelta(seconds=1))
     other = installation.stored_card(OTHER_GOOD_CARD)
     cookie = entered(installation)
 
@@ -488,6 +491,7 @@ def test_the_guest_agrees_again_to_every_booking_of_a_replaced_card(
 ) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
+    installation.clock.advance(timedelta(seconds=1))
     agree(installation, second_booking(installation), card=account)
     former = agreements(installation, account)
     cookie = entered(installation)
@@ -499,7 +503,7 @@ def test_the_guest_agrees_again_to_every_booking_of_a_replaced_card(
     finish(installation, session)
 
     (new,) = installation.accounts()
-    again = agreements(installation, new)
+    again = sorted(agreements(installation, new), key=lambda each: each.terms.reference)
     assert [each.terms.reference for each in again] == ["booking-17", "booking-18"]
     assert [each.terms.replaces for each in again] == [each.agreement_id for each in former]
     assert new.keep_until == max(each.kept_until for each in former)
