@@ -44,7 +44,7 @@ def take_replaced(
     if former is None or new is None:
         return
     if former.is_default:
-        make_default(unit, new, [former])
+        on_file[new.account_id] = make_default(unit, new, [former]) or new
         former = replace(former, is_default=False)
     others = [each for each in on_file.values() if each.account_id != former.account_id]
     removal = removal_by_guests(unit, session.center_id)

@@ -38,6 +38,7 @@ from tests.installation import (
     DECLINED_CARD,
     MERCHANT,
     OTHER_GOOD_CARD,
+    PREPAID_CARD,
     REDIRECT_URI,
 )
 from tests.simulation.endpoints import EVERYTHING, EndpointTrouble
@@ -332,6 +333,14 @@ def card_that_replaces_another(it: It) -> CardSession:
     it.type_card(session, OTHER_GOOD_CARD)
     it.known.removed.discard(account.account_id)
     return it.session(session.token_id)
+
+
+def card_on_file_that_replaces_another(it: It) -> CardSession:
+    """Return a session with the second of three cards, which replaces the default."""
+    session = card_that_replaces_another(it)
+    for card, number in enumerate((OTHER_GOOD_CARD, PREPAID_CARD), start=2):
+        it.stored_card(number, redirect_uri=f"{REDIRECT_URI}&card={card}")
+    return session
 
 
 def visit_of(it: It) -> str:
@@ -702,6 +711,7 @@ USE_CASES: Final[Mapping[str, Expected]] = {
                 a_card_whose_token_is_to_be_discarded=token_to_be_discarded,
                 a_card_whose_token_is_being_discarded=token_being_discarded,
                 a_card_that_replaces_another=card_that_replaces_another,
+                a_card_on_file_that_replaces_another=card_on_file_that_replaces_another,
                 a_page_without_a_card=page_without_a_card,
                 a_page_with_refused_cards=refused_cards,
                 a_page_requested_while_the_psp_was_down=It.session_without_page,

@@ -47,7 +47,7 @@ from tests.domain.agreements.bookings import (
     takes_agreements,
     way_back,
 )
-from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, PREPAID_CARD, Installation
 
 HOME = "https://shop.example/account"
 
@@ -514,6 +514,21 @@ def test_the_guest_agrees_again_to_every_booking_of_a_replaced_card(
     added = told(installation, EventType.AGREEMENT_ADDED)
     ids = [account.account_id, new.account_id] * 2
     assert sorted(str(each.account_id) for each in added) == sorted(ids)
+
+
+def test_a_card_on_file_that_replaces_the_default_becomes_the_default(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    for number in (OTHER_GOOD_CARD, PREPAID_CARD):
+        installation.clock.advance(timedelta(seconds=1))
+        installation.stored_card(number)
+
+    finish(installation, replacing(installation, entered(installation), account), OTHER_GOOD_CARD)
+
+    cards = [(each.last_four, each.is_default) for each in installation.accounts()]
+    assert cards == [("4444", True), (PREPAID_CARD[-4:], False)]
 
 
 def test_a_booking_stays_guaranteed_by_the_new_card(installation: Installation) -> None:
