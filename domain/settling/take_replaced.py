@@ -8,7 +8,7 @@ from datetime import datetime
 from domain.cards.choose_default_card import make_default
 from domain.cards.refresh_verdict import REPLACED
 from domain.cards.take_back import take_back
-from domain.centers.queries import removal_by_guests
+from domain.centers.payment_configuration import GuestRemoval
 from domain.events.note_event import NoteEvent
 from domain.sessions.session import CardSession
 from domain.storage import UnitOfWork, WriteUnit
@@ -29,10 +29,11 @@ def take_replaced(
 ) -> None:
     """Give the place of the replaced card to the card of a completed session.
 
-    The new card becomes the default if the replaced one was. The replaced card may stay for a
-    booking that is over, as after a removal. Nothing happens if the guest typed the same card
-    again, or if the replaced card is gone. Store the new card and its agreements first. The caller
-    commits.
+    The new card becomes the default if the replaced one was. Whatever the center has set for
+    removals, the replaced card stays for a booking to which the guest did not agree again: the
+    booking is over, or the guest used the replaced card for it meanwhile. Nothing happens if the
+    guest typed the same card again, or if the replaced card is gone. Store the new card and its
+    agreements first. The caller commits.
     """
     if session.replaces is None or session.account_id in (None, session.replaces.account_id):
         return
@@ -47,5 +48,5 @@ def take_replaced(
         on_file[new.account_id] = make_default(unit, new, [former]) or new
         former = replace(former, is_default=False)
     others = [each for each in on_file.values() if each.account_id != former.account_id]
-    removal = removal_by_guests(unit, session.center_id)
+    removal = GuestRemoval.AFTER_AGREEMENT
     take_back(unit, note_event, former, others, removal=removal, reason=REPLACED, now=now)

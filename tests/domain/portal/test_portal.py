@@ -602,6 +602,25 @@ def test_a_replaced_card_stays_for_a_booking_that_is_over(installation: Installa
     assert (former.is_default, new.is_default) == (False, True)
 
 
+@pytest.mark.parametrize("removal", GuestRemoval)
+def test_a_replaced_card_stays_for_a_booking_that_was_added_meanwhile(
+    installation: Installation, removal: GuestRemoval
+) -> None:
+    installation.configure(guest_removal=removal)
+    account = installation.stored_card()
+    session = replacing(installation, entered(installation), account)
+    agree(installation, second_booking(installation), card=account)
+
+    finish(installation, session)
+
+    former, new = installation.accounts()
+    assert (former.account_id, former.keep_until) == (
+        account.account_id,
+        kept_until(installation, account),
+    )
+    assert (new.last_four, new.is_default, new.keep_until) == ("4444", True, None)
+
+
 def test_a_card_for_bookings_that_are_over_is_not_replaced(installation: Installation) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
