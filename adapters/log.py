@@ -1,4 +1,4 @@
-"""The log of sessions' steps, of erasures, and of cards that PSPs lose."""
+"""The log of sessions' steps, of erasures, and of cards that guests take back or PSPs lose."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import structlog
 from typing_extensions import override
 
 from domain.cards.account import Account
+from domain.cards.take_back import BY_GUEST
 from domain.identifiers import GuestId, PspAccount
 from domain.personal_data.erasure import ErasureLog
 from domain.sessions.session_log import SessionLog, SessionStep
@@ -45,6 +46,19 @@ def log_lost_card(account: Account, reason: str) -> None:
             provider=account.provider,
             account=account.merchant_account,
         )
+
+
+def log_taken_back(account: Account) -> None:
+    """Log an account that its guest removed, or left for its bookings only. Never raises.
+
+    After restoring a backup, these lines show what guests have done since.
+    """
+    with suppress(Exception):
+        named = {"account_id": account.account_id, "guest_id": account.guest_id}
+        if account.removed_at is None:
+            log.info("consent_withdrawn", **named)
+        else:
+            log.info("card_removed", **named, caller=BY_GUEST)
 
 
 def log_stopped_removal(psp_account: PspAccount) -> None:

@@ -41,7 +41,13 @@ from adapters.http.sessions import SessionResource
 from adapters.http.trusted_proxy import TrustedProxy
 from adapters.http.webhooks import Webhooks
 from adapters.identity import OpaqueTokens
-from adapters.log import LinesOfErasures, LinesOfSessions, log_lost_card, log_stopped_removal
+from adapters.log import (
+    LinesOfErasures,
+    LinesOfSessions,
+    log_lost_card,
+    log_stopped_removal,
+    log_taken_back,
+)
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp_calls.bulkhead import Bulkhead
 from adapters.psp_calls.circuit_breaker import CircuitBreakers
@@ -439,7 +445,9 @@ class Container(DeclarativeContainer):
         ids=ids,
         traces=traces,
         note_event=note_event,
+        note_act=note_act,
         log=session_log,
+        log_taken_back=Object(log_taken_back),
     )
     settle_session = Part(settle_in_worker, providers=psps, obtain_page=obtain_page)
     discard_token = Part(DiscardToken, storage=storage, providers=worker_psps, clock=clock)
@@ -552,7 +560,12 @@ class Container(DeclarativeContainer):
     )
     read_portal = Part(ReadPortal, storage=storage, links=links, languages=languages, clock=clock)
     change_card = Part(
-        ChangeCard, storage=storage, clock=clock, note_event=note_event, note_act=note_act
+        ChangeCard,
+        storage=storage,
+        clock=clock,
+        note_event=note_event,
+        note_act=note_act,
+        log_taken_back=Object(log_taken_back),
     )
     replace_card = Part(
         ReplaceCard,

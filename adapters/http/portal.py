@@ -9,7 +9,6 @@ from hashlib import sha256
 from typing import Annotated, ClassVar, Final
 
 import falcon
-import structlog
 
 from adapters.guest_pages import MaskedGuest, is_sent_from
 from adapters.http.authentication import sent_token
@@ -27,7 +26,6 @@ from adapters.thread_safe_types import prepare
 from domain import errors
 from domain.agreements.locale_formats import LocaleFormats
 from domain.cards.account import Account
-from domain.cards.take_back import BY_GUEST
 from domain.hosted_payments.link import HostedLinks
 from domain.languages import EXPECTED_LOCALE, MAX_TAG_LENGTH
 from domain.outside import Clock
@@ -39,8 +37,6 @@ from domain.portal.portal_session import VISITS_LAST
 from domain.portal.queries import Portal, ReadPortal, ReadPortalLink, Replacing
 from domain.portal.replace_card import ReplaceCard
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
-
-log = structlog.get_logger()
 
 _COOKIE: Final = "cardonfile-portal"
 _REPLACE: Final = "replace"
@@ -333,14 +329,7 @@ class PortalResource:
         self.wake_reconciler()
         address = self.links.portal_page_uri
         if changed is not None:
-            outcome = _outcome(CardChange(act), changed)
-            # After restoring a backup, these lines show what guests have done since.
-            named = {"account_id": changed.account_id, "guest_id": changed.guest_id}
-            if outcome == "removed":
-                log.info("card_removed", **named, caller=BY_GUEST)
-            elif outcome == "withdrawn":
-                log.info("consent_withdrawn", **named)
-            address += f"?done={outcome}"
+            address += f"?done={_outcome(CardChange(act), changed)}"
         redirect(resp, address)
 
     def _visit(self, req: falcon.Request) -> tuple[str, Portal]:

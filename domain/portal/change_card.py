@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from domain.audit.entry import GUEST, Action
 from domain.audit.note_act import NoteAct
 from domain.cards.account import Account
 from domain.cards.choose_default_card import make_default
 from domain.cards.note_account_event import note_account_event
+from domain.cards.note_taken_back import note_taken_back
 from domain.cards.take_back import BY_GUEST, take_back
 from domain.centers.payment_configuration import GuestRemoval
 from domain.centers.queries import removal_by_guests
@@ -34,15 +35,17 @@ class ChangeCard:
     """Use case: remove a card, withdraw its general consent, or make it the default.
 
     A card that guarantees a booking stays for it, if the center has set that; a withdrawal always
-    leaves it. Without a booking, a withdrawal removes the card. The shop is told by an event, and
-    the audit trail notes a removal and a withdrawal. A change that was made before, or a card that
-    is not the guest's at the center, changes nothing. Raises PortalEnded.
+    leaves it. Without a booking, a withdrawal removes the card. The shop is told by an event. The
+    audit trail notes a removal and a withdrawal, and `log_taken_back` is called with the card after
+    the commit. A change that was made before, or a card that is not the guest's at the center,
+    changes nothing. Raises PortalEnded.
     """
 
     storage: Storage
     clock: Clock
     note_event: NoteEvent
     note_act: NoteAct
+    log_taken_back: Callable[[Account], None]
 
     def __call__(self, cookie: str | None, account_id: str, change: CardChange) -> Account | None:
         """Return the changed card, or None if nothing changed."""
@@ -73,14 +76,11 @@ class ChangeCard:
             changed = take_back(unit, self.note_event, account, others, removal=removal, now=now)
             if changed == account:
                 return None
-            self._note(unit, changed)
+            note_taken_back(unit, self.note_act, changed)
             unit.commit()
             return changed
 
-        return self.storage.transact(make)
-
-    def _note(self, unit: WriteUnit, changed: Account) -> None:
-        is_removed = changed.removed_at is not None
-        action = Action.CARD_REMOVED if is_removed else Action.CONSENT_WITHDRAWN
-        details = {"guest": changed.guest_id, "center": changed.center_id}
-        self.note_act(unit, action, changed.account_id, details, actor=GUEST)
+        changed = self.storage.transact(make)
+        if changed is not None and change is not CardChange.DEFAULT:
+            self.log_taken_back(changed)
+        return changed

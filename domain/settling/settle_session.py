@@ -6,12 +6,14 @@ end here. The first of them stores the card; the others find it stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from domain.agreements.agreement import count_open
+from domain.audit.note_act import NoteAct
+from domain.cards.account import Account
 from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
 from domain.centers.card_limit import CardLimit
@@ -51,6 +53,14 @@ _COLLECTED: Final = (CardCollected, NoCardCollected)
 """The outcomes with a token that the PSP can charge. The token is stored or discarded."""
 
 
+class _Applied(NamedTuple):
+    """A session after its outcome was applied, its steps, and the card that it has replaced."""
+
+    session: CardSession
+    steps: Sequence[SessionStep]
+    taken_back: Account | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleSession:
     """Use case: ask the PSP about a session, and store its card or end the session.
@@ -59,7 +69,8 @@ class SettleSession:
     lock before the outcome is applied. While the PSP does not respond, the session becomes due
     again later. Once the guest has too many refused cards, by `limits`, the page is closed and the
     session stays open. A session at a closed merchant account ends without a question to its PSP.
-    Raises ServiceUnavailable.
+    `log_taken_back` is called after the commit with a card that the session has replaced. Raises
+    ServiceUnavailable.
     """
 
     storage: Storage
@@ -70,7 +81,9 @@ class SettleSession:
     ids: Ids
     traces: Traces
     note_event: NoteEvent
+    note_act: NoteAct
     log: SessionLog
+    log_taken_back: Callable[[Account], None]
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> DueSession | None:
         """Lease a session that is due; return None if no session is due.
@@ -112,9 +125,8 @@ class SettleSession:
             return session
         asked, outcome = self._reported(session)
         now = self.clock.now()
-        settled, steps = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
-        self._follow(settled, steps, now)
-        return settled
+        applied = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
+        return self._follow(applied, now)
 
     def _settle_earlier(self, session: CardSession, page: EarlierPage) -> CardSession:
         """Ask the PSP about an earlier page, because a webhook reported something about it.
@@ -125,7 +137,7 @@ class SettleSession:
         asked, outcome = self._reported(replace(session, attempt=page.attempt))
         now = self.clock.now()
 
-        def apply(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
+        def apply(unit: WriteUnit) -> _Applied:
             current = unit.sessions.get(session.token_id) or session
             if page in unit.earlier_pages.of(session.token_id):
                 # If the stored page differs, another webhook arrived in the meantime. The stored
@@ -138,16 +150,18 @@ class SettleSession:
                 unit.sessions.update(replace(current, attempt=page.attempt, not_accepted=None))
             return self._apply(unit, asked, outcome, now)
 
-        settled, steps = self.storage.transact(apply)
-        self._follow(settled, steps, now)
-        return settled
+        return self._follow(self.storage.transact(apply), now)
 
-    def _follow(self, settled: CardSession, steps: Sequence[SessionStep], now: datetime) -> None:
-        """Do what follows the commit: log the steps, and make the guest's other pages due."""
+    def _follow(self, applied: _Applied, now: datetime) -> CardSession:
+        """Do what follows the commit: log it, and make the guest's other pages due."""
+        settled, steps, taken_back = applied
         self.log(*steps)
+        if taken_back is not None:
+            self.log_taken_back(taken_back)
         refusals = (Step.DECLINED, Step.NOT_ACCEPTED, Step.REFUSED)
         if any(each.step in refusals for each in steps):
             ask_about_open_pages(self.storage, self.limits, settled, now)
+        return settled
 
     def _reported(self, session: CardSession) -> tuple[CardSession, Reported]:
         """Ask the PSP about the session, after creating its page if needed; return both."""
@@ -218,11 +232,8 @@ class SettleSession:
 
     def _apply(
         self, unit: WriteUnit, asked: CardSession, outcome: Reported, now: datetime
-    ) -> tuple[CardSession, Sequence[SessionStep]]:
-        """Judge the outcome by the records stored now, and store the verdict.
-
-        Return the session and its steps.
-        """
+    ) -> _Applied:
+        """Judge the outcome by the records stored now, and store the verdict."""
         current = unit.sessions.get(asked.token_id) or asked
         if (
             isinstance(outcome, CardCollected)
@@ -267,13 +278,15 @@ class SettleSession:
                 psp_account=current.configuration.psp_account,
                 now=now,
             )
+        taken_back = None
         if not current.is_settled:
-            take_replaced(unit, self.note_event, changed, now)
+            taken_back = take_replaced(unit, self.note_event, self.note_act, changed, now)
         note_end_of_session(unit, self.note_event, current, changed, now=now)
         if verdict.consent is not None:
             unit.consents.add(verdict.consent)
         unit.commit()
-        return changed, _steps(current, changed, outcome, verdict, declined, is_discarded)
+        steps = _steps(current, changed, outcome, verdict, declined, is_discarded)
+        return _Applied(changed, steps, taken_back)
 
     def _judge_card(
         self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from domain.audit.note_act import NoteAct
+from domain.cards.account import Account
 from domain.cards.choose_default_card import make_default
+from domain.cards.note_taken_back import note_taken_back
 from domain.cards.refresh_verdict import REPLACED
 from domain.cards.take_back import take_back
 from domain.centers.payment_configuration import GuestRemoval
@@ -25,9 +28,12 @@ def may_agree_again(unit: UnitOfWork, session: CardSession) -> bool:
 
 
 def take_replaced(
-    unit: WriteUnit, note_event: NoteEvent, session: CardSession, now: datetime
-) -> None:
+    unit: WriteUnit, note_event: NoteEvent, note_act: NoteAct, session: CardSession, now: datetime
+) -> Account | None:
     """Give the place of the replaced card to the card of a completed session.
+
+    Return the replaced card as it is afterwards, removed or kept for bookings only. Return None if
+    the session took nothing back.
 
     The new card becomes the default if the replaced one was. Whatever the center has set for
     removals, the replaced card stays for a booking to which the guest did not agree again: the
@@ -36,17 +42,21 @@ def take_replaced(
     agreements first. The caller commits.
     """
     if session.replaces is None or session.account_id in (None, session.replaces.account_id):
-        return
+        return None
     on_file = {
         each.account_id: each
         for each in unit.accounts.active_at(session.guest_id, session.center_id)
     }
     former, new = on_file.get(session.replaces.account_id), on_file.get(session.account_id)
     if former is None or new is None:
-        return
+        return None
     if former.is_default:
         on_file[new.account_id] = make_default(unit, new, [former]) or new
         former = replace(former, is_default=False)
     others = [each for each in on_file.values() if each.account_id != former.account_id]
     removal = GuestRemoval.AFTER_AGREEMENT
-    take_back(unit, note_event, former, others, removal=removal, reason=REPLACED, now=now)
+    changed = take_back(unit, note_event, former, others, removal=removal, reason=REPLACED, now=now)
+    if changed == former:
+        return None
+    note_taken_back(unit, note_act, changed)
+    return changed

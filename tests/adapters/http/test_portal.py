@@ -14,10 +14,11 @@ from structlog.testing import capture_logs
 from adapters.http.rate_limits import PAGE_LOADS
 from adapters.psp_suite.samples import GUEST_ID
 from domain.cards.account import Account
+from domain.sessions.session import CardSession
 from tests.adapters.http.api import ACCOUNTS, Api, refused
 from tests.builders import CENTER_ID
 from tests.domain.agreements.bookings import guaranteed, takes_agreements
-from tests.installation import BASE_URL, Installation
+from tests.installation import BASE_URL, OTHER_GOOD_CARD, Installation
 
 PATH: Final = f"/api/v1/guests/{GUEST_ID}/portal-sessions"
 PAGE: Final = "/hosted-payments/portal"
@@ -68,6 +69,17 @@ def browse(api: Api, cookie: str, path: str = PAGE, query: str = "") -> testing.
 
 def of_card(account: Account, act: str) -> str:
     return f"{PAGE}/cards/{account.account_id}/{act}"
+
+
+def replacing(api: Api, account: Account, cookie: str) -> CardSession:
+    """Return the session that replaces a card, with its page, begun after what came before."""
+    api.installation.clock.advance(timedelta(seconds=1))
+    replaced = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
+    with api.installation.storage.read() as unit:
+        (session,) = [each for each in unit.sessions.of_guest(GUEST_ID) if each.account_id is None]
+    assert session.token_id in replaced.headers["location"]
+    api.installation.open_page(session)
+    return api.installation.session(session.token_id)
 
 
 def only_card(api: Api) -> Account:
@@ -230,17 +242,23 @@ def test_replacing_leads_to_the_link_of_a_session(api: Api, link: str) -> None:
 
 def test_while_a_new_card_is_saved_the_page_reloads(api: Api, link: str) -> None:
     account, cookie = only_card(api), entered(api, link)
-    api.installation.clock.advance(timedelta(seconds=1))
-    replaced = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
-    with api.installation.storage.read() as unit:
-        (session,) = [each for each in unit.sessions.of_guest(GUEST_ID) if each.account_id is None]
-    assert session.token_id in replaced.headers["location"]
-    api.installation.open_page(session)
-    api.installation.return_to_shop(api.installation.session(session.token_id))
+    session = replacing(api, account, cookie)
+    api.installation.return_to_shop(session)
 
     page = browse(api, cookie)
     assert "is being saved" in page.text
     assert page.headers["refresh"] == "5"
+
+
+def test_a_removal_by_a_replacement_is_logged(api: Api, link: str) -> None:
+    account, cookie = only_card(api), entered(api, link)
+    session = replacing(api, account, cookie)
+
+    with capture_logs() as lines:
+        api.installation.type_card_and_return(session, OTHER_GOOD_CARD)
+
+    (removed,) = [each for each in lines if each["event"] == "card_removed"]
+    assert (removed["account_id"], removed["caller"]) == (account.account_id, "guest")
 
 
 def test_a_card_that_stays_says_until_when(installation: Installation) -> None:

@@ -484,6 +484,7 @@ def test_a_new_card_replaces_the_old_one(installation: Installation) -> None:
     assert page_of(installation, cookie).replacing is Replacing.REPLACED
     (event,) = told(installation, EventType.ACCOUNT_REMOVED)
     assert (event.account_id, event.by, event.reason) == (account.account_id, "guest", "replaced")
+    assert noted(installation) == [("guest", "card.removed", account.account_id)]
 
 
 def test_the_guest_agrees_again_to_every_booking_of_a_replaced_card(
@@ -613,6 +614,7 @@ def test_a_replaced_card_stays_for_a_booking_that_was_added_meanwhile(
 
     finish(installation, session)
 
+    assert noted(installation) == [("guest", "consent.withdrawn", account.account_id)]
     former, new = installation.accounts()
     assert (former.account_id, former.keep_until) == (
         account.account_id,
