@@ -35,7 +35,8 @@ class Cookies:
     ) -> None:
         """Set a cookie that lasts until the browser is closed, or for a number of seconds.
 
-        With "Lax", a browser that comes from the shop sends the cookie.
+        A negative number removes the cookie. With "Lax", a browser that comes from the shop sends
+        the cookie.
         """
         resp.set_cookie(
             self._name(name),

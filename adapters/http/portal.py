@@ -20,7 +20,7 @@ from adapters.http.hosted_payments import ClickedElsewhere, form_in, redirect
 from adapters.http.operations import Operation, Tag, parameter
 from adapters.http.problem_page import accepted_by, protect_page, show_page
 from adapters.http.rate_limits import RateLimits
-from adapters.http.requests import Query, RequestBody, field
+from adapters.http.requests import RequestBody, field
 from adapters.http.responses import Done, Uri, example, time_example
 from adapters.thread_safe_types import prepare
 from domain import errors
@@ -39,11 +39,14 @@ from domain.portal.replace_card import ReplaceCard
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
 
 _COOKIE: Final = "cardonfile-portal"
+_DONE_COOKIE: Final = "cardonfile-done"
+_DONE_SECONDS: Final = 60
 _REPLACE: Final = "replace"
 _RECEIPT: Final = "receipt"
 _ASKED: Final = (CardChange.REMOVE, CardChange.WITHDRAW)
 """The changes whose meaning a page of their own says first."""
 _DONE: Final = ("removed", "withdrawn", "default")
+"""What a guest may have done. The next page says it, once."""
 _RELOAD_SECONDS: Final = 5
 
 _KEY: Final = parameter(
@@ -248,7 +251,7 @@ class PortalResource:
         self.limits.count_page_load("portal", key, req.remote_addr)
         self._require_own_form(req, key)
         cookie, seconds = self.enter_portal(key), int(VISITS_LAST.total_seconds())
-        Cookies(links=self.links).set(resp, _COOKIE, cookie, seconds=seconds)
+        self._cookies.set(resp, _COOKIE, cookie, seconds=seconds)
         redirect(resp, self.links.portal_page_uri)
 
     @Operation(
@@ -261,7 +264,10 @@ class PortalResource:
         parameters=(
             _VISIT,
             parameter(
-                "done", "query", "What the guest has just done.", type="string", enum=[*_DONE]
+                f"__Host-{_DONE_COOKIE}",
+                "cookie",
+                "Set by `changeCardInPortal`, so that the page says once what the guest has done.",
+                type="string",
             ),
         ),
         pages={200: "The page.", 410: "The visit has ended.", **_PROBLEMS},
@@ -269,10 +275,13 @@ class PortalResource:
     def show(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the cards. It asks no PSP."""
         cookie, portal = self._visit(req)
-        done = Query(req).only("done")
-        outcome = done if done in _DONE else portal.replacing
+        mark = self._cookies.get(req, _DONE_COOKIE)
+        done = next((each for each in _DONE if _mark(each, cookie) == mark), None)
+        outcome = done or portal.replacing
         said = outcome and f"portal.done.{outcome}"
         self._show(req, resp, "portal.html", portal, cookie, said=said)
+        if mark is not None:
+            self._cookies.set(resp, _DONE_COOKIE, "", seconds=-1)
         if portal.replacing is Replacing.PENDING:
             resp.set_header("Refresh", str(_RELOAD_SECONDS))
 
@@ -327,13 +336,17 @@ class PortalResource:
             return
         changed = self.change_card(cookie, account_id, CardChange(act))
         self.wake_reconciler()
-        address = self.links.portal_page_uri
         if changed is not None:
-            address += f"?done={_outcome(CardChange(act), changed)}"
-        redirect(resp, address)
+            mark = _mark(_outcome(CardChange(act), changed), cookie)
+            self._cookies.set(resp, _DONE_COOKIE, mark, seconds=_DONE_SECONDS)
+        redirect(resp, self.links.portal_page_uri)
+
+    @property
+    def _cookies(self) -> Cookies:
+        return Cookies(links=self.links)
 
     def _visit(self, req: falcon.Request) -> tuple[str, Portal]:
-        cookie = Cookies(links=self.links).get(req, _COOKIE) or ""
+        cookie = self._cookies.get(req, _COOKIE) or ""
         portal = self.read_portal(cookie, accepted_by(req))
         self.limits.count_page_load("portal", cookie, req.remote_addr)
         return cookie, portal
@@ -378,6 +391,11 @@ class PortalResource:
 def _form_token(secret: str) -> str:
     """Return what only the page of a link or a visit can send. It tells nothing about the secret."""
     return sha256(f"form {secret}".encode(errors="surrogatepass")).hexdigest()
+
+
+def _mark(outcome: str, cookie: str) -> str:
+    """Return what says in a cookie what a guest did, and counts for this visit only."""
+    return sha256(f"{outcome} {cookie}".encode(errors="surrogatepass")).hexdigest()
 
 
 def _outcome(change: CardChange, changed: Account) -> str:

@@ -18,12 +18,13 @@ from domain.consents.choose_consent import language_for
 from domain.consents.given_consent import GivenConsent
 from domain.guests.guest import Guest
 from domain.hosted_payments.link import HostedLinks
+from domain.identifiers import AccountId
 from domain.outside import Clock
 from domain.pagination import PageRequest
 from domain.portal.find_portal import Visited, find_link, find_visit
 from domain.portal.replace_card import configuration_of, may_be_replaced
 from domain.sessions.polling import Progress
-from domain.sessions.session import CardSession
+from domain.sessions.session import CardSession, Replacement
 from domain.storage import Storage, UnitOfWork
 
 
@@ -58,7 +59,8 @@ class PortalCard:
 class Portal:
     """What a guest's own page shows.
 
-    `guest` is None if the caller of the link may not read guests. `replacing` is the outcome of the guest's latest replacement within the visit's hour.
+    `guest` is None if the caller of the link may not read guests. `replacing` is the outcome of the
+    guest's latest replacement since the link was made, as long as the cards on file confirm it.
     """
 
     center_name: str
@@ -148,15 +150,21 @@ def _replacing(unit: UnitOfWork, visited: Visited) -> Replacing | None:
     ).items
     for newest in found:
         if newest.replaces is not None and newest.created_at >= session.created_at:
-            return _outcome(newest)
+            on_file = {each.account_id for each in visited.accounts}
+            return _outcome(newest, newest.replaces, on_file)
     return None
 
 
-def _outcome(session: CardSession) -> Replacing | None:
+def _outcome(
+    session: CardSession, replaces: Replacement, on_file: Collection[AccountId]
+) -> Replacing | None:
+    """Return the outcome as the cards on file show it, or None if they have changed otherwise."""
+    has_former = replaces.account_id in on_file
     if session.account_id is not None:
-        return Replacing.REPLACED
+        is_replaced = session.account_id in on_file and not has_former
+        return Replacing.REPLACED if is_replaced else None
     if session.failure is not None:
-        return Replacing.FAILED
+        return Replacing.FAILED if has_former else None
     has_returned = session.progress is Progress.RETURNED and not session.is_over
     return Replacing.PENDING if has_returned else None
 

@@ -67,6 +67,11 @@ def browse(api: Api, cookie: str, path: str = PAGE, query: str = "") -> testing.
     return api.browse(path, query, headers={"Cookie": cookie})
 
 
+def with_done(cookie: str, result: testing.Result) -> str:
+    """Return the cookies of a visit, with the one that a response has set."""
+    return f"{cookie}; {result.headers['set-cookie'].partition(';')[0].replace(chr(34), '')}"
+
+
 def of_card(account: Account, act: str) -> str:
     return f"{PAGE}/cards/{account.account_id}/{act}"
 
@@ -173,14 +178,34 @@ def test_a_second_step_says_what_removing_means(api: Api, link: str) -> None:
 
     result = post(api, of_card(account, "remove"), token_in(asked), cookie)
 
-    assert result.headers["location"] == f"{BASE_URL}{PAGE}?done=removed"
-    page = browse(api, cookie, query="done=removed").text
+    assert result.headers["location"] == f"{BASE_URL}{PAGE}"
+    page = browse(api, with_done(cookie, result)).text
     assert "The card was removed." in page
     assert "keeps no card of yours" in page
     # The form is sent twice, and the page of the second step is reloaded.
     again = post(api, of_card(account, "remove"), token_in(asked), cookie)
     assert (again.status_code, again.headers["location"]) == (303, f"{BASE_URL}{PAGE}")
     assert browse(api, cookie, of_card(account, "remove")).status_code == 303
+
+
+def test_the_page_says_once_what_the_guest_did_in_this_visit(api: Api, link: str) -> None:
+    account, cookie, other = only_card(api), entered(api, link), entered(api, link)
+    token = token_in(browse(api, cookie))
+    removed = post(api, of_card(account, "remove"), token, cookie)
+    assert "Max-Age=60" in removed.headers["set-cookie"]
+
+    said = browse(api, with_done(cookie, removed))
+
+    assert "The card was removed." in said.text
+    assert with_done(cookie, said) == f"{cookie}; cardonfile-done="
+    assert "Max-Age=-1" in said.headers["set-cookie"]
+    for sent in (
+        with_done(cookie, said),
+        with_done(other, removed),
+        f"{cookie}; cardonfile-done=removed",
+    ):
+        assert "The card was removed." not in browse(api, sent).text
+    assert "The card was removed." not in browse(api, cookie, query="done=removed").text
 
 
 @pytest.mark.parametrize("act", ["remove", "withdraw", "default", "replace"])
@@ -271,7 +296,7 @@ def test_a_card_that_stays_says_until_when(installation: Installation) -> None:
 
     result = post(api, of_card(account, "remove"), token_in(asked), cookie)
 
-    page = browse(api, cookie, query=result.headers["location"].partition("?")[2])
+    page = browse(api, with_done(cookie, result))
     assert "Your consent has ended." in page.text
     assert "removed after <bdi>Monday, December 7, 2026" in page.text
     assert of_card(account, "remove") not in page.text

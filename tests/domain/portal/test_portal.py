@@ -572,14 +572,38 @@ def test_an_agreement_that_ended_meanwhile_is_not_agreed_to_again(
     assert page_of(installation, cookie).replacing is Replacing.FAILED
 
 
+def test_the_page_says_nothing_of_a_new_card_that_was_removed(installation: Installation) -> None:
+    account, cookie = installation.stored_card(), entered(installation)
+    finish(installation, replacing(installation, cookie, account))
+    (new,) = installation.accounts()
+
+    change(installation, cookie, new, CardChange.REMOVE)
+
+    assert page_of(installation, cookie).replacing is None
+
+
+def test_the_page_does_not_say_that_a_card_stays_which_another_tab_replaced(
+    installation: Installation,
+) -> None:
+    guaranteed(installation)
+    (account,) = installation.accounts()
+    cookie = entered(installation)
+    first, second = (replacing(installation, cookie, account) for _ in range(2))
+    finish(installation, first)
+
+    assert finish(installation, second, PREPAID_CARD).failure is not None
+    assert page_of(installation, cookie).replacing is None
+
+
 def test_the_same_card_again_replaces_nothing(installation: Installation) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
-    installation.clock.advance(timedelta(seconds=1))
-    session = replacing(installation, entered(installation), account)
+    cookie = entered(installation)
+    session = replacing(installation, cookie, account)
 
     finish(installation, session, GOOD_CARD)
 
+    assert page_of(installation, cookie).replacing is None
     (same,) = installation.accounts()
     assert same.account_id == account.account_id
     assert [each.reason for each in agreements(installation, same)] == [
@@ -593,11 +617,13 @@ def test_a_replaced_card_stays_for_a_booking_that_is_over(installation: Installa
     (account,) = installation.accounts()
     (agreement,) = agreements(installation, account)
     installation.clock.advance(agreement.terms.ends_at - installation.clock.now() + DAY)
-    session = replacing(installation, entered(installation), account)
+    cookie = entered(installation)
+    session = replacing(installation, cookie, account)
     assert session.agreement is None
 
     finish(installation, session)
 
+    assert page_of(installation, cookie).replacing is None
     former, new = installation.accounts()
     assert (former.account_id, former.keep_until) == (account.account_id, agreement.kept_until)
     assert (former.is_default, new.is_default) == (False, True)
