@@ -20,9 +20,8 @@ from domain.guests.guest import Guest
 from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import AccountId
 from domain.outside import Clock
-from domain.pagination import PageRequest
 from domain.portal.find_portal import Visited, find_link, find_visit
-from domain.portal.replace_card import configuration_of, may_be_replaced
+from domain.portal.replace_card import configuration_of, may_be_replaced, newest_session
 from domain.sessions.polling import Progress
 from domain.sessions.session import CardSession, Replacement
 from domain.storage import Storage, UnitOfWork
@@ -144,15 +143,11 @@ def _portal(
 
 def _replacing(unit: UnitOfWork, visited: Visited) -> Replacing | None:
     """Return the outcome of the newest session, if the guest began it on this page."""
-    session = visited.session
-    found = unit.sessions.page(
-        session.guest_id, frozenset({session.center_id}), PageRequest(size=1)
-    ).items
-    for newest in found:
-        if newest.replaces is not None and newest.created_at >= session.created_at:
-            on_file = {each.account_id for each in visited.accounts}
-            return _outcome(newest, newest.replaces, on_file)
-    return None
+    newest = newest_session(unit, visited.session)
+    if newest is None or newest.replaces is None:
+        return None
+    on_file = {each.account_id for each in visited.accounts}
+    return _outcome(newest, newest.replaces, on_file)
 
 
 def _outcome(
