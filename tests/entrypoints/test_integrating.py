@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +26,7 @@ from tests.integrating import (
     type_card,
 )
 from tests.programs import ROOT, free_port
-from tests.waiting import LIMIT_SECONDS, wait_until
+from tests.waiting import LIMIT_SECONDS
 
 REQUESTS, COMES_BACK, CARDS, LINK = 4, 6, 8, 9
 """Sections of the page."""
@@ -89,42 +91,70 @@ def test_the_example_of_a_test_types_a_card(given: Given, monkeypatch: pytest.Mo
     given.demo.remove_cards()
 
 
-def test_the_nightly_job_of_the_fake_psp_charges_cards_of_the_demo(given: Given) -> None:
+def test_the_nightly_job_of_the_fake_psp_charges_each_booking_once(
+    given: Given, tmp_path: Path
+) -> None:
     page = (ROOT / "docs" / "fake-psp.md").read_text()
     _, nightly = page.split("### A nightly job")
     (job,), (printed,) = blocks(nightly, "python"), blocks(nightly, "text")
-    for number in (GOOD_CARD, OTHER_GOOD_CARD, "4000000000009995"):
-        type_card(given.demo.add_card(redirect_uri=BACK)["hosted_payment_uri"], BACK, number)
-    cards = wait_until(
-        lambda: cards if len(cards := given.demo.call("")["accounts"]) == 3 else None
-    )
-    due = "booking,guest_id,account_id,amount,currency\n" + "".join(
-        f"booking-{number},{ADA},{card['account_id']},84.00,EUR\n"
-        for number, card in enumerate(cards, 1)
-    )
     keys = {"TOKEN": given.demo.token, "CHARGE_KEY": given.demo.charge_key}
 
-    # It charges each booking once, although it runs twice.
-    for _ in range(2):
+    def run(*due: tuple[str, str, str]) -> str:
+        lines = (f"{booking},{ADA},{account},{amount},EUR\n" for booking, account, amount in due)
         ran = subprocess.run(
             [sys.executable, "-c", job],
-            input=due,
+            cwd=tmp_path,
+            input="booking,guest_id,account_id,amount,currency\n" + "".join(lines),
             env={**os.environ, "NO_PROXY": "127.0.0.1", "API": given.demo.api, **keys},
             capture_output=True,
             text=True,
             check=True,
         )
-        assert ran.stdout == printed
+        return ran.stdout
+
+    def alter(change: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "charges.db")) as database, database:
+            database.execute(f"UPDATE attempts SET {change}")
+
+    good = _account_of(given, GOOD_CARD)
+    declined = _account_of(given, "4000000000009995")
+    other = _account_of(given, OTHER_GOOD_CARD)
+    first, second, third = [
+        (f"booking-{number}", account, "84.00")
+        for number, account in enumerate((good, declined, other), 1)
+    ]
+    assert run(first, second, third) == printed
+    assert run(first, second, third) == printed
+
+    # Another card replaces the declined card. The job was killed before it stored a result.
+    alter("result = NULL WHERE booking = 'booking-3'")
+    refused, second = ("booking-0", good, "84"), ("booking-2", good, "84.00")
+    before, *after = run(refused, first, second, third).splitlines()
+    assert before.startswith("booking-0 failed: 400 ")
+    assert after == [f"booking-{number} approved" for number in (1, 2, 3)]
+
+    # The PSP may no longer know the key.
+    alter("result = NULL, started = started - 3600 WHERE booking = 'booking-3'")
+    assert run(third) == "booking-3 unknown\n"
 
     headers = {"Authorization": f"Bearer {given.demo.charge_key}"}
     with browser() as client:
         address = f"{given.demo.api}/fake-psp/charges"
         charges = client.get(address, headers=headers, timeout=LIMIT_SECONDS).json()["charges"]
     assert [(each["idempotency_key"], each["status"]) for each in charges] == [
-        ("booking-3", "declined"),
-        ("booking-2", "approved"),
-        ("booking-1", "approved"),
+        ("booking-2-2", "approved"),
+        ("booking-3-1", "approved"),
+        ("booking-2-1", "declined"),
+        ("booking-1-1", "approved"),
     ]
+
+
+def _account_of(given: Given, number: str) -> str:
+    """Add a card of Ada's, and return its account."""
+    added = given.demo.add_card(redirect_uri=BACK)
+    type_card(added["hosted_payment_uri"], BACK, number)
+    event = given.event_of(added["token_id"]).content
+    return str(event["data"]["account_id"])
 
 
 def test_the_command_in_the_docs_prints_the_charge_key(given: Given) -> None:
