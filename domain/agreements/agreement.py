@@ -104,6 +104,11 @@ def count_open(
     return sum(each.is_open(now) for each in agreements if each.agreement_id not in beside)
 
 
+def last_kept_until(agreements: Iterable[Agreement]) -> datetime | None:
+    """Return until when agreements keep their card; None if there are none."""
+    return max((each.keeps_card_until for each in agreements), default=None)
+
+
 def general_among(
     consents: Iterable[GivenConsent], agreements: Iterable[Agreement]
 ) -> Sequence[GivenConsent]:

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from random import Random
 from typing import Any, Final, Protocol
 
+from domain.agreements.agreement import Agreement, last_kept_until
 from domain.identifiers import (
     AccountId,
     CardToken,
@@ -75,7 +76,7 @@ class Account(Card, WorkAtPsp):
     `network_transaction_id` and `authenticated` are as in `CardCollected`. `keep_until` is the time
     after which the card is removed, because the guest agreed to charges for bookings only; None if
     the guest agreed that the card is kept.
-    `withdrawn_at` is when the guest last withdrew the consent to other charges.
+    `withdrawn_at` is when the guest last withdrew the consent to other charges, or removed the card.
 
     `due_at` is the time of the next reading at the PSP. `asked_at` is when the account was last
     leased for a reading. `read_at` is the time of the stored state by the PSP's clock; None means
@@ -149,9 +150,20 @@ class Account(Card, WorkAtPsp):
         version = consent_version if is_now_kept else self.consent_version
         return replace(self, keep_until=longest, consent_version=version)
 
-    def withdrawn(self, keep_until: datetime, version: str, now: datetime) -> Account:
-        """Return this account, kept for bookings only, whose text has this version."""
-        return replace(self, keep_until=keep_until, consent_version=version, withdrawn_at=now)
+    def withdrawn(self, running: Sequence[Agreement], at: datetime) -> Account:
+        """Return this account after a withdrawal: only the running agreements keep the card.
+
+        `running` are the agreements under which the card may be charged, oldest first. Without
+        them, the card is due to be removed.
+        """
+        keep_until = last_kept_until(running) or at
+        version = running[-1].shown.version if running else self.consent_version
+        return replace(self, keep_until=keep_until, consent_version=version, withdrawn_at=at)
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether the guest took the card back, and it stays for its bookings alone."""
+        return self.withdrawn_at is not None and self.keep_until is not None
 
     def has_withdrawn(self, agreed_at: datetime) -> bool:
         """Return whether the guest has withdrawn a consent that was given at this time."""
@@ -318,6 +330,13 @@ class Accounts(WorkAtPsps, Protocol):
 
         A write unit locks the accounts, and other units wait until it ends. So after this call, an
         `add` sees every account that is added at the same time.
+        """
+        ...
+
+    def withdrawn_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
+        """Return a guest's removed accounts at a center that have a `withdrawn_at`.
+
+        Accounts that cannot be decoded are left out. Locks nothing.
         """
         ...
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from domain.agreements.agreement import Agreement, EndOfAgreement
+from domain.agreements.agreement import Agreement, EndOfAgreement, last_kept_until
 from domain.agreements.terms import parse_time
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
+from domain.cards.account import Account
 from domain.cards.find_agreement import agreement_of_guest
 from domain.cards.note_agreement_event import note_agreement_event
+from domain.cards.take_back import running_among
 from domain.errors import AgreementNotFound, InvalidField
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
@@ -32,7 +34,7 @@ MAX_PER_CALL: Final = 100
 class EndAgreement:
     """Use case: end an agreement, for a reason that the shop states.
 
-    The card is then kept for the grace that the guest read. If the agreement has already ended
+    The card is then kept for the grace that the guest read, unless the guest took it back. If the agreement has already ended
     because the booking was over, only the reason is recorded. The first reason stays, so a call may
     be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField
     (reason, at), or AgreementNotFound if the guest has no such agreement at a center that the
@@ -136,16 +138,13 @@ def end_agreement(
         if reason is None or agreement.reason is not None:
             return False
         unit.agreements.update(replace(agreement, reason=reason, stated_at=stated_at))
+        _keep_for_others(unit, accounts, agreement, now)
         return True
     # Locks the card before the agreement, as `Accounts.forget` does.
     account_of = unit.accounts.get(agreement.account_id)
     ended = agreement.ended(reason, now, stated_at=stated_at)
     unit.agreements.update(ended)
-    for account in accounts:
-        if account.account_id == ended.account_id and account.keep_until is not None:
-            others = unit.agreements.of_account(account.account_id)
-            keep_until = max(each.keeps_card_until for each in others)
-            unit.accounts.update(replace(account, keep_until=keep_until))
+    _keep_for_others(unit, accounts, ended, now)
     note_agreement_event(
         unit,
         note_event,
@@ -155,3 +154,19 @@ def end_agreement(
         now=now,
     )
     return True
+
+
+def _keep_for_others(
+    unit: WriteUnit, accounts: Sequence[Account], ended: Agreement, now: datetime
+) -> None:
+    """Keep the card of an ended agreement no longer than its agreements do.
+
+    A card that its guest took back is kept only for those under which it may be charged.
+    """
+    for account in accounts:
+        if account.account_id == ended.account_id and account.keep_until is not None:
+            agreements = unit.agreements.of_account(account.account_id)
+            kept = replace(account, keep_until=last_kept_until(agreements))
+            if account.withdrawn_at is not None:
+                kept = account.withdrawn(running_among(agreements, now), account.withdrawn_at)
+            unit.accounts.update(kept)

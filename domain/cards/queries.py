@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from domain.agreements.agreement import Agreement, ChargeIndicator
+from domain.agreements.agreement import Agreement, ChargeIndicator, general_among
 from domain.cards.account import Account
 from domain.cards.find_account import active_account
 from domain.cards.find_agreement import agreement_of_guest
@@ -226,3 +226,12 @@ def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
         agreed_at=account.consented_at,
     )
     return unit.consents.of(account) or [without_text]
+
+
+def general_consents(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
+    """Return the consents of an account in force that allow more than charges for a booking."""
+    if account.keep_until is not None:
+        return ()
+    given = unit.agreements.given_with(account.account_id)
+    general = general_among(consents_of(unit, account), given)
+    return [each for each in general if not account.has_withdrawn(each.agreed_at)]

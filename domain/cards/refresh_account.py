@@ -11,6 +11,7 @@ from domain.cards.account import READ_LEASE, Account, heir_among
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.find_account import lock_account
+from domain.cards.join_accounts import join_accounts
 from domain.cards.note_account_event import note_account_event
 from domain.cards.refresh_verdict import CLOSED, GONE, REPLACED, ReadingVerdict
 from domain.cards.unknown_card import judge_refusal
@@ -54,11 +55,10 @@ def judge_reading(
     stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
     is_default = read.is_default or twin.is_default
     return ReadingVerdict(
-        kept=replace(stays, is_default=is_default).kept_longer(
-            goes.keep_until, goes.consent_version
-        ),
+        kept=replace(stays, is_default=is_default),
         is_updated=stays is read,
         removed=goes.removed(now),
+        joined=goes,
         reason=REPLACED,
     )
 
@@ -129,7 +129,7 @@ class RefreshAccount:
                 verdict = judge_refusal(unit, current, others, now)
             else:
                 verdict = judge_reading(current, others, found, now)
-            self._store(unit, verdict, now)
+            verdict = self._store(unit, verdict, now)
             unit.commit()
             return verdict
 
@@ -156,21 +156,22 @@ class RefreshAccount:
         except ProviderUnavailable:
             return None
 
-    def _store(self, unit: WriteUnit, verdict: ReadingVerdict, now: datetime) -> None:
-        """Store a verdict, and note its events."""
+    def _store(self, unit: WriteUnit, verdict: ReadingVerdict, now: datetime) -> ReadingVerdict:
+        """Store a verdict, and note its events; return it with the account as stored."""
         removed, kept = verdict.removed, verdict.kept
         note = partial(note_account_event, unit, self.note_event, now=now)
-        if removed is not None:
-            unit.accounts.update(removed)
-            note_discard(unit, UnkeptToken.of(removed), now=now)
-            note(EventType.ACCOUNT_REMOVED, removed, reason=verdict.reason)
-        if kept is not None:
-            unit.accounts.update(kept)
-            if removed is not None and verdict.reason == REPLACED:
-                unit.agreements.move(removed.account_id, kept.account_id)
-                unit.consents.copy(removed.account_id, kept.account_id)
-            if verdict.is_updated:
-                note(EventType.ACCOUNT_UPDATED, kept)
+        if verdict.joined is not None and kept is not None:
+            kept = join_accounts(unit, self.note_event, kept, verdict.joined, now)
+        else:
+            if removed is not None:
+                unit.accounts.update(removed)
+                note_discard(unit, UnkeptToken.of(removed), now=now)
+                note(EventType.ACCOUNT_REMOVED, removed, reason=verdict.reason)
+            if kept is not None:
+                unit.accounts.update(kept)
+        if kept is not None and verdict.is_updated:
+            note(EventType.ACCOUNT_UPDATED, kept)
+        return replace(verdict, kept=kept)
 
     def _never_again(self, unit: WriteUnit, removed: Account) -> None:
         """End the readings of an account that an earlier release, beside this one, has removed."""

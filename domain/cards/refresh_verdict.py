@@ -17,12 +17,14 @@ CLOSED: Final = "account_closed"
 class ReadingVerdict:
     """The changes that a reading causes. `removed` is stored before `kept`; `reason` says why.
 
-    `is_updated` means that the account is kept and shows another card or expiry date. `has_stopped`
+    `joined` is the removed account before its removal, if it turned out to be the card that is
+    kept. `is_updated` means that the account is kept and shows another card or expiry date. `has_stopped`
     means that unknown cards of the merchant account are not removed from now on.
     """
 
     kept: Account | None = None
     is_updated: bool = False
     removed: Account | None = None
+    joined: Account | None = None
     reason: str | None = None
     has_stopped: bool = False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from domain.agreements.agreement import Agreement
+from domain.agreements.agreement import Agreement, last_kept_until
 from domain.cards.account import Account
 from domain.cards.note_account_event import note_account_event
 from domain.cards.take_off_file import take_off_file
@@ -31,9 +32,9 @@ def stays_until(
 
     None means that it is removed at once. `agreements` are all agreements of the card.
     """
-    if removal is GuestRemoval.ALWAYS or not running_among(agreements, now):
+    if removal is GuestRemoval.ALWAYS:
         return None
-    return max(each.keeps_card_until for each in agreements)
+    return last_kept_until(running_among(agreements, now))
 
 
 def take_back(
@@ -49,16 +50,18 @@ def take_back(
     """Remove a card for its guest, or end all consent but that for its bookings; return the card.
 
     The caller has locked the card and the `others` of the guest at its center, and commits. If the
-    card was kept for bookings only before, and stays for them, nothing changes.
+    card was taken back before, and stays, only the time of the withdrawal changes, without an event.
     """
     agreements = unit.agreements.of_account(account.account_id)
-    until = stays_until(removal, agreements, now)
-    if until is None:
-        return take_off_file(unit, note_event, account, others, reason=reason, by=BY_GUEST, now=now)
-    if account.keep_until is not None:
-        return account
-    version = running_among(agreements, now)[-1].shown.version
-    stays = account.withdrawn(until, version, now)
+    if stays_until(removal, agreements, now) is None:
+        withdrawn = replace(account, withdrawn_at=now)
+        return take_off_file(
+            unit, note_event, withdrawn, others, reason=reason, by=BY_GUEST, now=now
+        )
+    stays = account.withdrawn(running_among(agreements, now), now)
     unit.accounts.update(stays)
-    note_account_event(unit, note_event, EventType.CONSENT_WITHDRAWN, stays, by=BY_GUEST, now=now)
+    if not account.is_taken_back:
+        note_account_event(
+            unit, note_event, EventType.CONSENT_WITHDRAWN, stays, by=BY_GUEST, now=now
+        )
     return stays

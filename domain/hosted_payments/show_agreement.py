@@ -56,7 +56,8 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
     """Return the guest's cards on file that may be used for a session's booking.
 
     The page offers the first: the default card, or else the newest. A card is not offered if it
-    ends before the booking, or if the center would not accept its funding or authentication.
+    ends before the booking, if the center would not accept its funding or authentication, or if the
+    guest took it back.
     Anybody with the link could use the card for the booking. So no card is offered on an old link,
     on a link that was made before another guest was merged into the guest, or once a desk link was
     made: another guest may stand at the desk. A write unit locks the guest's cards.
@@ -90,6 +91,8 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
         and configuration.accepts(account)
         and not account.has_expired(terms.ends_at.astimezone(UTC))
         and (account.authenticated or not must_be_authenticated)
+        # The guest may type a card again that was taken back.
+        and not account.is_taken_back
         # A card that the PSP did not know at the last reading is not offered.
         and not account.refusals
         # After `keep_until`, the card should be gone, as the guest has read.

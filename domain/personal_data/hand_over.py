@@ -7,11 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from domain.cards.account import Account, has_default
-from domain.cards.discard import UnkeptToken
-from domain.cards.discard_tokens import note_discard
-from domain.cards.note_account_event import note_account_event
-from domain.cards.refresh_verdict import REPLACED
-from domain.events.event import EventType
+from domain.cards.join_accounts import join_accounts
 from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId
 from domain.storage import WriteUnit
@@ -79,13 +75,4 @@ def _give(
     is_older = twin.consented_at >= account.consented_at
     goes = given if is_older else twin
     remains = twin if is_older else replace(given, is_default=twin.is_default)
-    removed = goes.removed(now)
-    # The order matters: the storage refuses the same card twice even within a unit.
-    unit.accounts.update(removed)
-    unit.accounts.update(remains.kept_longer(goes.keep_until, goes.consent_version))
-    unit.agreements.move(removed.account_id, remains.account_id)
-    unit.consents.copy(removed.account_id, remains.account_id)
-    note_discard(unit, UnkeptToken.of(removed), now=now)
-    note_account_event(
-        unit, note_event, EventType.ACCOUNT_REMOVED, removed, reason=REPLACED, now=now
-    )
+    join_accounts(unit, note_event, remains, goes, now)

@@ -37,8 +37,8 @@ class ChangeCard:
     A card that guarantees a booking stays for it, if the center has set that; a withdrawal always
     leaves it. Without a booking, a withdrawal removes the card. The shop is told by an event. The
     audit trail notes a removal and a withdrawal, and `log_taken_back` is called with the card after
-    the commit. A change that was made before, or a card that is not the guest's at the center,
-    changes nothing. Raises PortalEnded.
+    the commit. A change that was made before has no further event, entry or call. A card that is
+    not the guest's at the center does not change. Raises PortalEnded.
     """
 
     storage: Storage
@@ -74,11 +74,11 @@ class ChangeCard:
             if change is CardChange.WITHDRAW:
                 removal = GuestRemoval.AFTER_AGREEMENT
             changed = take_back(unit, self.note_event, account, others, removal=removal, now=now)
-            if changed == account:
-                return None
-            note_taken_back(unit, self.note_act, changed)
+            is_repeated = account.is_taken_back and changed.is_taken_back
+            if not is_repeated:
+                note_taken_back(unit, self.note_act, changed)
             unit.commit()
-            return changed
+            return None if is_repeated else changed
 
         changed = self.storage.transact(make)
         if changed is not None and change is not CardChange.DEFAULT:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from domain.agreements.agreement import Agreement, general_among
+from domain.agreements.agreement import Agreement
 from domain.cards.account import Account
-from domain.cards.queries import consents_of
+from domain.cards.queries import general_consents
 from domain.cards.take_back import running_among, stays_until
 from domain.centers.center_settings import CenterSettings
 from domain.centers.payment_configuration import GuestRemoval
@@ -174,14 +174,10 @@ def _card(
 ) -> PortalCard:
     agreements = unit.agreements.of_account(account.account_id)
     running = running_among(agreements, now)
-    general: Sequence[GivenConsent] = ()
-    if account.keep_until is None:
-        given = unit.agreements.given_with(account.account_id)
-        general = general_among(consents_of(unit, account), given)
     return PortalCard(
         account=account,
         has_expired=account.has_expired(now),
-        general=next(iter(general), None),
+        general=next(iter(general_consents(unit, account)), None),
         running=running,
         stays_until=stays_until(removal, agreements, now),
         withdrawn_until=stays_until(GuestRemoval.AFTER_AGREEMENT, agreements, now),

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from domain.agreements.agreement import general_among
+from domain.agreements.agreement import general_among, last_kept_until
 from domain.agreements.click import click_for
 from domain.cards.account import longest_kept
 from domain.events.note_event import NoteEvent
@@ -88,7 +88,7 @@ class CompleteAgreements:
         before = account.keep_until
         if not general and account.token_id in {each.token_id for each in agreements}:
             # The earlier release kept the card, although its guest agreed to bookings only.
-            before = max(each.keeps_card_until for each in agreements)
+            before = last_kept_until(agreements)
         version, keeps_until = account.consent_version, agreed.keep_until
         if account.has_withdrawn(agreed.consent.agreed_at):
             keeps_until = agreed.bookings_until

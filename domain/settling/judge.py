@@ -51,11 +51,11 @@ WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 class OnFile:
     """The stored records that a judgement about a card needs.
 
-    `accounts` are the guest's active accounts at the center, `open_agreements` counts the open
-    agreements of each if the session has an agreement, and `discard` is the discard of the
-    collected token; both were read under lock. The guest, the center or its payment configuration
-    may have been deleted since add-card. `has_bookings` is whether all agreements of a card that the
-    guest replaces still run.
+    `accounts` are the guest's active accounts at the center, `withdrawn` are the removed accounts
+    there that the guest took back, `open_agreements` counts the open agreements of each if the
+    session has an agreement, and `discard` is the discard of the collected token; all were read
+    under lock. The guest, the center or its payment configuration may have been deleted since
+    add-card. `has_bookings` is whether all agreements of a card that the guest replaces still run.
     """
 
     accounts: Sequence[Account]
@@ -65,6 +65,7 @@ class OnFile:
     has_center: bool
     has_configuration: bool
     has_bookings: bool = True
+    withdrawn: Sequence[Account] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,8 @@ def judge_card(
     Call `judge_token` first. The card becomes the account `account_id`, renews the account of the
     same card, or is refused. If the center does not accept the card, the page is over, but not the
     session. If the guest agreed to charges for bookings, the card has these agreements, with the
-    `agreement_ids`.
+    `agreement_ids`. If the guest withdrew the consent since, the card is kept for these bookings
+    only; without a booking, a removed card is not stored again, and the page is over.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
     same = next(
@@ -208,8 +210,6 @@ def judge_card(
             doubted=existing and replace(existing, due_at=now),
             unkept=_token(session, collected),
         )
-    # Keep a copy in the session: the account changes when the bank or the guest renews the card.
-    session = replace(session, card=CardSummary.of(card, authenticated=collected.authenticated))
     agreed = agreed_to(
         session,
         click,
@@ -218,10 +218,19 @@ def judge_card(
         agreement_ids=agreement_ids,
     )
     consent, agreements, keep_until = agreed
-    is_withdrawn = same is not None and same.has_withdrawn(consent.agreed_at)
-    if same is not None and is_withdrawn:
+    withdrawals = [
+        each.withdrawn_at
+        for each in (*on_file.accounts, *on_file.withdrawn)
+        if each.is_same_card(card, configuration.psp_account)
+        and each.has_withdrawn(consent.agreed_at)
+    ]
+    if withdrawals:
         # Before that, the guest agreed that the card is kept. Only the bookings remain.
-        keep_until = agreed.bookings_until or same.keep_until
+        keep_until = agreed.bookings_until or (same.keep_until if same else None)
+        if same is None and keep_until is None:
+            return Verdict(session=session.without_card(now), unkept=_token(session, collected))
+    # Keep a copy in the session: the account changes when the bank or the guest renews the card.
+    session = replace(session, card=CardSummary.of(card, authenticated=collected.authenticated))
     if same is not None:
         if _is_stale(collected, same):
             # An outdated result must not undo a renewal, but what the guest agreed to is stored.
@@ -233,7 +242,7 @@ def judge_card(
                 unkept=_token(session, collected),
             )
         has_general = click is None or click.general is not None or same.keep_until is not None
-        is_general = has_general and not is_withdrawn
+        is_general = has_general and not withdrawals
         # Without a new general consent, an earlier general consent still holds.
         version = consent.version if is_general else same.consent_version
         renewed = same.renewed(collected, consent_version=version, now=now)
@@ -264,6 +273,7 @@ def judge_card(
         is_default=not has_default(on_file.accounts),
         due_at=now + READ_FIRST_AFTER,
         keep_until=keep_until,
+        withdrawn_at=max(filter(None, withdrawals), default=None),
     )
     return Verdict(
         session=session.completed(account_id, now),

@@ -56,7 +56,7 @@ def take_replaced(
     others = [each for each in on_file.values() if each.account_id != former.account_id]
     removal = GuestRemoval.AFTER_AGREEMENT
     changed = take_back(unit, note_event, former, others, removal=removal, reason=REPLACED, now=now)
-    if changed == former:
+    if former.is_taken_back and changed.is_taken_back:
         return None
     note_taken_back(unit, note_act, changed)
     return changed

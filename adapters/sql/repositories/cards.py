@@ -67,6 +67,15 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
+    def withdrawn_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
+        return _ACCOUNTS.find_readable(
+            self._transaction,
+            "WHERE guest_id = :guest_id AND center_id = :center_id "
+            "AND removed_at IS NOT NULL AND withdrawn_at IS NOT NULL ORDER BY sequence",
+            {"guest_id": guest_id, "center_id": center_id},
+        )
+
+    @override
     def active_of(self, guest_id: GuestId) -> Sequence[Account]:
         self._transaction.lock("accounts", guest_id)
         return _ACCOUNTS.find(

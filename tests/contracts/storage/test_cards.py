@@ -77,6 +77,22 @@ def test_a_card_may_be_stored_again_after_its_removal(storage: Storage) -> None:
     assert accounts_of(storage) == ([a_uuid(102)], 1)
 
 
+def test_the_removed_cards_that_a_guest_took_back_are_found(storage: Storage) -> None:
+    withdrawn = partial(an_account, withdrawn_at=NOW)
+    removed = partial(withdrawn, removed_at=NOW)
+    store(
+        storage,
+        removed(3),
+        removed(1),
+        withdrawn(2),
+        an_account(4, removed_at=NOW),
+        removed(5, guest_id=OTHER_GUEST_ID),
+        removed(6, center_id=OTHER_CENTER_ID),
+    )
+    with storage.read() as unit:
+        assert list(unit.accounts.withdrawn_at(GUEST_ID, CENTER_ID)) == [removed(3), removed(1)]
+
+
 # Shows I9.
 def test_a_guest_has_one_default_card_per_center(storage: Storage) -> None:
     with committed(storage) as unit:

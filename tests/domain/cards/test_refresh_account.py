@@ -268,6 +268,27 @@ def test_an_account_has_the_agreements_of_the_card_that_it_became(
         assert len(unit.agreements.of_account(later.account_id)) == 1
 
 
+@pytest.mark.parametrize("withdraws_later", [False, True])
+def test_a_withdrawal_counts_for_the_account_that_became_the_same_card(
+    installation: Installation, account: Account, withdraws_later: bool
+) -> None:
+    installation.clock.advance(timedelta(minutes=1))
+    later = installation.stored_card(OTHER_GOOD_CARD)
+    until = installation.clock.now() + timedelta(days=5)
+    withdrawn_at = account.consented_at + timedelta(minutes=2 if withdraws_later else 0)
+    installation.put_account(replace(account, keep_until=until, withdrawn_at=withdrawn_at))
+    with committed(installation.storage) as unit:
+        agreement = an_agreement(account_id=account.account_id, kept_until=until)
+        unit.agreements.add(agreement)
+    installation.bank_updates(later, GOOD_CARD)
+
+    read_after(installation)
+
+    (left,) = installation.accounts()
+    assert (left.account_id, left.withdrawn_at) == (later.account_id, withdrawn_at)
+    assert left.keep_until == (until if withdraws_later else None)
+
+
 class TestSilentPsp:
     @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
     def test_a_psp_that_does_not_respond_is_asked_again_at_growing_intervals(

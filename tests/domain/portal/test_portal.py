@@ -27,6 +27,7 @@ from domain.errors import (
     UserNotAuthorized,
 )
 from domain.events.event import Event, EventType
+from domain.hosted_payments.link import ClickNeeded
 from domain.identifiers import CenterId, find_link_key
 from domain.permissions import Permission
 from domain.portal.change_card import CardChange
@@ -41,6 +42,7 @@ from tests.domain.agreements.bookings import (
     a_booking,
     agree,
     agreements,
+    end,
     guaranteed,
     second_booking,
     started,
@@ -366,21 +368,83 @@ def test_the_center_sets_whether_a_card_stays_for_its_booking(
     assert bool(installation.accounts()) is stays
 
 
+def with_two_bookings(installation: Installation) -> Account:
+    """Return a card that guarantees two bookings, the second of which is later."""
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+    installation.clock.advance(timedelta(seconds=1))
+    agree(installation, second_booking(installation), card=account)
+    return account
+
+
+def test_a_card_stays_no_longer_than_the_booking_that_the_guest_reads(
+    installation: Installation,
+) -> None:
+    account = with_two_bookings(installation)
+    first, second = agreements(installation, account)
+    # The grace of the second booking, which the shop cancels, is later than that of the first.
+    installation.clock.advance(first.terms.ends_at - installation.clock.now() + DAY)
+    end(installation, second)
+    cookie = entered(installation)
+    card = only_card(installation, cookie)
+    assert [each.agreement_id for each in card.running] == [first.agreement_id]
+    assert (card.stays_until, card.withdrawn_until) == (first.kept_until, first.kept_until)
+
+    change(installation, cookie, account, CardChange.REMOVE)
+
+    (stays,) = installation.accounts()
+    assert stays.keep_until == first.kept_until
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_card_that_was_taken_back_goes_with_the_bookings_that_the_shop_ends(
+    installation: Installation, is_over: bool
+) -> None:
+    account = with_two_bookings(installation)
+    first, second = agreements(installation, account)
+    change(installation, entered(installation), account, CardChange.REMOVE)
+
+    end(installation, second)
+
+    (stays,) = installation.accounts()
+    assert stays.keep_until == first.kept_until
+    if is_over:
+        installation.clock.advance(first.terms.ends_at - installation.clock.now() + DAY)
+        installation.container.end_agreements()()
+        installation.container.remove_ended_cards()()
+        assert installation.accounts() == (stays,)
+    end(installation, first, "no_show_charged")
+    installation.clock.advance(timedelta(seconds=1))
+    installation.container.remove_ended_cards()()
+    assert installation.accounts() == ()
+
+
 def test_an_agreement_that_the_shop_ended_keeps_no_card(installation: Installation) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
     (agreement,) = agreements(installation, account)
-    installation.container.end_agreement()(
-        installation.caller,
-        guest_id=GUEST_ID,
-        agreement_id=agreement.agreement_id,
-        reasons=["cancelled"],
-        ats=[],
-    )
+    end(installation, agreement)
 
     change(installation, entered(installation), account, CardChange.REMOVE)
 
     assert installation.accounts() == ()
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_removed_card_that_stays_is_not_offered_for_another_booking(
+    installation: Installation, keeps: bool
+) -> None:
+    guaranteed(installation, keeps=keeps)
+    (account,) = installation.accounts()
+    other = second_booking(installation)
+    assert way_back(installation, other).card == account
+
+    change(installation, entered(installation), account, CardChange.REMOVE)
+
+    assert way_back(installation, other).card is None
+    (stays,) = installation.accounts()
+    with pytest.raises(ClickNeeded):
+        agree(installation, other, card=stays)
 
 
 @pytest.mark.parametrize("removal", GuestRemoval)
@@ -422,18 +486,128 @@ def test_a_card_that_was_typed_before_the_withdrawal_brings_no_consent_back(
     assert renewed.consent_version == withdrawn.consent_version
 
 
+@pytest.mark.parametrize("how", [CardChange.REMOVE, CardChange.WITHDRAW])
+def test_a_card_that_was_typed_before_its_removal_does_not_return(
+    installation: Installation, how: CardChange
+) -> None:
+    account = installation.stored_card()
+    late = installation.session_with_card(expiry=(9, 2032))
+    installation.clock.advance(timedelta(seconds=1))
+    change(installation, entered(installation), account, how)
+
+    installation.return_to_shop(late)
+
+    assert installation.accounts() == ()
+    assert installation.session(late.token_id).status is SessionStatus.OPEN
+    installation.reconcile()
+    assert installation.tokens_at_psp() == set()
+    installation.clock.advance(timedelta(seconds=1))
+    installation.open_page(late)
+    installation.type_card_and_return(late)
+    (again,) = installation.accounts()
+    assert (again.keep_until, again.withdrawn_at) == (None, None)
+
+
+def test_a_card_that_was_typed_for_a_booking_before_its_removal_stays_for_it_alone(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    late = second_booking(installation)
+    agree(installation, late, keeps=True)
+    installation.type_card(late)
+    installation.clock.advance(timedelta(seconds=1))
+    change(installation, entered(installation), account, CardChange.REMOVE)
+    removed_at = installation.clock.now()
+
+    installation.return_to_shop(late)
+
+    (stays,) = installation.accounts()
+    until = kept_until(installation, stays)
+    assert (stays.keep_until, stays.withdrawn_at) == (until, removed_at)
+
+
+def test_a_card_that_the_shop_removed_may_return_by_a_card_typed_before(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    late = installation.session_with_card(expiry=(9, 2032))
+    installation.clock.advance(timedelta(seconds=1))
+    installation.remove_card(account)
+
+    installation.return_to_shop(late)
+
+    assert len(installation.accounts()) == 1
+
+
 def test_a_later_consent_keeps_the_card_again(installation: Installation) -> None:
     guaranteed(installation, keeps=True)
     (account,) = installation.accounts()
     change(installation, entered(installation), account, CardChange.WITHDRAW)
     installation.clock.advance(timedelta(seconds=1))
-    (withdrawn,) = installation.accounts()
+    session = second_booking(installation)
 
-    agree(installation, second_booking(installation), card=withdrawn, keeps=True)
+    agree(installation, session, keeps=True)
+    installation.type_card_and_return(session, GOOD_CARD)
 
     (kept,) = installation.accounts()
     assert kept.keep_until is None
     assert only_card(installation, entered(installation)).general is not None
+
+
+def merged(it: Installation) -> Account:
+    """Merge a guest who has the same card into the guest, and return the card."""
+    it.clock.advance(timedelta(seconds=1))
+    it.merge_guests(OTHER_GUEST_ID, into=GUEST_ID)
+    (account,) = it.accounts()
+    # The links of both guests ended, also those of the next seconds.
+    it.clock.advance(timedelta(minutes=30))
+    return account
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_merge_brings_a_withdrawn_consent_back_only_if_the_guest_agreed_later(
+    installation: Installation, is_later: bool
+) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    if not is_later:
+        installation.stored_card(guest_id=OTHER_GUEST_ID)
+        installation.clock.advance(DAY)
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+    installation.clock.advance(timedelta(seconds=1))
+    change(installation, entered(installation), account, CardChange.WITHDRAW)
+    withdrawn_at = installation.clock.now()
+    installation.clock.advance(timedelta(seconds=1))
+    if is_later:
+        installation.stored_card(guest_id=OTHER_GUEST_ID)
+
+    joined = merged(installation)
+
+    until = None if is_later else kept_until(installation, joined)
+    assert (joined.keep_until, joined.withdrawn_at) == (until, withdrawn_at)
+    general = only_card(installation, entered(installation)).general
+    assert (general is not None) is is_later
+    assert general is None or general.agreed_at > withdrawn_at
+
+
+def test_a_merge_ends_the_consent_for_the_account_of_a_later_booking(
+    installation: Installation,
+) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    guaranteed(installation, keeps=True)
+    (account,) = installation.accounts()
+    installation.clock.advance(timedelta(seconds=1))
+    installation.stored_card(guest_id=OTHER_GUEST_ID)
+    installation.clock.advance(timedelta(seconds=1))
+    change(installation, entered(installation), account, CardChange.WITHDRAW)
+    withdrawn_at = installation.clock.now()
+
+    joined = merged(installation)
+
+    assert joined.account_id != account.account_id
+    until = kept_until(installation, joined)
+    assert (joined.keep_until, joined.withdrawn_at) == (until, withdrawn_at)
+    assert joined.consent_version == agreements(installation, joined)[0].shown.version
 
 
 def test_a_guest_makes_a_card_the_default(installation: Installation) -> None:
