@@ -384,13 +384,16 @@ class Simulation:
     def a_client_reads_events(self, process: Process, choices: Random) -> None:
         """Read on from the last position, sometimes to lose the response and read again."""
         known, size = self._known, 1 + choices.randrange(20)
+        before = known.position
         found = self._call(
             "a client reads events",
             process,
-            lambda: process.use_cases.list_events(SHOP, afters=[known.position], size=size),
+            lambda: process.use_cases.list_events(SHOP, afters=[before], size=size),
             lambda found: f"{len(found.events)}",
         )
-        if not isinstance(found, Exception) and choices.randrange(4):
+        # Another reader of the client may have read on in the meantime.
+        is_taken = bool(choices.randrange(4)) and known.position == before
+        if not isinstance(found, Exception) and is_taken:
             known.read += [each.event_id for each in found.events]
             known.position = str(found.next)
 
