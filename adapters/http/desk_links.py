@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from io import BytesIO
 from typing import Annotated, ClassVar, Final
 from urllib.parse import quote
@@ -14,11 +13,11 @@ import segno
 from markupsafe import Markup
 
 from adapters.catalogs import Catalog, catalog
-from adapters.guest_pages import is_sent_from
 from adapters.http.authentication import sent_token
 from adapters.http.guests import GUEST_WITH_CARD
-from adapters.http.hosted_payments import ClickedElsewhere, form_in, redirect
+from adapters.http.hosted_payments import redirect
 from adapters.http.operations import Operation, Tag, parameter
+from adapters.http.page_forms import form_token, require_own_form
 from adapters.http.problem_page import protect_page, show_page
 from adapters.http.rate_limits import RateLimits
 from adapters.http.requests import Query, RequestBody, text
@@ -174,11 +173,8 @@ class DeskResource:
             "desk.html",
             None,
             desk=desk,
-            center=desk.center_name,
-            color=desk.settings.color,
-            logo_uri=desk.logo_uri,
-            accessibility=desk.settings.accessibility,
-            form_token=_form_token(key),
+            shows=desk,
+            form_token=form_token(key),
             code=_drawn(link) if link and Query(req).only("code") == "shown" else None,
             **(_messages(desk, link, catalog(desk.language)) if link else {}),
         )
@@ -205,17 +201,10 @@ class DeskResource:
         self.read_desk(key)
         # Counted apart from the loads, which must not use up this limit.
         self.limits.count_page_load("desk cancellation", key, req.remote_addr)
-        form = form_in(req)
-        if not is_sent_from(self.links.base_url, req) or form.get("token") != _form_token(key):
-            raise ClickedElsewhere
+        require_own_form(req, self.links.base_url, key)
         self.cancel_at_desk(key)
         self.wake_reconciler()
         redirect(resp, self.links.desk_uri(key))
-
-
-def _form_token(secret: str) -> str:
-    """Return a text that only a desk link's page can send, and that does not reveal the secret."""
-    return sha256(f"form {secret}".encode(errors="surrogatepass")).hexdigest()
 
 
 def _messages(desk: Desk, link: str, t: Catalog) -> dict[str, str]:

@@ -10,14 +10,15 @@ from typing import Annotated, ClassVar, Final
 
 import falcon
 
-from adapters.guest_pages import MaskedGuest, is_sent_from
+from adapters.guest_pages import MaskedGuest
 from adapters.http.authentication import sent_token
 from adapters.http.cookies import Cookies
 from adapters.http.errors import NotFound
 from adapters.http.examples import SPA_ID, Example, sample
 from adapters.http.guests import GUEST, GUEST_REFUSALS, GUEST_WITH_CARD
-from adapters.http.hosted_payments import ClickedElsewhere, form_in, redirect
+from adapters.http.hosted_payments import ClickedElsewhere, redirect
 from adapters.http.operations import Operation, Tag, parameter
+from adapters.http.page_forms import form_token, require_own_form
 from adapters.http.problem_page import accepted_by, protect_page, show_page
 from adapters.http.rate_limits import RateLimits
 from adapters.http.requests import RequestBody, field
@@ -354,13 +355,10 @@ class PortalResource:
     def _require_own_form(self, req: falcon.Request, secret: str) -> None:
         # Whoever has a link can compute its form's token. A page elsewhere must not let a guest's
         # browser enter the page of another guest, so the browser has to say where the form was.
-        is_said = (
-            req.get_header("Origin") == self.links.base_url
-            or req.get_header("Sec-Fetch-Site") == "same-origin"
-        )
-        is_own = is_said and is_sent_from(self.links.base_url, req)
-        if not is_own or form_in(req).get("token") != _form_token(secret):
+        origin, site = req.get_header("Origin"), req.get_header("Sec-Fetch-Site")
+        if origin != self.links.base_url and site != "same-origin":
             raise ClickedElsewhere
+        require_own_form(req, self.links.base_url, secret)
 
     def _show(
         self,
@@ -374,23 +372,14 @@ class PortalResource:
         language, zone = portal.language, portal.settings.time_zone or "UTC"
         shared: Mapping[str, object] = {
             "portal": portal,
-            "center": portal.center_name,
-            "color": portal.settings.color,
-            "logo_uri": portal.logo_uri,
-            "accessibility": portal.settings.accessibility,
-            "form_token": _form_token(secret),
+            "form_token": form_token(secret),
             "guest": portal.guest and MaskedGuest(portal.guest.full_name, portal.guest.email),
             "own_page": self.links.portal_page_uri,
             "now": self.clock.now(),
             "time": lambda at: self.formats.time(at, language, zone),
         }
-        show_page(req, resp, template, None, language=language, **shared, **values)
+        show_page(req, resp, template, None, shows=portal, language=language, **shared, **values)
         protect_page(resp, has_form=True)
-
-
-def _form_token(secret: str) -> str:
-    """Return what only the page of a link or a visit can send. It tells nothing about the secret."""
-    return sha256(f"form {secret}".encode(errors="surrogatepass")).hexdigest()
 
 
 def _mark(outcome: str, cookie: str) -> str:

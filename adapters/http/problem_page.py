@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import falcon
 
 from adapters.catalogs import accepted_languages, catalog
 from adapters.guest_pages import MaskedGuest, form_action, templates
+from domain.centers.center_settings import CenterSettings
 from domain.hosted_payments.find_way_back import WayBack
 
 STYLE: Final = "/hosted-payments/style"
@@ -30,6 +31,25 @@ class Problem:
     retry_after_seconds: int | None = None
     reloads: bool = False
     values: Mapping[str, object] = field(default_factory=dict)
+
+
+class ShowsCenter(Protocol):
+    """What a page shows, with the center whose name and style it has."""
+
+    @property
+    def center_name(self) -> str | None:
+        """The name; None if the center is gone."""
+        ...
+
+    @property
+    def settings(self) -> CenterSettings:
+        """The center's settings."""
+        ...
+
+    @property
+    def logo_uri(self) -> str | None:
+        """The address of the center's logo, or None."""
+        ...
 
 
 UNREACHABLE: Final = Problem(status=503, key="problem.unreachable", retry_after_seconds=30)
@@ -59,10 +79,11 @@ def show_page(
     name: str,
     way_back: WayBack | None,
     *,
+    shows: ShowsCenter | None = None,
     language: str | None = None,
     **values: object,
 ) -> None:
-    """Respond with a page from a template, in the center's style.
+    """Respond with a page from a template, in the style of the center of `way_back` or `shows`.
 
     `language` is the language of the page. By default it is the language of the hosted page with
     `way_back`, otherwise a language that the browser accepts. `values` are for the template; they
@@ -76,14 +97,21 @@ def show_page(
     resp.set_header("Content-Language", t.language)
     of_way_back = way_back and {
         "way_back": way_back,
-        "center": way_back.center_name,
-        "color": way_back.settings.color,
-        "logo_uri": way_back.logo_uri,
-        "accessibility": way_back.settings.accessibility,
         "guest": way_back.guest_name and MaskedGuest(way_back.guest_name, way_back.guest_email),
     }
-    shown = {"t": t, **(of_way_back or {}), **values}
+    shown = {"t": t, **_center_of(way_back or shows), **(of_way_back or {}), **values}
     resp.text = _TEMPLATES.get_template(name).render(shown)
+
+
+def _center_of(shown: ShowsCenter | None) -> Mapping[str, object]:
+    if shown is None:
+        return {}
+    return {
+        "center": shown.center_name,
+        "color": shown.settings.color,
+        "logo_uri": shown.logo_uri,
+        "accessibility": shown.settings.accessibility,
+    }
 
 
 def protect_page(

@@ -1,0 +1,22 @@
+"""The forms of pages that a secret opens: the front desk's page, and the guest's own page."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import falcon
+
+from adapters.guest_pages import is_sent_from
+from adapters.http.hosted_payments import ClickedElsewhere, form_in
+
+
+def form_token(secret: str) -> str:
+    """Return a text that only a page with this secret can send, and that does not reveal it."""
+    return sha256(f"form {secret}".encode(errors="surrogatepass")).hexdigest()
+
+
+def require_own_form(req: falcon.Request, origin: str, secret: str) -> None:
+    """Raise ClickedElsewhere unless the page with this secret, on this origin, sent the form."""
+    form = form_in(req)
+    if not is_sent_from(origin, req) or form.get("token") != form_token(secret):
+        raise ClickedElsewhere
