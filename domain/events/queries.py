@@ -10,10 +10,10 @@ from domain.centers.center import parse_only_center
 from domain.errors import EventNotFound, EventsGone, InvalidCenterId, ServiceUnavailable
 from domain.events.event import Event, parse_event_types
 from domain.events.event_list import EventFilter, Position
-from domain.identifiers import EventId, plain_uuid
+from domain.identifiers import CenterId, EventId, plain_uuid
 from domain.outside import Clock
 from domain.permissions import MAY_READ_EVENTS, Caller
-from domain.storage import RecordUnreadable, Storage, WriteUnit
+from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 LOOKED_AT: Final = 10_000
 """The most events that one call looks at, so that a call with a rare filter is not slow."""
@@ -64,43 +64,47 @@ class ListEvents:
         centers = caller.centers if only is None else frozenset({only})
         asked = Position.parse(afters)
         wanted = EventFilter(centers=centers, types=parse_event_types(types))
-        self._number()
-        with self.storage.read() as unit:
-            if only is not None and unit.centers.get(only) is None:
-                raise InvalidCenterId
-            first, last = unit.events.ends()
-            after = first if asked is None else asked
-            if after not in (first, last) and unit.events.position(after.number) != after:
-                raise EventsGone
-            if after == last:
-                return EventsRead(events=(), next=last)
-            reaches = min(last.number, after.number + LOOKED_AT)
-            try:
-                found = unit.events.between(after.number, reaches, wanted, limit=size)
-            except RecordUnreadable as error:
-                raise ServiceUnavailable from error
-            if len(found) == size:
-                end = found[-1].position
-            elif reaches < last.number:
-                end = unit.events.position(reaches) or after
-            else:
-                end = last
-        return EventsRead(events=[each.event for each in found], next=end)
-
-    def _number(self) -> None:
-        """Number the events that were stored since the last call."""
         with self.storage.read() as unit:
             seen = unit.workers.seen(self.clock.now())
             if any(each.runs_before(_SINCE) for each in seen):
                 raise ServiceUnavailable
             if not unit.events.is_any_unnumbered():
-                return
+                return _read(unit, only, asked, wanted, size)
+        self.storage.transact(_number)
+        with self.storage.read() as unit:
+            return _read(unit, only, asked, wanted, size)
 
-        def number(unit: WriteUnit) -> None:
-            unit.events.number()
-            unit.commit()
 
-        self.storage.transact(number)
+def _number(unit: WriteUnit) -> None:
+    """Number the events that were stored since the last call."""
+    unit.events.number()
+    unit.commit()
+
+
+def _read(
+    unit: UnitOfWork, only: CenterId | None, asked: Position | None, wanted: EventFilter, size: int
+) -> EventsRead:
+    """Return the numbered events after the position that was asked for."""
+    if only is not None and unit.centers.get(only) is None:
+        raise InvalidCenterId
+    first, last = unit.events.ends()
+    after = first if asked is None else asked
+    if after not in (first, last) and unit.events.position(after.number) != after:
+        raise EventsGone
+    if after == last:
+        return EventsRead(events=(), next=last)
+    reaches = min(last.number, after.number + LOOKED_AT)
+    try:
+        found = unit.events.between(after.number, reaches, wanted, limit=size)
+    except RecordUnreadable as error:
+        raise ServiceUnavailable from error
+    if len(found) == size:
+        end = found[-1].position
+    elif reaches < last.number:
+        end = unit.events.position(reaches) or after
+    else:
+        end = last
+    return EventsRead(events=[each.event for each in found], next=end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

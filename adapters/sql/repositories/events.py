@@ -87,9 +87,7 @@ class SqlEvents(Repository, Events):
 
     @override
     def is_any_unnumbered(self) -> bool:
-        return self._is_any(
-            "SELECT 1 FROM events WHERE number IS NULL AND event_id > '' LIMIT 1", {}
-        )
+        return self._is_any("SELECT 1 FROM events WHERE number IS NULL LIMIT 1", {})
 
     @override
     def number(self) -> int:
@@ -156,8 +154,8 @@ class SqlEvents(Repository, Events):
     @override
     def forget(self, *, before: datetime, until: datetime) -> int:
         oldest = self._transaction.execute(
-            "SELECT number, event IS NOT NULL AND occurred_at >= :before AND occurred_at <= :until FROM events "
-            "WHERE number > 0 ORDER BY number LIMIT :limit",
+            "SELECT number, event IS NOT NULL AND occurred_at >= :before AND occurred_at <= :until "
+            "FROM events WHERE number > 0 ORDER BY number LIMIT :limit",
             {"before": before, "until": until, "limit": MAX_FORGOTTEN},
         ).fetchall()
         old = [number for number, _ in takewhile(lambda row: not row[1], oldest)]
