@@ -33,6 +33,15 @@ _TEXT_ID: Final = (
     r"encode(sha256(convert_to(concat_ws(E'\n', version, language, text), 'UTF8')), 'hex')"
 )
 
+_TYPES: Final = {
+    "uuid": "uuid",
+    "time": "timestamptz",
+    "json": "jsonb",
+    "boolean": "boolean",
+    "strict": "",
+}
+"""The types of PostgreSQL for the statements that both storages share."""
+
 MIGRATIONS: Final = {
     "m005_release_0_2": f"""
         CREATE TABLE centers (
@@ -245,23 +254,15 @@ MIGRATIONS: Final = {
         {QUEUES}
     """,
     "m006_operators": RECORDS_FOR_OPERATORS.format(
-        uuid="uuid",
-        time="timestamptz",
-        json="jsonb",
-        boolean="boolean",
-        strict="",
+        **_TYPES,
         text_id=_TEXT_ID,
         within_30_days="now() + random() * interval '30 days'",
     ),
     "m007_release_0_3": RELEASE_0_3.format(
-        uuid="uuid",
-        time="timestamptz",
-        json="jsonb",
-        boolean="boolean",
+        **_TYPES,
         big_integer="bigint",
         sequence=", sequence bigint GENERATED ALWAYS AS IDENTITY",
         created="sequence",
-        strict="",
         long_ago=LONG_AGO,
     ),
 }

@@ -28,6 +28,15 @@ MIGRATIONS: Final = Migrations("cardonfile")
 BUSY_TIMEOUT_SECONDS: Final = 60
 """How long to wait for another process that migrates the same database."""
 
+_TYPES: Final = {
+    "uuid": "text",
+    "time": "text",
+    "json": "text",
+    "boolean": "integer",
+    "strict": " STRICT",
+}
+"""The types of SQLite for the statements that both storages share."""
+
 
 def migrate(path: Path) -> list[str]:
     """Apply all pending migrations, or none; return their names in order.
@@ -441,11 +450,7 @@ def m006_operators(db: Database) -> None:
     """Create the tables for operators."""
     db.register_function(text_id)
     statements = RECORDS_FOR_OPERATORS.format(
-        uuid="text",
-        time="text",
-        json="text",
-        boolean="integer",
-        strict=" STRICT",
+        **_TYPES,
         text_id="text_id(version, language, text)",
         within_30_days="strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', "
         "abs(random() % 2592000) || ' seconds')",
@@ -458,15 +463,11 @@ def m006_operators(db: Database) -> None:
 def m007_release_0_3(db: Database) -> None:
     """Create the further tables of release 0.3.0."""
     statements = RELEASE_0_3.format(
-        uuid="text",
-        time="text",
-        json="text",
-        boolean="integer",
+        **_TYPES,
         big_integer="integer",
         sequence="",
         # An index contains the row's id, which is in the order of creation.
         created="number",
-        strict=" STRICT",
         long_ago=LONG_AGO,
     )
     for statement in statements.split(";"):
