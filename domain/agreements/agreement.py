@@ -104,8 +104,13 @@ def count_open(
     return sum(each.is_open(now) for each in agreements if each.agreement_id not in beside)
 
 
+def running_among(agreements: Iterable[Agreement], now: datetime) -> Sequence[Agreement]:
+    """Return the agreements under which a card may be charged now."""
+    return [each for each in agreements if each.allows_charges(now)]
+
+
 def last_kept_until(agreements: Iterable[Agreement]) -> datetime | None:
-    """Return until when agreements keep their card; None if there are none."""
+    """Return until when the agreements keep their card; None without agreements."""
     return max((each.keeps_card_until for each in agreements), default=None)
 
 

@@ -291,8 +291,8 @@ def has_default(accounts: Iterable[Account]) -> bool:
 def heir_among(others: Sequence[Account]) -> Account | None:
     """Return the account that becomes the default when an account is removed.
 
-    It is the newest of `others`, the remaining accounts. Return None if there are none, or if one
-    of them is already the default.
+    It is the newest of `others`, the remaining accounts. Return None without other accounts, or if
+    one of these accounts is already the default.
     """
     return replace(others[-1], is_default=True) if others and not has_default(others) else None
 
@@ -333,7 +333,7 @@ class Accounts(WorkAtPsps, Protocol):
         """
         ...
 
-    def withdrawn_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
+    def removed_by_guest(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
         """Return a guest's removed accounts at a center that have a `withdrawn_at`.
 
         Accounts that cannot be decoded are left out. Locks nothing.

@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from domain.agreements.agreement import Agreement, EndOfAgreement, last_kept_until
+from domain.agreements.agreement import (
+    Agreement,
+    EndOfAgreement,
+    last_kept_until,
+    running_among,
+)
 from domain.agreements.terms import parse_time
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.cards.account import Account
 from domain.cards.find_agreement import agreement_of_guest
 from domain.cards.note_agreement_event import note_agreement_event
-from domain.cards.take_back import running_among
 from domain.errors import AgreementNotFound, InvalidField
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
@@ -34,11 +38,11 @@ MAX_PER_CALL: Final = 100
 class EndAgreement:
     """Use case: end an agreement, for a reason that the shop states.
 
-    The card is then kept for the grace that the guest read, unless the guest took it back. If the agreement has already ended
-    because the booking was over, only the reason is recorded. The first reason stays, so a call may
-    be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField
-    (reason, at), or AgreementNotFound if the guest has no such agreement at a center that the
-    caller may see.
+    The card is then kept for the grace that the guest read, unless the guest took the card back. If
+    the agreement has already ended because the booking was over, only the reason is recorded. The
+    first reason stays, so a call may be repeated. The audit trail notes the caller. Raises
+    UserNotAuthorized, InvalidField (reason, at), or AgreementNotFound if the guest has no such
+    agreement at a center that the caller may see.
     """
 
     needs = MAY_ADD_CARDS

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from domain.agreements.agreement import running_among
 from domain.cards.account import Account
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
 from domain.cards.queries import general_consents
 from domain.cards.refresh_verdict import REPLACED
-from domain.cards.take_back import running_among
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
 from domain.storage import UnitOfWork, WriteUnit

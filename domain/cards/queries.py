@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from domain.agreements.agreement import Agreement, ChargeIndicator, general_among
+from domain.agreements.agreement import (
+    Agreement,
+    ChargeIndicator,
+    general_among,
+    running_among,
+)
 from domain.cards.account import Account
 from domain.cards.find_account import active_account
 from domain.cards.find_agreement import agreement_of_guest
@@ -67,7 +72,7 @@ class ReadAccount:
             return AccountForCaller(
                 account=account,
                 may_charge=True,
-                agreements=[each for each in agreements if each.allows_charges(now)],
+                agreements=running_among(agreements, now),
                 charge_as=_charge_indicator(unit, account),
                 currency=currency(self.psps, account.psp_account),
             )

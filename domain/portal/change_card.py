@@ -10,7 +10,6 @@ from domain.audit.note_act import NoteAct
 from domain.cards.account import Account
 from domain.cards.choose_default_card import make_default
 from domain.cards.note_account_event import note_account_event
-from domain.cards.note_taken_back import note_taken_back
 from domain.cards.take_back import BY_GUEST, take_back
 from domain.centers.payment_configuration import GuestRemoval
 from domain.centers.queries import removal_by_guests
@@ -52,11 +51,11 @@ class ChangeCard:
 
         def make(unit: WriteUnit) -> Account | None:
             now = self.clock.now()
-            accounts = find_visit(unit, cookie, now).accounts
-            account = next((each for each in accounts if each.account_id == account_id), None)
+            visited = find_visit(unit, cookie, now)
+            account = visited.account(account_id)
             if account is None:
                 return None
-            others = [each for each in accounts if each is not account]
+            others = [each for each in visited.accounts if each is not account]
             if change is CardChange.DEFAULT:
                 chosen = make_default(unit, account, others)
                 if chosen is not None:
@@ -73,12 +72,11 @@ class ChangeCard:
             removal = removal_by_guests(unit, account.center_id)
             if change is CardChange.WITHDRAW:
                 removal = GuestRemoval.AFTER_AGREEMENT
-            changed = take_back(unit, self.note_event, account, others, removal=removal, now=now)
-            is_repeated = account.is_taken_back and changed.is_taken_back
-            if not is_repeated:
-                note_taken_back(unit, self.note_act, changed)
+            changed = take_back(
+                unit, self.note_event, self.note_act, account, others, removal=removal, now=now
+            )
             unit.commit()
-            return None if is_repeated else changed
+            return changed
 
         changed = self.storage.transact(make)
         if changed is not None and change is not CardChange.DEFAULT:

@@ -36,6 +36,10 @@ class Visited:
     center: Center
     accounts: Sequence[Account]
 
+    def account(self, account_id: str) -> Account | None:
+        """Return the guest's card with this id, or None."""
+        return next((each for each in self.accounts if each.account_id == account_id), None)
+
 
 def find_link(unit: UnitOfWork, secret: str, now: datetime) -> Visited:
     """Return the portal session whose link has this secret. Raises PortalUnknown or PortalExpired."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from domain.agreements.agreement import Agreement
+from domain.agreements.agreement import Agreement, running_among
 from domain.cards.account import Account
 from domain.cards.queries import general_consents
-from domain.cards.take_back import running_among, stays_until
+from domain.cards.take_back import stays_until
 from domain.centers.center_settings import CenterSettings
 from domain.centers.payment_configuration import GuestRemoval
 from domain.centers.queries import removal_by_guests
@@ -39,7 +39,7 @@ class Replacing(StrEnum):
 class PortalCard:
     """A card as its guest sees it.
 
-    `general` is the consent to charges other than for bookings; None if there is none now. `running`
+    `general` is the consent to charges other than for bookings; None without such a consent. `running`
     are the agreements under which the card may be charged. `stays_until` is until when the card
     stays for them if the guest removes it; None if it is removed at once. `withdrawn_until` is the
     same for a withdrawal. `may_be_replaced` is as in the rule of this name.
@@ -114,7 +114,8 @@ class ReadPortal:
                 _card(unit, each, removal, now, takes_cards=takes_cards)
                 for each in visited.accounts
             ]
-            return _portal(unit, self.links, visited, self.languages, accepted, cards)
+            portal = _portal(unit, self.links, visited, self.languages, accepted)
+            return replace(portal, cards=cards, replacing=_replacing(unit, visited))
 
 
 def _portal(
@@ -123,8 +124,8 @@ def _portal(
     visited: Visited,
     languages: Collection[str],
     accepted: Sequence[str],
-    cards: Sequence[PortalCard] = (),
 ) -> Portal:
+    """Return the page without what only its cards need."""
     center, session = visited.center, visited.session
     settings = unit.center_settings.get(center.id)
     return Portal(
@@ -136,8 +137,6 @@ def _portal(
         ),
         return_uri=session.return_uri,
         guest=visited.guest if session.shows_guest else None,
-        cards=cards,
-        replacing=_replacing(unit, visited),
     )
 
 
@@ -172,14 +171,13 @@ def _card(
     *,
     takes_cards: bool,
 ) -> PortalCard:
-    agreements = unit.agreements.of_account(account.account_id)
-    running = running_among(agreements, now)
+    running = running_among(unit.agreements.of_account(account.account_id), now)
     return PortalCard(
         account=account,
         has_expired=account.has_expired(now),
         general=next(iter(general_consents(unit, account)), None),
         running=running,
-        stays_until=stays_until(removal, agreements, now),
-        withdrawn_until=stays_until(GuestRemoval.AFTER_AGREEMENT, agreements, now),
+        stays_until=stays_until(removal, running),
+        withdrawn_until=stays_until(GuestRemoval.AFTER_AGREEMENT, running),
         may_be_replaced=takes_cards and may_be_replaced(account, running, now),
     )

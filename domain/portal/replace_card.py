@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from domain.agreements.agreement import Agreement
+from domain.agreements.agreement import Agreement, running_among
 from domain.agreements.terms import Reuse
 from domain.cards.account import Account
-from domain.cards.take_back import running_among
 from domain.centers.card_limit import CardLimit
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import PaymentAccountNotFound, PaymentConfigurationNotDone
@@ -50,9 +49,7 @@ class ReplaceCard:
         def start(unit: WriteUnit) -> tuple[CardSession, bool]:
             now = self.clock.now()
             visited = find_visit(unit, cookie, now)
-            account = next(
-                (each for each in visited.accounts if each.account_id == account_id), None
-            )
+            account = visited.account(account_id)
             if account is None:
                 raise PaymentAccountNotFound
             configuration = configuration_of(unit, account.center_id)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement, last_kept_until
 from domain.agreements.click import AgreementClick, FurtherBooking, click_for
 from domain.billing import AvsResult
 from domain.cards.account import READ_FIRST_AFTER, Account, has_default, longest_kept
@@ -51,8 +51,8 @@ WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 class OnFile:
     """The stored records that a judgement about a card needs.
 
-    `accounts` are the guest's active accounts at the center, `withdrawn` are the removed accounts
-    there that the guest took back, `open_agreements` counts the open agreements of each if the
+    `accounts` are the guest's active accounts at the center, `removed_by_guest` are the
+    accounts there that the guest removed, `open_agreements` counts the open agreements of each if the
     session has an agreement, and `discard` is the discard of the collected token; all were read
     under lock. The guest, the center or its payment configuration may have been deleted since
     add-card. `has_bookings` is whether all agreements of a card that the guest replaces still run.
@@ -65,7 +65,7 @@ class OnFile:
     has_center: bool
     has_configuration: bool
     has_bookings: bool = True
-    withdrawn: Sequence[Account] = ()
+    removed_by_guest: Sequence[Account] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +220,7 @@ def judge_card(
     consent, agreements, keep_until = agreed
     withdrawals = [
         each.withdrawn_at
-        for each in (*on_file.accounts, *on_file.withdrawn)
+        for each in (*on_file.accounts, *on_file.removed_by_guest)
         if each.is_same_card(card, configuration.psp_account)
         and each.has_withdrawn(consent.agreed_at)
     ]
@@ -297,7 +297,7 @@ class Agreed(NamedTuple):
     @property
     def bookings_until(self) -> datetime | None:
         """Until when the bookings keep the card; None if the guest agreed to no booking."""
-        return max((each.kept_until for each in self.agreements), default=None)
+        return last_kept_until(self.agreements)
 
 
 def agreed_to(

@@ -314,7 +314,7 @@ class SettleSession:
             has_center=unit.centers.get(session.center_id) is not None,
             has_configuration=unit.configurations.get(session.center_id) is not None,
             has_bookings=session.replaces is None or may_agree_again(unit, session),
-            withdrawn=unit.accounts.withdrawn_at(session.guest_id, session.center_id),
+            removed_by_guest=unit.accounts.removed_by_guest(session.guest_id, session.center_id),
         )
         account_id = AccountId(self.ids.uuid())
         agreement_ids = [AgreementId(self.ids.uuid()) for _ in session.bookings]

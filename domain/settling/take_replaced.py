@@ -8,7 +8,6 @@ from datetime import datetime
 from domain.audit.note_act import NoteAct
 from domain.cards.account import Account
 from domain.cards.choose_default_card import make_default
-from domain.cards.note_taken_back import note_taken_back
 from domain.cards.refresh_verdict import REPLACED
 from domain.cards.take_back import take_back
 from domain.centers.payment_configuration import GuestRemoval
@@ -54,9 +53,13 @@ def take_replaced(
         on_file[new.account_id] = make_default(unit, new, [former]) or new
         former = replace(former, is_default=False)
     others = [each for each in on_file.values() if each.account_id != former.account_id]
-    removal = GuestRemoval.AFTER_AGREEMENT
-    changed = take_back(unit, note_event, former, others, removal=removal, reason=REPLACED, now=now)
-    if former.is_taken_back and changed.is_taken_back:
-        return None
-    note_taken_back(unit, note_act, changed)
-    return changed
+    return take_back(
+        unit,
+        note_event,
+        note_act,
+        former,
+        others,
+        removal=GuestRemoval.AFTER_AGREEMENT,
+        reason=REPLACED,
+        now=now,
+    )

@@ -67,7 +67,7 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
-    def withdrawn_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
+    def removed_by_guest(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
         return _ACCOUNTS.find_readable(
             self._transaction,
             "WHERE guest_id = :guest_id AND center_id = :center_id "

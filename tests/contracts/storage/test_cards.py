@@ -90,7 +90,7 @@ def test_the_removed_cards_that_a_guest_took_back_are_found(storage: Storage) ->
         removed(6, center_id=OTHER_CENTER_ID),
     )
     with storage.read() as unit:
-        assert list(unit.accounts.withdrawn_at(GUEST_ID, CENTER_ID)) == [removed(3), removed(1)]
+        assert list(unit.accounts.removed_by_guest(GUEST_ID, CENTER_ID)) == [removed(3), removed(1)]
 
 
 # Shows I9.
