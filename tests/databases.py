@@ -96,7 +96,7 @@ def references_of(
 
 
 def guest_on_file(storage: Storage, guest_id: GuestId) -> Guest | None:
-    """Return a guest; None if there is none with this id."""
+    """Return the guest with this id, or None."""
     with storage.read() as unit:
         return unit.guests.get(guest_id)
 

@@ -250,9 +250,9 @@ class Connections:
     ) -> None:
         """Take the address of the database, and the maximum number of connections.
 
-        `statement_seconds` is how long a statement may take. None is for commands: no limit, and the
-        server may be a standby. `on_wait` receives the seconds that each unit waited for a
-        connection.
+        `statement_seconds` is how long a statement may take. Commands pass None: their statements
+        have no limit, and they may read from a standby. `on_wait` receives the seconds that each
+        unit waited for a connection.
         """
         self._url = url
         self._on_wait = on_wait

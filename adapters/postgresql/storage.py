@@ -25,8 +25,8 @@ class PostgresqlStorage(Storage):
     """Records in the database at `url`, which `migrations.migrate` has prepared.
 
     At most `connections` are open at once, each opened only when needed. A statement may take
-    `statement_seconds`. None is for commands: no limit, and the server may be a standby. `on_wait`
-    receives the seconds that each unit waited for a connection.
+    `statement_seconds`. Commands pass None: their statements have no limit, and they may read from a
+    standby. `on_wait` receives the seconds that each unit waited for a connection.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class Counted(StrEnum):
 
 
 class CountedPer(StrEnum):
-    """Whose sessions and refused cards a limit counts.
+    """What a limit counts sessions and refused cards for.
 
     `GUEST` counts those of a guest at one center, `GUEST_EVERYWHERE` at all centers.
     """

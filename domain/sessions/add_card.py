@@ -330,7 +330,7 @@ def _same_booking(caller: Caller, earlier: CardSession, wanted: RequestedSession
 def parse_idempotency_key(sent: str | None) -> str | None:
     """Return the key that was sent, bare or as a quoted string (RFC 9651).
 
-    None was not sent. Raises IdempotencyKeyInvalid.
+    Return None if the client sent no key. Raises IdempotencyKeyInvalid.
     """
     if sent is None:
         return None

@@ -75,7 +75,7 @@ def test_a_psp_names_the_currency_that_is_set_for_an_account(psp: str) -> None:
 
 
 @pytest.mark.parametrize("told", ["'euro'", "978", "1/0"])
-def test_what_a_plugin_names_as_a_currency_is_checked(site: Site, told: str) -> None:
+def test_the_currency_of_a_plugin_is_checked(site: Site, told: str) -> None:
     site.install(
         "cardonfile-acme", PLUGIN[:-2] + f"    currency=lambda settings, account: {told},\n)\n"
     )

@@ -836,7 +836,7 @@ def test_a_card_for_bookings_that_are_over_is_not_replaced(installation: Install
         installation.container.replace_card()(cookie, account.account_id)
 
 
-def test_a_center_that_takes_no_cards_replaces_none(installation: Installation) -> None:
+def test_no_card_is_replaced_at_a_center_that_takes_no_cards(installation: Installation) -> None:
     account = installation.stored_card()
     cookie = entered(installation)
     installation.unconfigure()
