@@ -64,7 +64,7 @@ class TestIssue:
         assert (some, none) == (frozenset({CENTER_ID, spa}), frozenset())
 
     @pytest.mark.parametrize("lifetime", [timedelta(minutes=1), timedelta(days=3650)])
-    def test_a_token_may_have_the_shortest_or_longest_lifetime_allowed(
+    def test_a_token_may_have_the_shortest_or_the_longest_allowed_lifetime(
         self, installation: Installation, lifetime: timedelta
     ) -> None:
         issue(installation, lifetime=lifetime, caller="x" * 100)
@@ -85,7 +85,7 @@ class TestIssue:
             ("centers", [CENTER_ID, "harbor"], "a UUID such as"),
         ],
     )
-    def test_a_token_that_could_never_be_used_is_not_issued(
+    def test_issuing_a_token_with_an_invalid_value_is_refused(
         self, installation: Installation, field: str, value: object, expected: str
     ) -> None:
         with pytest.raises(InvalidField) as refused:
@@ -95,7 +95,7 @@ class TestIssue:
         assert refused.value.expected.startswith(expected)
         assert not installation.access_tokens()
 
-    def test_a_token_for_a_center_that_does_not_exist_is_not_issued(
+    def test_issuing_a_token_for_an_unknown_center_is_refused(
         self, installation: Installation
     ) -> None:
         with pytest.raises(
@@ -116,7 +116,7 @@ def test_a_token_is_active_until_it_expires_or_is_revoked() -> None:
     assert revoked.state(token.expires_at) is TokenState.REVOKED
 
 
-def test_the_last_use_of_a_token_is_noted_once_an_hour() -> None:
+def test_the_time_of_a_tokens_last_use_is_updated_at_most_once_an_hour() -> None:
     hour = datetime(2026, 11, 20, 12, tzinfo=UTC)
     token = an_access_token()
 
@@ -130,7 +130,7 @@ def test_the_last_use_of_a_token_is_noted_once_an_hour() -> None:
 
 class TestRevoke:
     @pytest.mark.parametrize("length", [8, 14, 999])
-    def test_a_token_can_be_revoked_by_its_prefix_or_in_full(
+    def test_a_token_can_be_revoked_by_its_prefix_or_by_the_full_token(
         self, installation: Installation, length: int
     ) -> None:
         token = issue(installation)
@@ -144,7 +144,7 @@ class TestRevoke:
         assert installation.container.revoke_token()(token) == revoked
 
     @pytest.mark.parametrize("prefix", ["", "c", "cof_"])
-    def test_the_common_prefix_of_tokens_revokes_no_token(
+    def test_the_prefix_that_all_tokens_share_does_not_revoke_a_token(
         self, installation: Installation, prefix: str
     ) -> None:
         issue(installation)
@@ -154,7 +154,7 @@ class TestRevoke:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_an_unknown_prefix_revokes_no_token(self, installation: Installation) -> None:
+    def test_revoking_an_unknown_prefix_changes_no_token(self, installation: Installation) -> None:
         issue(installation)
         # A shell's argument that is no UTF-8 becomes a lone surrogate.
         for unknown in ("cof_unknown", "\udcff"):
@@ -163,7 +163,7 @@ class TestRevoke:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_a_prefix_that_two_tokens_share_revokes_neither(
+    def test_a_prefix_of_two_tokens_does_not_revoke_either_token(
         self, installation: Installation
     ) -> None:
         for secret in ("same-text-1", "same-text-2"):

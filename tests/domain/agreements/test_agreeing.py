@@ -47,7 +47,7 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Install
 pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
-def test_a_card_that_guarantees_a_booking_is_kept_until_a_week_after_it(
+def test_a_card_that_guarantees_a_booking_is_kept_for_a_week_after_the_booking_ends(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
@@ -68,7 +68,7 @@ def test_a_card_that_guarantees_a_booking_is_kept_until_a_week_after_it(
     )
 
 
-def test_an_agreement_has_the_text_that_the_guest_was_shown(installation: Installation) -> None:
+def test_an_agreement_stores_the_text_that_the_guest_was_shown(installation: Installation) -> None:
     session = started(installation)
     shown = agreement_on_page(installation, session)
     agree(installation, session)
@@ -84,7 +84,7 @@ def test_an_agreement_has_the_text_that_the_guest_was_shown(installation: Instal
     assert (consent.text, consent.version) == (shown.text.text, shown.text.version)
 
 
-def test_the_guest_agrees_on_our_page_even_if_the_page_of_the_psp_shows_a_text(
+def test_the_guest_agrees_on_our_page_even_if_the_psps_page_shows_the_consent_text(
     installation: Installation,
 ) -> None:
     session = started(installation)
@@ -97,7 +97,9 @@ def test_the_guest_agrees_on_our_page_even_if_the_page_of_the_psp_shows_a_text(
     assert request.consent.text.startswith("This card guarantees your booking at Harbor Spa: ")
 
 
-def test_a_box_allows_the_center_to_keep_the_card(installation: Installation) -> None:
+def test_ticking_the_box_allows_the_center_to_keep_the_card_on_file(
+    installation: Installation,
+) -> None:
     general = agreement_on_page(installation, started(installation))
     guaranteed(installation, keeps=True, agreement=a_booking(installation, reference="other"))
 
@@ -108,7 +110,7 @@ def test_a_box_allows_the_center_to_keep_the_card(installation: Installation) ->
     assert len(agreements(installation, account)) == 1
 
 
-def test_the_text_changes_when_the_booking_can_no_longer_be_cancelled(
+def test_the_agreement_text_changes_when_the_booking_can_no_longer_be_cancelled(
     installation: Installation,
 ) -> None:
     installation.configure(link_minutes=30 * 24 * 60)
@@ -122,7 +124,9 @@ def test_the_text_changes_when_the_booking_can_no_longer_be_cancelled(
         agree(installation, session, agreed=early.digest)
 
 
-def test_the_card_on_file_that_is_typed_again_keeps_its_account(installation: Installation) -> None:
+def test_typing_the_card_on_file_again_for_another_booking_keeps_the_account(
+    installation: Installation,
+) -> None:
     guaranteed(installation)
     (first,) = installation.accounts()
     guaranteed(installation, agreement=a_booking(installation, 40, reference="booking-18"))
@@ -138,7 +142,7 @@ def test_the_card_on_file_that_is_typed_again_keeps_its_account(installation: In
 
 
 @pytest.mark.parametrize("keeps_first", [True, False])
-def test_a_card_that_the_guest_allowed_to_keep_stays_kept(
+def test_a_card_that_the_guest_allowed_the_center_to_keep_has_no_removal_date(
     installation: Installation, keeps_first: bool
 ) -> None:
     guaranteed(installation, keeps=keeps_first)
@@ -152,7 +156,7 @@ def test_a_card_that_the_guest_allowed_to_keep_stays_kept(
 
 
 @pytest.mark.parametrize("expiry", [(9, 2031), (10, 2033)])
-def test_a_card_that_is_added_without_a_booking_is_kept(
+def test_adding_the_same_card_without_a_booking_clears_its_removal_date(
     installation: Installation, expiry: tuple[int, int]
 ) -> None:
     guaranteed(installation)
@@ -166,7 +170,7 @@ def test_a_card_that_is_added_without_a_booking_is_kept(
 
 
 @pytest.mark.parametrize("keeps_first", [True, False])
-def test_two_bookings_with_one_card_may_settle_in_either_order(
+def test_sessions_for_two_bookings_with_the_same_card_may_settle_in_either_order(
     installation: Installation, keeps_first: bool
 ) -> None:
     first = started(installation, agreement=a_booking(installation, 40, reference="first"))
@@ -191,7 +195,9 @@ def test_two_bookings_with_one_card_may_settle_in_either_order(
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_a_booking_does_not_change_which_consent_keeps_a_card(installation: Installation) -> None:
+def test_guaranteeing_a_booking_does_not_change_the_general_consent_of_a_card(
+    installation: Installation,
+) -> None:
     kept = installation.stored_card()
     installation.clock.advance(timedelta(hours=1))
     account = guaranteed_card(installation)
@@ -200,7 +206,7 @@ def test_a_booking_does_not_change_which_consent_keeps_a_card(installation: Inst
 
 @pytest.mark.parametrize("key", [None, "key"])
 @pytest.mark.parametrize("is_at_once", [True, False])
-def test_the_same_booking_has_the_same_session(
+def test_repeating_add_card_for_a_booking_returns_the_same_session(
     installation: Installation, is_at_once: bool, key: str | None
 ) -> None:
     booking = a_booking(installation)
@@ -216,7 +222,7 @@ def test_the_same_booking_has_the_same_session(
     assert [installation.add_card(agreement=booking, idempotency_key=key)] == found
 
 
-def test_another_booking_has_another_session(installation: Installation) -> None:
+def test_a_booking_with_another_reference_gets_another_session(installation: Installation) -> None:
     booking = a_booking(installation)
     first = installation.add_card(agreement=booking)
     with pytest.raises(AgreementReferenceUsed):
@@ -225,7 +231,9 @@ def test_another_booking_has_another_session(installation: Installation) -> None
     assert second.token_id != first.token_id
 
 
-def test_a_key_names_the_session_of_a_booking_that_it_found(installation: Installation) -> None:
+def test_an_idempotency_key_returns_only_the_booking_that_it_was_first_used_for(
+    installation: Installation,
+) -> None:
     booking = a_booking(installation)
     installation.add_card(agreement=booking)
     installation.add_card(agreement=booking, idempotency_key="key")
@@ -236,7 +244,7 @@ def test_a_key_names_the_session_of_a_booking_that_it_found(installation: Instal
     assert installation.add_card(idempotency_key="other-key").agreement is None
 
 
-def test_a_booking_whose_session_ended_without_a_card_has_another_session(
+def test_a_booking_whose_session_ended_without_a_card_gets_a_new_session(
     installation: Installation,
 ) -> None:
     booking = a_booking(installation)
@@ -249,7 +257,7 @@ def test_a_booking_whose_session_ended_without_a_card_has_another_session(
 
 
 @pytest.mark.parametrize("change", ["nothing", "agreement ended", "card removed"])
-def test_a_booking_has_one_session_while_its_card_guarantees_it(
+def test_a_booking_gets_no_new_session_while_a_card_guarantees_the_booking(
     installation: Installation, change: str
 ) -> None:
     booking = a_booking(installation)
@@ -264,7 +272,9 @@ def test_a_booking_has_one_session_while_its_card_guarantees_it(
     assert is_same is (change == "nothing")
 
 
-def test_a_center_without_a_text_takes_no_agreements(installation: Installation) -> None:
+def test_add_card_with_an_agreement_is_refused_if_the_center_has_no_reservation_text(
+    installation: Installation,
+) -> None:
     installation.has_other_center()
     with pytest.raises(ConsentNotSet):
         started(installation, center_id=OTHER_CENTER_ID)
@@ -274,7 +284,7 @@ def test_a_center_without_a_text_takes_no_agreements(installation: Installation)
 
 
 @pytest.mark.parametrize("late", ["typed late", "reported after the card had to go"])
-def test_a_card_that_arrives_after_the_booking_is_discarded(
+def test_a_card_that_is_typed_or_reported_too_late_for_its_booking_is_discarded(
     installation: Installation, late: str
 ) -> None:
     booking = a_booking(installation, 0, cancel_by=None)
@@ -295,7 +305,7 @@ def test_a_card_that_arrives_after_the_booking_is_discarded(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_the_link_ends_with_the_booking(installation: Installation) -> None:
+def test_the_link_for_a_booking_expires_when_the_booking_ends(installation: Installation) -> None:
     booking = a_booking(installation, 0, cancel_by=None)
     booking["ends_at"] = (installation.clock.now() + timedelta(minutes=5)).isoformat()
     session = started(installation, agreement=booking)
@@ -322,7 +332,7 @@ def test_a_card_has_at_most_20_open_agreements(installation: Installation) -> No
     assert session.failure.type == TooManyAgreements.type
 
 
-def test_a_center_that_keeps_one_card_refuses_another_card_only_once_it_is_typed(
+def test_a_center_that_keeps_one_card_per_guest_refuses_a_second_card_after_it_is_typed(
     installation: Installation,
 ) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
@@ -340,7 +350,7 @@ def test_a_center_that_keeps_one_card_refuses_another_card_only_once_it_is_typed
     ("language", "locale", "button"),
     [("de", "de", "Zustimmen und Buchung garantieren"), ("de", "fr", "Agree and guarantee")],
 )
-def test_the_guest_reads_the_text_in_a_language_of_the_center(
+def test_the_agreement_text_is_shown_in_a_language_that_the_center_has_set(
     installation: Installation, language: str, locale: str, button: str
 ) -> None:
     takes_agreements(installation, language)
@@ -351,7 +361,7 @@ def test_the_guest_reads_the_text_in_a_language_of_the_center(
     assert installation.return_to_shop(session) == REDIRECT_URI
 
 
-def test_a_changed_booking_replaces_its_agreement_once_the_guest_agrees(
+def test_the_agreement_of_a_changed_booking_replaces_the_old_agreement_after_the_click(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
@@ -394,7 +404,7 @@ def test_only_an_open_agreement_of_the_guest_at_the_center_can_be_replaced(
         )
 
 
-def test_a_form_of_an_earlier_text_changes_nothing_after_the_guest_agreed(
+def test_submitting_an_outdated_agreement_form_after_agreeing_changes_nothing(
     installation: Installation,
 ) -> None:
     session = started(installation)
@@ -415,7 +425,7 @@ def test_a_form_of_an_earlier_text_changes_nothing_after_the_guest_agreed(
         (["yes here", "no elsewhere"], False),
     ],
 )
-def test_a_card_is_kept_only_if_the_last_click_in_every_browser_ticked_the_box(
+def test_a_card_is_kept_only_if_the_last_click_in_each_browser_ticked_the_box(
     installation: Installation, clicks: list[str], is_kept: bool
 ) -> None:
     session = started(installation)
@@ -428,7 +438,9 @@ def test_a_card_is_kept_only_if_the_last_click_in_every_browser_ticked_the_box(
     assert (account.keep_until is None) is is_kept
 
 
-def test_the_click_before_the_card_counts(installation: Installation) -> None:
+def test_the_last_stored_click_before_the_card_was_typed_applies_to_the_card(
+    installation: Installation,
+) -> None:
     session = started(installation)
     agree(installation, session, keeps=True)
     installation.clock.advance(timedelta(seconds=20))
@@ -450,7 +462,9 @@ def test_the_click_before_the_card_counts(installation: Installation) -> None:
     assert click.agreed_at == clicks[0].agreed_at
 
 
-def test_another_caller_does_not_get_the_link_of_a_booking(installation: Installation) -> None:
+def test_a_caller_does_not_get_the_link_that_another_caller_created_for_a_booking(
+    installation: Installation,
+) -> None:
     booking = a_booking(installation)
     session = installation.add_card(agreement=booking)
     other = Caller(
@@ -461,7 +475,7 @@ def test_another_caller_does_not_get_the_link_of_a_booking(installation: Install
     assert installation.add_card(agreement=booking) == session
 
 
-def test_a_cancelled_booking_has_another_session_while_the_psp_is_away(
+def test_a_booking_whose_session_was_cancelled_gets_a_new_session_during_a_psp_outage(
     installation: Installation,
 ) -> None:
     booking = a_booking(installation)
@@ -474,7 +488,7 @@ def test_a_cancelled_booking_has_another_session_while_the_psp_is_away(
     assert second.token_id != first.token_id
 
 
-def test_a_booking_has_one_agreement_if_the_card_of_an_earlier_session_comes_late(
+def test_a_booking_has_one_open_agreement_even_if_two_of_its_sessions_store_a_card(
     installation: Installation,
 ) -> None:
     booking = a_booking(installation)
@@ -495,7 +509,7 @@ def test_a_booking_has_one_agreement_if_the_card_of_an_earlier_session_comes_lat
 
 
 @pytest.mark.parametrize("number", [GOOD_CARD, OTHER_GOOD_CARD], ids=["same card", "other card"])
-def test_a_click_of_earlier_terms_changes_nothing_if_its_card_comes_late(
+def test_a_late_card_under_earlier_terms_does_not_replace_the_newer_agreement(
     installation: Installation, number: str
 ) -> None:
     account = guaranteed_card(
@@ -530,7 +544,7 @@ def test_a_click_of_earlier_terms_changes_nothing_if_its_card_comes_late(
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_a_booking_that_was_replaced_after_its_end_allows_no_charges(
+def test_an_agreement_that_was_replaced_after_its_booking_ended_allows_no_charges(
     installation: Installation, *, is_named: bool
 ) -> None:
     account = guaranteed_card(installation, agreement=a_booking(installation, 1))
@@ -551,7 +565,9 @@ def test_a_booking_that_was_replaced_after_its_end_allows_no_charges(
     assert [each.token_id for each in chargeable] == [session.token_id]
 
 
-def test_a_guest_may_agree_after_the_center_removed_its_text(installation: Installation) -> None:
+def test_a_guest_with_an_open_link_may_agree_after_the_center_removed_its_text(
+    installation: Installation,
+) -> None:
     session = started(installation)
     installation.container.set_reservation_text()(CENTER_ID, "en", off=True)
     installation.container.set_center()(CENTER_ID, {"time_zone": None})
@@ -560,7 +576,7 @@ def test_a_guest_may_agree_after_the_center_removed_its_text(installation: Insta
     assert len(installation.accounts()) == 1
 
 
-def test_a_card_that_was_typed_in_time_is_stored_after_an_outage(
+def test_a_card_typed_before_the_booking_ended_is_stored_after_a_psp_outage(
     installation: Installation,
 ) -> None:
     session = started(installation, agreement=a_booking(installation, 0, cancel_by=None))
@@ -571,7 +587,7 @@ def test_a_card_that_was_typed_in_time_is_stored_after_an_outage(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_an_erased_guest_leaves_nothing_about_a_booking_in_sessions(
+def test_erasing_a_guest_removes_the_details_of_bookings_from_sessions(
     installation: Installation,
 ) -> None:
     session = started(installation, agreement=a_booking(installation, description="For Ada"))
@@ -580,7 +596,7 @@ def test_an_erased_guest_leaves_nothing_about_a_booking_in_sessions(
     assert "Ada" not in repr(installation.session(session.token_id))
 
 
-def test_an_erasure_clears_the_reference_in_an_agreement_that_cannot_be_decoded(
+def test_erasing_a_guest_clears_the_reference_of_an_agreement_that_cannot_be_decoded(
     installation: Installation,
 ) -> None:
     account = guaranteed_card(installation)
@@ -606,6 +622,6 @@ def test_the_agreement_of_an_erased_guest_is_not_found(installation: Installatio
     assert installation.deliveries() == ()
 
 
-def test_a_guest_id_that_is_no_uuid_is_refused(installation: Installation) -> None:
+def test_add_card_refuses_a_guest_id_that_is_not_a_uuid(installation: Installation) -> None:
     with pytest.raises(GuestIdNotUsable):
         started(installation, guest_id="x")

@@ -38,7 +38,9 @@ from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Ins
 pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
-def test_one_click_gives_the_card_on_file_another_booking(installation: Installation) -> None:
+def test_one_click_guarantees_another_booking_with_the_card_on_file(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     session = second_booking(installation)
@@ -64,7 +66,9 @@ def test_one_click_gives_the_card_on_file_another_booking(installation: Installa
     assert consents[session.token_id].text == second.shown.text
 
 
-def test_a_click_with_the_box_keeps_the_card_on_file(installation: Installation) -> None:
+def test_a_click_with_the_box_ticked_allows_the_center_to_keep_the_card_on_file(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     session = second_booking(installation)
     general = agreement_on_page(installation, session).general
@@ -75,7 +79,7 @@ def test_a_click_with_the_box_keeps_the_card_on_file(installation: Installation)
     assert (kept.keep_until, kept.consent_version) == (None, general.version)
 
 
-def test_a_second_click_changes_nothing(installation: Installation) -> None:
+def test_a_second_click_on_the_agree_button_changes_nothing(installation: Installation) -> None:
     account = guaranteed_card(installation)
     session = second_booking(installation)
     agree(installation, session, card=account)
@@ -86,13 +90,15 @@ def test_a_second_click_changes_nothing(installation: Installation) -> None:
     assert len(agreements(installation, account)) == 2
 
 
-def test_a_booking_offers_no_card_unless_the_shop_asks_for_it(installation: Installation) -> None:
+def test_the_page_offers_the_card_on_file_only_if_the_shop_requests_reuse(
+    installation: Installation,
+) -> None:
     guaranteed(installation)
     session = started(installation, agreement=a_booking(installation, reference="booking-18"))
     assert way_back(installation, session).card is None
 
 
-def test_reuse_of_another_value_is_refused(installation: Installation) -> None:
+def test_an_unknown_value_of_agreement_reuse_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField, match=r"agreement\.reuse"):
         second_booking(installation, reuse="always")
 
@@ -149,7 +155,7 @@ def _the_link_is_a_day_old(installation: Installation, _: Account) -> None:
         _the_link_is_a_day_old,
     ],
 )
-def test_a_card_that_cannot_be_used_any_more_must_be_typed(
+def test_the_guest_must_type_a_card_if_the_offered_card_became_unusable(
     installation: Installation, happens: Callable[[Installation, Account], None]
 ) -> None:
     account = guaranteed_card(installation)
@@ -169,7 +175,9 @@ def test_a_card_that_cannot_be_used_any_more_must_be_typed(
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 
 
-def test_a_card_that_the_bank_changed_is_shown_again(installation: Installation) -> None:
+def test_the_page_asks_again_if_the_bank_changed_the_card_after_it_was_shown(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     session = second_booking(installation)
     installation.put_account(replace(account, last_four="0000"))
@@ -180,7 +188,7 @@ def test_a_card_that_the_bank_changed_is_shown_again(installation: Installation)
     assert card.last_four == "0000"
 
 
-def test_the_card_of_another_guest_cannot_be_used(installation: Installation) -> None:
+def test_a_guest_cannot_use_the_card_of_another_guest(installation: Installation) -> None:
     account = guaranteed_card(installation)
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     session = second_booking(installation, guest_id=OTHER_GUEST_ID)
@@ -189,7 +197,7 @@ def test_the_card_of_another_guest_cannot_be_used(installation: Installation) ->
         agree(installation, session, card=account)
 
 
-def test_a_card_without_the_authentication_that_the_center_requires_is_not_offered(
+def test_the_page_does_not_offer_a_card_that_lacks_the_required_authentication(
     installation: Installation,
 ) -> None:
     account = guaranteed_card(installation)
@@ -201,7 +209,7 @@ def test_a_card_without_the_authentication_that_the_center_requires_is_not_offer
     assert way_back(installation, session).card is not None
 
 
-def test_a_card_of_a_kind_that_the_center_refuses_is_not_offered(
+def test_the_page_does_not_offer_a_card_whose_funding_the_center_refuses(
     installation: Installation,
 ) -> None:
     account = guaranteed_card(installation)
@@ -222,7 +230,7 @@ def test_the_default_card_is_offered_first(installation: Installation) -> None:
     assert installation.session(session.token_id).account_id == second.account_id
 
 
-def test_a_center_that_keeps_one_card_lets_the_guest_use_it_again(
+def test_a_guest_of_a_center_that_keeps_one_card_can_use_the_card_on_file_again(
     installation: Installation,
 ) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
@@ -232,7 +240,9 @@ def test_a_center_that_keeps_one_card_lets_the_guest_use_it_again(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_the_guest_may_use_another_card(installation: Installation) -> None:
+def test_the_guest_may_type_another_card_instead_of_using_the_card_on_file(
+    installation: Installation,
+) -> None:
     guaranteed(installation)
     session = second_booking(installation)
     found = installation.container.find_way_back()(key=session.link_key, another_card=True)
@@ -245,7 +255,7 @@ def test_the_guest_may_use_another_card(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("types_first", [False, True])
-def test_a_session_ends_with_the_typed_card_or_else_the_card_on_file(
+def test_a_click_uses_the_card_on_file_unless_another_card_was_typed_first(
     installation: Installation, *, types_first: bool
 ) -> None:
     account = guaranteed_card(installation)
@@ -267,7 +277,7 @@ def test_a_session_ends_with_the_typed_card_or_else_the_card_on_file(
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
 
-def test_a_link_that_has_ended_uses_no_card(installation: Installation) -> None:
+def test_an_ended_link_cannot_use_the_card_on_file(installation: Installation) -> None:
     account = guaranteed_card(installation)
     session = second_booking(installation)
     installation.cancel_session(session)
@@ -276,7 +286,7 @@ def test_a_link_that_has_ended_uses_no_card(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("opens_another_page", [False, True])
-def test_a_card_on_a_page_that_was_over_is_discarded(
+def test_a_card_reported_late_is_discarded_after_the_guest_used_the_card_on_file(
     installation: Installation, *, opens_another_page: bool
 ) -> None:
     """The PSP did not know the page for a while. Later its webhook reports a card."""
@@ -312,7 +322,7 @@ def receive_webhooks(installation: Installation) -> None:
         installation.receive_webhook(installation.webhook(event.body))
 
 
-def test_a_guest_with_too_many_refused_cards_may_still_use_the_card_on_file(
+def test_a_guest_who_had_too_many_cards_refused_may_still_use_the_card_on_file(
     installation: Installation,
 ) -> None:
     account = guaranteed_card(installation)

@@ -77,7 +77,7 @@ def read(**changes: Any) -> str:
     return ReservationText.own("en", OWN).shown(values(**changes)).text
 
 
-def test_a_guest_reads_the_values_of_the_booking() -> None:
+def test_the_reservation_text_contains_the_values_of_the_booking() -> None:
     assert read() == (
         # Isolated, so that text from right to left moves no sign to the other end.
         "Harbor Spa keeps the card for \N{FIRST STRONG ISOLATE}2 × massage\N{POP DIRECTIONAL ISOLATE}"
@@ -96,7 +96,7 @@ def test_a_guest_reads_the_values_of_the_booking() -> None:
     ("name", "paragraph"),
     [("no_show", "No-show"), ("late_cancellation", "Late"), ("policy_uri", "Terms")],
 )
-def test_a_paragraph_is_left_out_if_its_placeholder_has_no_value(name: str, paragraph: str) -> None:
+def test_a_paragraph_is_omitted_if_its_placeholder_has_no_value(name: str, paragraph: str) -> None:
     assert read(**{name: None}) == "\n".join(
         each for each in read().splitlines() if not each.startswith(paragraph)
     )
@@ -107,17 +107,17 @@ def test_a_paragraph_is_left_out_if_its_placeholder_has_no_value(name: str, para
     [{"cancel_by": None}, {"now": terms_of_a_booking().starts_at}],
     ids=["no time is given", "the time has passed"],
 )
-def test_a_booking_that_is_no_longer_free_to_cancel_has_the_other_form(
+def test_the_text_says_when_a_booking_can_no_longer_be_cancelled_free_of_charge(
     changes: dict[str, Any],
 ) -> None:
     assert read(**changes).splitlines()[0] == "No longer free."
 
 
-def test_braces_in_a_description_are_no_placeholder() -> None:
+def test_braces_in_the_description_of_a_booking_are_not_treated_as_a_placeholder() -> None:
     assert "{center} {x}" in read(description="{center} {x}")
 
 
-def test_a_center_without_a_time_zone_writes_times_in_utc() -> None:
+def test_a_center_without_a_time_zone_shows_times_in_utc() -> None:
     found = values_of(
         terms_of_a_booking(),
         a_center(),
@@ -130,7 +130,7 @@ def test_a_center_without_a_time_zone_writes_times_in_utc() -> None:
     assert found["kept_until"] == "04.03. (UTC)"
 
 
-def test_the_version_of_an_own_text_depends_on_its_content() -> None:
+def test_the_version_of_an_operators_text_depends_on_its_content() -> None:
     version = ReservationText.own("en", OWN).version
     assert ReservationText.own("en", OWN.replace("card   for", "card for")).version == version
     assert ReservationText.own("en", OWN.replace("Agree", "Yes")).version != version
@@ -158,7 +158,7 @@ def test_the_version_of_an_own_text_depends_on_its_content() -> None:
         ("Agree", "x" * MAX_FILE_LENGTH, "file of at most"),
     ],
 )
-def test_an_own_text_that_would_mislead_guests_is_refused(
+def test_an_operators_text_that_would_mislead_guests_is_refused(
     before: str, after: str, complaint: str
 ) -> None:
     assert before in OWN
@@ -167,12 +167,12 @@ def test_an_own_text_that_would_mislead_guests_is_refused(
 
 
 @pytest.mark.parametrize("language", sorted(shipped_reservation_texts()))
-def test_a_shipped_text_names_every_value_of_a_booking(language: str) -> None:
+def test_every_shipped_reservation_text_contains_every_value_of_a_booking(language: str) -> None:
     shown = shipped_reservation_texts()[language].shown(values())
     needed = {name: value for name, value in values().items() if name not in NOT_NEEDED}
     assert [name for name, value in needed.items() if f"{value}" not in shown.text] == []
 
 
-def test_the_line_on_the_page_of_the_psp_has_no_invisible_marks() -> None:
+def test_the_line_for_the_psps_page_contains_no_invisible_characters() -> None:
     own = ReservationText.own("en", OWN.replace("For {center}", "For {description}"))
     assert own.shown(values()).on_psp_page == "For 2 × massage, 14.03. (Europe/Berlin)"

@@ -30,7 +30,7 @@ def stored(installation: Installation) -> list[ReservationText]:
         return [*unit.reservation_texts.of(CENTER_ID)]
 
 
-def test_the_shipped_text_is_set_unless_the_operator_has_an_own_text(
+def test_the_shipped_reservation_text_is_used_unless_the_operator_supplies_a_text(
     installation: Installation, set_text: SetReservationText
 ) -> None:
     done = set_text(CENTER_ID, "DE")
@@ -46,7 +46,7 @@ def test_the_shipped_text_is_set_unless_the_operator_has_an_own_text(
     assert stored(installation) == [own]
 
 
-def test_a_text_about_bookings_can_be_removed(
+def test_a_reservation_text_can_be_removed(
     installation: Installation, set_text: SetReservationText
 ) -> None:
     set_text(CENTER_ID, "de")
@@ -56,7 +56,7 @@ def test_a_text_about_bookings_can_be_removed(
     assert stored(installation) == []
 
 
-def test_each_change_of_a_text_about_bookings_is_in_the_audit_trail(
+def test_each_change_to_a_reservation_text_is_in_the_audit_trail(
     installation: Installation, set_text: SetReservationText
 ) -> None:
     for _ in range(2):
@@ -71,7 +71,7 @@ def test_each_change_of_a_text_about_bookings_is_in_the_audit_trail(
     ]
 
 
-def test_a_center_needs_a_time_zone_before_it_has_a_text_about_bookings(
+def test_a_reservation_text_is_refused_for_a_center_without_a_time_zone(
     installation: Installation,
 ) -> None:
     with pytest.raises(InvalidField, match="center with a time zone"):
@@ -87,7 +87,7 @@ def test_a_center_needs_a_time_zone_before_it_has_a_text_about_bookings(
         (CENTER_ID, "", InvalidField),
     ],
 )
-def test_a_text_for_an_unknown_center_or_language_is_refused(
+def test_a_reservation_text_for_an_unknown_center_or_language_is_refused(
     installation: Installation,
     set_text: SetReservationText,
     center_id: str,
@@ -99,7 +99,7 @@ def test_a_text_for_an_unknown_center_or_language_is_refused(
     assert stored(installation) == []
 
 
-def test_a_center_with_a_text_about_bookings_keeps_its_time_zone(
+def test_the_time_zone_of_a_center_with_a_reservation_text_cannot_be_removed(
     installation: Installation, set_text: SetReservationText
 ) -> None:
     set_text(CENTER_ID, "de")

@@ -49,7 +49,7 @@ def test_the_terms_of_a_booking_are_parsed() -> None:
     assert parse_agreement(None, BabelFormats().decimals_of, NOW) is None
 
 
-def test_optional_fields_may_be_null_or_missing() -> None:
+def test_optional_fields_of_a_booking_may_be_null_or_missing() -> None:
     named = ("reference", "description", "starts_at", "ends_at", "no_show")
     few = {name: GIVEN[name] for name in named}
     terms = parse_agreement(few, BabelFormats().decimals_of, NOW)
@@ -60,14 +60,14 @@ def test_optional_fields_may_be_null_or_missing() -> None:
     ("amount", "currency"),
     [("0.01", "EUR"), ("4000", "JPY"), ("1.500", "KWD"), ("9999999999.99", "EUR")],
 )
-def test_an_amount_has_the_decimals_of_its_currency(amount: str, currency: str) -> None:
+def test_an_amount_may_have_as_many_decimals_as_its_currency(amount: str, currency: str) -> None:
     terms = parse(no_show={"amount": amount, "currency": currency})
     assert terms is not None
     assert terms.no_show == Money(amount=Decimal(amount), currency=currency)
 
 
 @pytest.mark.parametrize("time", ["2026-03-14T05:06:07Z", "2026-03-14T06:06:07.5+01:00"])
-def test_times_are_kept_in_utc(time: str) -> None:
+def test_times_in_the_terms_of_a_booking_are_stored_in_utc(time: str) -> None:
     terms = parse(starts_at=time, cancel_by=None)
     assert terms is not None
     assert terms.starts_at.utcoffset() == timedelta(0)
@@ -115,7 +115,7 @@ WRONG: Final[dict[str, list[object]]] = {
     ],
     ids=str,
 )
-def test_wrong_terms_are_refused_with_the_name_of_the_field(
+def test_the_refusal_of_invalid_terms_names_the_field(
     changes: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(InvalidField) as refused:
@@ -124,6 +124,6 @@ def test_wrong_terms_are_refused_with_the_name_of_the_field(
 
 
 @pytest.mark.parametrize("value", ["", [], 5, True, "booking-17"])
-def test_an_agreement_that_is_no_object_is_refused(value: object) -> None:
+def test_an_agreement_that_is_not_a_json_object_is_refused(value: object) -> None:
     with pytest.raises(InvalidField, match="agreement must be an object"):
         parse_agreement(value, BabelFormats().decimals_of, NOW)

@@ -46,7 +46,7 @@ def test_the_audit_trail_names_the_caller_of_a_token(installation: Installation)
     assert trail(installation, about="kiosk") == []
 
 
-def test_the_audit_trail_names_endpoints_by_their_host(installation: Installation) -> None:
+def test_the_audit_trail_identifies_an_endpoint_by_its_host(installation: Installation) -> None:
     container = installation.container
     endpoint = container.add_event_endpoint()(
         url="https://hooks.shop.example/secret-1?key=secret-2", types=["account.stored"]
@@ -88,7 +88,7 @@ def test_the_audit_trail_names_the_caller_that_removed_a_card(installation: Inst
     )
 
 
-def test_the_audit_trail_notes_once_that_the_sessions_of_a_caller_are_cancelled(
+def test_cancelling_all_sessions_of_a_caller_adds_one_entry_to_the_audit_trail(
     installation: Installation,
 ) -> None:
     cancel = installation.container.cancel_sessions_of_caller()
@@ -102,7 +102,7 @@ def test_the_audit_trail_notes_once_that_the_sessions_of_a_caller_are_cancelled(
     assert trail(installation, about="web-shop") == [noted]
 
 
-def test_the_audit_trail_has_each_act_of_an_operator_with_its_details(
+def test_the_audit_trail_records_each_act_of_an_operator_with_its_details(
     installation: Installation,
 ) -> None:
     for _ in range(2):

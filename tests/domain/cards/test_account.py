@@ -20,14 +20,14 @@ STAYS: Final = {
 }
 
 
-def test_every_field_of_an_account_is_kept_or_erased_by_decision() -> None:
+def test_an_erasure_keeps_or_clears_each_field_of_an_account_by_decision() -> None:
     """A new field belongs to one of these. `Accounts.blank` and `remove_unreadable` follow from two."""
     names = {field.name for field in fields(Account)}
 
     assert names == STAYS | NAMED_AT_PSP.keys() | REMOVED.keys() | {"removed_at"}
 
 
-def test_a_renewed_card_keeps_the_facts_that_the_psp_does_not_repeat() -> None:
+def test_renewing_an_account_keeps_card_details_that_the_psp_omits_this_time() -> None:
     account = an_account(funding=Funding.DEBIT, issuer_country="DE", wallet="apple_pay")
     card = Card(**{each.name: getattr(account, each.name) for each in fields(Card)})
     typed = replace(card, funding=None, issuer_country="AT", wallet=None)
@@ -39,7 +39,7 @@ def test_a_renewed_card_keeps_the_facts_that_the_psp_does_not_repeat() -> None:
     assert facts == (Funding.DEBIT, "AT", None)
 
 
-def test_removing_an_account_clears_the_fields_of_an_active_account() -> None:
+def test_removing_an_account_clears_the_fields_that_only_active_accounts_use() -> None:
     account = an_account(
         is_default=True,
         expiry_notice_at=NOW,

@@ -43,7 +43,7 @@ def test_only_callers_that_may_use_cards_see_the_payment_reference(
     assert may_charge(Permission.GUESTS_VIEW, Permission.PAYMENTS_USE)
 
 
-def test_the_currency_of_the_merchant_account_is_told_with_the_payment_reference(
+def test_the_payment_reference_includes_the_currency_of_the_merchant_account(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -115,7 +115,9 @@ def test_removing_an_account_discards_its_token(installation: Installation) -> N
         (datetime(2032, 1, 1, tzinfo=UTC), True),
     ],
 )
-def test_a_card_expires_with_the_last_day_of_its_month(now: datetime, expired: bool) -> None:
+def test_a_card_expires_at_the_end_of_the_last_day_of_its_month(
+    now: datetime, expired: bool
+) -> None:
     assert an_account(expiry_month=9, expiry_year=2031).has_expired(now) is expired
 
 
@@ -129,7 +131,7 @@ def test_a_card_expires_with_the_last_day_of_its_month(now: datetime, expired: b
         ({"merchant_account": "another"}, False),
     ],
 )
-def test_cards_with_the_same_fingerprint_at_one_merchant_account_are_the_same(
+def test_two_cards_are_the_same_if_fingerprint_and_merchant_account_are_equal(
     changes: dict[str, Any], is_same: bool
 ) -> None:
     configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)
@@ -140,7 +142,7 @@ def test_cards_with_the_same_fingerprint_at_one_merchant_account_are_the_same(
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def test_a_removed_account_has_no_due_times() -> None:
+def test_removing_an_account_clears_its_due_times() -> None:
     account = an_account(expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW, is_default=True)
 
     assert account.removed(NOW) == an_account(removed_at=NOW)
@@ -150,7 +152,7 @@ def test_a_removed_account_has_no_due_times() -> None:
     ("notice_in", "earliest", "latest"),
     [(20 * DAY, 16 * DAY, 19 * DAY), (HOUR, 27 * DAY, 30 * DAY), (DAY, 27 * DAY, 30 * DAY)],
 )
-def test_a_card_is_next_read_within_30_days_or_shortly_before_its_expiry_notice(
+def test_the_next_refresh_of_a_card_is_within_30_days_or_just_before_its_expiry_notice(
     notice_in: timedelta, earliest: timedelta, latest: timedelta
 ) -> None:
     due_at = an_account(expiry_notice_at=NOW + notice_in).waiting(NOW).due_at
@@ -168,7 +170,7 @@ def test_a_card_is_next_read_within_30_days_or_shortly_before_its_expiry_notice(
         ({"due_at": NOW + HOUR, "unanswered_since": NOW - HOUR}, NOW + HOUR),
     ],
 )
-def test_a_card_with_a_waiting_expiry_notice_is_read_at_once_unless_its_psp_is_silent(
+def test_postponing_an_expiry_notice_refreshes_the_card_at_once_unless_the_psp_is_down(
     stored: dict[str, Any], due_at: datetime
 ) -> None:
     account = an_account(**stored)
@@ -178,5 +180,5 @@ def test_a_card_with_a_waiting_expiry_notice_is_read_at_once_unless_its_psp_is_s
     assert put_off == replace(account, expiry_notice_at=NOW + HOUR, due_at=due_at)
 
 
-def test_an_expiry_notice_is_not_due_before_its_first_day() -> None:
+def test_an_expiry_notice_is_not_sent_before_its_first_day() -> None:
     assert an_account(expiry_year=2031).days_of_expiry_notice(NOW) is None

@@ -79,12 +79,14 @@ def by_older_release(installation: Installation) -> list[Account]:
 
 
 @pytest.mark.usefixtures("by_older_release")
-def test_a_new_card_becomes_the_default_if_no_other_card_is(installation: Installation) -> None:
+def test_a_new_card_becomes_the_default_if_the_guest_has_no_default_card(
+    installation: Installation,
+) -> None:
     stored = installation.stored_card()
     assert defaults(installation) == [stored.account_id]
 
 
-def test_removing_or_choosing_a_card_sets_a_missing_default(
+def test_removing_a_card_or_choosing_a_default_repairs_a_missing_default(
     installation: Installation, by_older_release: list[Account]
 ) -> None:
     installation.remove_card(by_older_release[0])

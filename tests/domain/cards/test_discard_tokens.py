@@ -38,7 +38,7 @@ def removed(installation: Installation) -> Account:
     return installation.removed_card()
 
 
-def test_the_token_of_an_active_account_is_not_noted_for_discarding(
+def test_a_discard_is_not_scheduled_for_the_token_of_an_active_account(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -46,7 +46,7 @@ def test_the_token_of_an_active_account_is_not_noted_for_discarding(
     assert note(installation, account) is None
 
 
-def test_noting_a_token_again_does_not_change_a_discard_under_way(
+def test_scheduling_a_discard_again_does_not_change_a_discard_in_progress(
     installation: Installation, removed: Account
 ) -> None:
     taken = installation.container.discard_token().take()
@@ -58,7 +58,7 @@ def test_noting_a_token_again_does_not_change_a_discard_under_way(
 @pytest.mark.parametrize(
     ("typed_after", "may_be_kept"), [(SECOND, True), (timedelta(0), False), (-SECOND, False)]
 )
-def test_a_discarded_token_is_discarded_again_if_the_psp_reports_it_again(
+def test_a_token_that_the_psp_reports_again_after_its_discard_is_discarded_again(
     installation: Installation, removed: Account, typed_after: timedelta, may_be_kept: bool
 ) -> None:
     done_at = installation.clock.now()
@@ -72,7 +72,7 @@ def test_a_discarded_token_is_discarded_again_if_the_psp_reports_it_again(
     assert (again.begun_at is None) == may_be_kept
 
 
-def test_a_successful_discard_ends_the_silence_of_the_psp(
+def test_a_successful_discard_clears_the_start_time_of_the_psp_outage(
     installation: Installation, removed: Account
 ) -> None:
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
@@ -87,7 +87,7 @@ def test_a_successful_discard_ends_the_silence_of_the_psp(
 
 
 # Shows F47.
-def test_a_token_is_still_discarded_after_the_psp_failed_to_find_it_once(
+def test_a_discard_is_retried_if_the_psp_does_not_find_the_token_the_first_time(
     installation: Installation, removed: Account
 ) -> None:
     installation.provider.have(Trouble.NOT_FOUND, "discard")
@@ -100,7 +100,7 @@ def test_a_token_is_still_discarded_after_the_psp_failed_to_find_it_once(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_token_counts_as_discarded_if_the_psp_does_not_find_it_twice(
+def test_a_discard_is_complete_after_the_psp_twice_does_not_find_the_token(
     installation: Installation, removed: Account
 ) -> None:
     installation.provider.have(Trouble.NOT_FOUND, "discard")
@@ -120,7 +120,7 @@ def test_a_token_counts_as_discarded_if_the_psp_does_not_find_it_twice(
     assert (gone.done_at, gone.due_at) == (installation.clock.now(), None)
 
 
-def test_a_paused_process_does_not_overrule_the_process_that_took_its_discard_over(
+def test_a_process_that_lost_its_lease_does_not_overwrite_the_result_of_the_new_owner(
     installation: Installation, removed: Account
 ) -> None:
     """A process is paused in its call for longer than its lease lasts."""
@@ -148,13 +148,13 @@ def test_a_paused_process_does_not_overrule_the_process_that_took_its_discard_ov
         (timedelta(days=9), timedelta(hours=1)),
     ],
 )
-def test_the_wait_for_a_silent_psp_doubles_up_to_an_hour(
+def test_the_wait_between_calls_to_an_unavailable_psp_doubles_up_to_an_hour(
     silence: timedelta, wait: timedelta
 ) -> None:
     assert next_retry(START, START + silence) == START + silence + wait
 
 
-def test_an_alarm_is_due_after_a_day_of_silence() -> None:
+def test_a_psp_outage_raises_an_alarm_after_24_hours() -> None:
     day = timedelta(hours=24)
 
     assert not is_alarming(None, START)

@@ -55,7 +55,7 @@ def stored(installation: Installation, agreement: Agreement) -> Agreement:
     return found
 
 
-def test_a_card_goes_after_the_grace_if_the_shop_ends_its_agreement(
+def test_a_card_is_kept_for_the_grace_period_after_the_shop_ended_its_agreement(
     installation: Installation, account: Account
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
@@ -73,13 +73,15 @@ def test_a_card_goes_after_the_grace_if_the_shop_ends_its_agreement(
     assert (entry.action, entry.actor) == (Action.AGREEMENT_ENDED, "caller:web-shop")
 
 
-def test_a_card_stays_for_its_other_agreement(installation: Installation, account: Account) -> None:
+def test_ending_one_of_two_agreements_keeps_the_card_for_the_other_agreement(
+    installation: Installation, account: Account
+) -> None:
     first, second = (agreed(installation, account, number, 10 * number) for number in (1, 2))
     end(installation, first)
     assert installation.account(account.account_id).keep_until == second.kept_until
 
 
-def test_the_end_of_an_agreement_does_not_end_the_general_consent(
+def test_ending_an_agreement_does_not_end_the_general_consent_to_keep_the_card(
     installation: Installation, account: Account
 ) -> None:
     agreement = agreed(installation, account)
@@ -88,7 +90,7 @@ def test_the_end_of_an_agreement_does_not_end_the_general_consent(
     assert installation.account(account.account_id).keep_until is None
 
 
-def test_a_shop_may_state_after_the_booking_that_a_no_show_was_charged(
+def test_a_shop_may_report_a_charged_no_show_after_the_booking_ended(
     installation: Installation, account: Account
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
@@ -107,7 +109,7 @@ def test_a_shop_may_state_after_the_booking_that_a_no_show_was_charged(
     assert len(installation.deliveries()) == 1
 
 
-def test_an_agreement_that_has_ended_with_a_reason_stays_as_it_is(
+def test_ending_an_agreement_again_does_not_change_its_reason(
     installation: Installation, account: Account
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
@@ -138,7 +140,7 @@ def test_the_agreement_of_a_removed_card_can_be_ended(
         (["moved"], "2026-11-20", "at must be a time with an offset"),
     ],
 )
-def test_another_end_than_a_shop_may_state_is_refused(
+def test_ending_an_agreement_with_an_invalid_reason_or_time_is_refused(
     installation: Installation, account: Account, reasons: list[str], at: str | None, refusal: str
 ) -> None:
     agreement = agreed(installation, account)
@@ -164,7 +166,7 @@ def test_an_agreement_of_another_guest_or_center_is_not_found(
 
 
 class TestWorker:
-    def test_it_ends_an_agreement_when_the_booking_is_over(
+    def test_the_worker_ends_an_agreement_when_the_booking_is_over(
         self, installation: Installation, account: Account
     ) -> None:
         installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
@@ -187,7 +189,7 @@ class TestWorker:
         (told,) = installation.deliveries()
         assert (told.event.status, told.event.reason) == ("ended", None)
 
-    def test_it_keeps_a_card_no_longer_than_the_guest_read_after_it_was_off(
+    def test_a_worker_that_was_stopped_does_not_extend_how_long_a_card_is_kept(
         self, installation: Installation, account: Account
     ) -> None:
         agreement = agreed(installation, account)
@@ -197,7 +199,7 @@ class TestWorker:
         installation.container.remove_ended_cards()()
         assert installation.accounts() == ()
 
-    def test_it_ends_a_limited_number_of_agreements(
+    def test_the_worker_ends_a_limited_number_of_agreements_per_call(
         self, installation: Installation, account: Account, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(end_agreements, "MAX_PER_CALL", 2)
@@ -218,7 +220,7 @@ class TestWorker:
             ("agreements SET reason = 'odd' WHERE center_id <> ", "agreements SET reason = NULL"),
         ],
     )
-    def test_records_that_cannot_be_decoded_hold_up_no_other_guest(
+    def test_records_that_cannot_be_decoded_do_not_delay_agreements_of_other_guests(
         self,
         installation: Installation,
         account: Account,

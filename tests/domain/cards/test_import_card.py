@@ -73,7 +73,7 @@ def test_an_imported_card_keeps_its_consent(installation: Installation, text: st
 
 
 # Shows I10.
-def test_the_event_of_an_imported_card_says_that_it_was_imported(
+def test_the_event_about_an_imported_card_says_that_it_was_imported(
     installation: Installation,
 ) -> None:
     installation.has_endpoint()
@@ -88,7 +88,7 @@ def test_the_event_of_an_imported_card_says_that_it_was_imported(
 
 # Shows I9.
 @pytest.mark.parametrize("has_default", [True, False])
-def test_an_imported_card_becomes_the_default_only_if_no_other_card_is(
+def test_an_imported_card_becomes_the_default_only_if_the_guest_has_no_default_card(
     installation: Installation, has_default: bool
 ) -> None:
     first = installation.stored_card()
@@ -100,7 +100,7 @@ def test_an_imported_card_becomes_the_default_only_if_no_other_card_is(
 
 
 # Shows I2.
-def test_importing_a_card_again_does_not_read_it_from_the_psp(installation: Installation) -> None:
+def test_importing_a_card_a_second_time_does_not_call_the_psp(installation: Installation) -> None:
     card = installation.card_at_psp()
     brought(installation, card)
     installation.provider.calls.clear()
@@ -111,7 +111,7 @@ def test_importing_a_card_again_does_not_read_it_from_the_psp(installation: Inst
 
 
 # Shows I2, I7.
-def test_an_import_neither_stores_nor_discards_a_known_card_with_another_token(
+def test_a_card_on_file_that_has_another_token_is_not_imported_or_discarded(
     installation: Installation,
 ) -> None:
     stored = installation.stored_card()
@@ -126,7 +126,9 @@ def test_an_import_neither_stores_nor_discards_a_known_card_with_another_token(
 
 
 # Shows I5.
-def test_two_guests_cannot_share_one_customer_at_the_psp(installation: Installation) -> None:
+def test_an_import_does_not_give_one_customer_at_the_psp_to_two_guests(
+    installation: Installation,
+) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     card = installation.card_at_psp()
     other = installation.card_at_psp(OTHER_GOOD_CARD, guest=card.guest_reference)
@@ -139,7 +141,7 @@ def test_two_guests_cannot_share_one_customer_at_the_psp(installation: Installat
 
 # Shows I5.
 @pytest.mark.parametrize("known", [Installation.opened_session, Installation.removed_card])
-def test_a_customer_at_the_psp_belongs_to_one_guest_even_without_a_card_on_file(
+def test_an_import_refuses_a_psp_customer_of_another_guest_who_has_no_card_on_file(
     installation: Installation, known: Callable[[Installation], object]
 ) -> None:
     known(installation)
@@ -151,7 +153,9 @@ def test_a_customer_at_the_psp_belongs_to_one_guest_even_without_a_card_on_file(
 
 
 class TestRefusedImport:
-    def test_a_card_that_is_gone_is_not_imported(self, installation: Installation) -> None:
+    def test_a_card_that_was_deleted_at_the_psp_is_not_imported(
+        self, installation: Installation
+    ) -> None:
         card = installation.card_at_psp()
         installation.psp.discard(MERCHANT, card.guest_reference, card.token)
 
@@ -164,7 +168,7 @@ class TestRefusedImport:
         assert brought(installation, installation.card_at_psp(), **{field: "x"}) is Fate.UNKNOWN
 
     # Shows I7.
-    def test_a_card_removed_before_the_import_is_not_imported(
+    def test_a_card_that_was_removed_before_the_import_is_not_imported(
         self, installation: Installation
     ) -> None:
         card = installation.card_at_psp()
@@ -207,7 +211,7 @@ class TestRefusedImport:
         assert not installation.accounts()
 
     # Shows I2.
-    def test_two_concurrent_imports_of_a_card_store_it_once(
+    def test_two_concurrent_imports_of_one_card_store_one_account(
         self, installation: Installation
     ) -> None:
         card = installation.card_at_psp()
@@ -217,7 +221,7 @@ class TestRefusedImport:
         assert len(installation.accounts()) == 1
 
 
-def test_imports_share_the_call_budget_of_a_merchant_account_with_the_worker(
+def test_imports_and_the_worker_share_the_limit_on_calls_for_a_merchant_account(
     installation: Installation,
 ) -> None:
     assert IMPORTS_PER_MINUTE < READINGS_PER_MINUTE
@@ -284,7 +288,9 @@ def test_the_refusal_of_an_import_row_names_the_invalid_cell(field: str, value: 
     assert "4242" not in refused.value.expected
 
 
-def test_a_comparison_reports_cards_that_only_one_side_has(installation: Installation) -> None:
+def test_a_comparison_with_the_psp_reports_cards_that_only_one_side_has(
+    installation: Installation,
+) -> None:
     both = installation.stored_card()
     only_here = installation.stored_card(OTHER_GOOD_CARD)
     installation.psp.discard(MERCHANT, only_here.guest_reference, only_here.token)
@@ -304,7 +310,7 @@ def test_a_comparison_reports_cards_that_only_one_side_has(installation: Install
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_card_stored_during_a_comparison_is_no_difference(
+def test_a_card_stored_during_a_comparison_with_the_psp_is_not_reported(
     installation: Installation, is_there: bool
 ) -> None:
     there = installation.card_at_psp() if is_there else None
@@ -317,7 +323,7 @@ def test_a_card_stored_during_a_comparison_is_no_difference(
     assert found == Comparison([], [], int(is_there))
 
 
-def test_a_card_renewed_or_removed_during_a_comparison_is_no_difference(
+def test_a_card_renewed_or_removed_during_a_comparison_with_the_psp_is_not_reported(
     installation: Installation,
 ) -> None:
     installation.stored_card()
@@ -336,7 +342,7 @@ def test_a_card_renewed_or_removed_during_a_comparison_is_no_difference(
     assert found == Comparison([], [], 0)
 
 
-def test_a_comparison_reports_a_stored_token_that_differs_from_the_psp(
+def test_a_comparison_reports_a_stored_token_that_differs_from_the_token_at_the_psp(
     installation: Installation,
 ) -> None:
     card = installation.card_at_psp()
@@ -351,7 +357,7 @@ def test_a_comparison_reports_a_stored_token_that_differs_from_the_psp(
     assert [each.token for each in found.only_on_file] == ["another"]
 
 
-def test_a_comparison_reads_every_page_of_the_psps_list(installation: Installation) -> None:
+def test_a_comparison_reads_every_page_of_the_list_at_the_psp(installation: Installation) -> None:
     cards = [
         CardAtPsp(card.guest_reference, card.token)
         for card in (installation.card_at_psp(), installation.card_at_psp(OTHER_GOOD_CARD))

@@ -98,7 +98,7 @@ def expiring(
         ("9999-12-31", ["fingerprint-2", "fingerprint-1"], 3),
     ],
 )
-def test_expiring_cards_are_listed_by_expiry_date(
+def test_expiring_cards_are_listed_in_order_of_their_expiry_date(
     installation: Installation, expires_before: str, soonest: list[str], total: int
 ) -> None:
     installation.add_accounts(

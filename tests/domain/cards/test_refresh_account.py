@@ -65,7 +65,7 @@ class TestReissuedCard:
 
 
 class TestUnchangedCard:
-    def test_an_unchanged_card_is_read_after_one_day_then_every_30_days(
+    def test_an_unchanged_card_is_refreshed_after_one_day_then_every_30_days(
         self, installation: Installation, account: Account
     ) -> None:
         assert read_after(installation, READ_FIRST_AFTER - MIN_BACKOFF) == 0
@@ -74,7 +74,7 @@ class TestUnchangedCard:
         assert read_after(installation, timedelta(days=4)) == 1
         assert told(installation) == []
 
-    def test_a_card_is_not_read_if_its_psp_cannot_read_cards(
+    def test_the_psp_is_not_asked_about_a_card_if_the_psp_cannot_report_stored_cards(
         self, installation: Installation, account: Account
     ) -> None:
         refresh = installation.container.refresh_account()
@@ -120,7 +120,7 @@ class TestUnknownCard:
             installation.read_cards()
 
     # Shows I9.
-    def test_a_card_is_removed_after_its_psp_has_not_known_it_for_a_week(
+    def test_a_card_is_removed_after_its_psp_has_not_found_it_for_more_than_a_week(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -134,7 +134,7 @@ class TestUnknownCard:
         assert (left.account_id, left.is_default) == (other.account_id, True)
         assert told(installation) == [("account.removed", "gone_at_psp")]
 
-    def test_an_unknown_card_stays_if_its_psp_knows_it_again(
+    def test_a_card_is_not_removed_if_its_psp_finds_the_card_again_within_a_week(
         self, installation: Installation, account: Account
     ) -> None:
         installation.stored_card(OTHER_GOOD_CARD)
@@ -146,7 +146,7 @@ class TestUnknownCard:
         assert len(installation.accounts()) == 2
 
     @pytest.mark.parametrize("is_owner_known", [True, False])
-    def test_an_unknown_card_stays_while_nothing_shows_that_the_keys_are_right(
+    def test_a_card_that_the_psp_does_not_find_is_kept_while_the_keys_may_be_wrong(
         self, installation: Installation, account: Account, is_owner_known: bool
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -159,7 +159,7 @@ class TestUnknownCard:
 
         assert len(installation.accounts()) == 2
 
-    def test_many_unknown_cards_stay_until_an_operator_confirms_the_keys(
+    def test_many_cards_unknown_to_the_psp_are_kept_until_an_operator_confirms_the_keys(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -196,7 +196,7 @@ class TestUnknownCard:
 
 
 class TestDeletedCard:
-    def test_a_card_that_is_gone_at_its_psp_is_removed(
+    def test_a_card_that_its_psp_reports_as_deleted_is_removed(
         self, installation: Installation, account: Account
     ) -> None:
         installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
@@ -212,7 +212,7 @@ class TestDeletedCard:
         assert read_after(installation, MONTH) == 0
 
     # Shows I9.
-    def test_the_newest_other_card_becomes_the_default_when_a_card_is_gone(
+    def test_the_newest_other_card_becomes_the_default_when_the_psp_has_deleted_the_default(
         self, installation: Installation, account: Account
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
@@ -226,7 +226,7 @@ class TestDeletedCard:
 
 # Shows I2, I7, I9.
 @pytest.mark.parametrize("is_later", [False, True])
-def test_two_accounts_merged_into_one_card_keep_the_later_consent(
+def test_if_two_accounts_become_the_same_card_the_account_with_the_later_consent_remains(
     installation: Installation, account: Account, is_later: bool
 ) -> None:
     installation.clock.advance(timedelta(minutes=1))
@@ -248,7 +248,7 @@ def test_two_accounts_merged_into_one_card_keep_the_later_consent(
     assert installation.tokens_at_psp() == {later.token}
 
 
-def test_an_account_has_the_agreements_of_the_card_that_it_became(
+def test_an_account_inherits_the_agreements_of_an_account_with_the_same_card(
     installation: Installation, account: Account
 ) -> None:
     installation.clock.advance(timedelta(minutes=1))
@@ -269,7 +269,7 @@ def test_an_account_has_the_agreements_of_the_card_that_it_became(
 
 
 @pytest.mark.parametrize("withdraws_later", [False, True])
-def test_a_withdrawal_counts_for_the_account_that_became_the_same_card(
+def test_an_account_inherits_the_withdrawn_consent_of_an_account_with_the_same_card(
     installation: Installation, account: Account, withdraws_later: bool
 ) -> None:
     installation.clock.advance(timedelta(minutes=1))
@@ -291,7 +291,7 @@ def test_a_withdrawal_counts_for_the_account_that_became_the_same_card(
 
 class TestSilentPsp:
     @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
-    def test_a_psp_that_does_not_respond_is_asked_again_at_growing_intervals(
+    def test_the_refresh_of_a_card_is_retried_at_growing_intervals_if_the_psp_fails(
         self, installation: Installation, account: Account, trouble: Trouble
     ) -> None:
         installation.provider.have(trouble, "read_card")
@@ -305,7 +305,7 @@ class TestSilentPsp:
         assert read_after(installation, timedelta(hours=1)) == 1
         assert installation.account(account.account_id).unanswered_since is None
 
-    def test_a_psp_that_does_not_respond_delays_an_expiry_notice_by_at_most_three_days(
+    def test_a_psp_outage_delays_an_expiry_notice_by_at_most_three_days(
         self, installation: Installation, account: Account
     ) -> None:
         def reasons(day: int) -> list[str | None]:
@@ -322,7 +322,7 @@ class TestSilentPsp:
         assert reasons(3) == ["expires_in_30_days"]
 
 
-def test_a_card_taken_over_by_another_process_is_read_once(
+def test_a_process_whose_refresh_was_taken_over_does_not_call_the_psp(
     installation: Installation, account: Account
 ) -> None:
     refresh = installation.container.refresh_account()
@@ -342,7 +342,7 @@ class TestConcurrentChanges:
 
     # Shows I12.
     @pytest.mark.parametrize("is_erased", [True, False])
-    def test_a_card_removed_during_its_reading_stays_removed(
+    def test_a_card_removed_during_its_refresh_stays_removed(
         self, installation: Installation, account: Account, is_erased: bool
     ) -> None:
         def remove() -> None:
@@ -361,7 +361,7 @@ class TestConcurrentChanges:
         assert told(installation) == [("account.removed", None)]
         assert read_after(installation, MONTH) == 0
 
-    def test_a_card_renewed_during_its_reading_keeps_the_details_that_the_guest_typed(
+    def test_a_card_renewed_during_its_refresh_keeps_the_details_that_the_guest_typed(
         self, installation: Installation, account: Account
     ) -> None:
         session = installation.session_with_card(expiry=(3, 2036))
@@ -375,7 +375,7 @@ class TestConcurrentChanges:
 
     # Shows I13.
     @pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=2)])
-    def test_a_slow_reading_does_not_undo_the_reading_of_another_process(
+    def test_a_slow_refresh_does_not_undo_the_refresh_by_another_process(
         self,
         installation: Installation,
         account: Account,
@@ -403,7 +403,7 @@ class TestConcurrentChanges:
         assert told(installation) == [("account.updated", None)]
 
 
-def test_a_card_removed_by_an_earlier_release_is_not_read(
+def test_a_card_that_an_earlier_release_removed_is_not_refreshed(
     installation: Installation, account: Account
 ) -> None:
     installation.put_account(replace(account, removed_at=NOW, is_default=False))
@@ -423,7 +423,7 @@ def test_a_card_removed_by_an_earlier_release_is_not_read(
         (timedelta(hours=2), timedelta(hours=2)),
     ],
 )
-def test_a_reading_older_than_the_last_is_repeated_after_its_lag(
+def test_a_response_that_is_older_than_the_last_refresh_causes_another_refresh(
     lag: timedelta, wait: timedelta
 ) -> None:
     account = an_account(read_at=NOW)
@@ -438,7 +438,7 @@ def card_of(account: Account, **changes: Any) -> Card:
     return replace(card, **changes)
 
 
-def test_a_card_collected_under_a_clock_that_was_ahead_can_be_read() -> None:
+def test_a_card_collected_while_the_clock_was_ahead_can_still_be_refreshed() -> None:
     account = an_account(consented_at=NOW + MONTH)
 
     verdict = judge_reading(account, [], CardReading(card=None, read_at=NOW), NOW)
@@ -447,7 +447,7 @@ def test_a_card_collected_under_a_clock_that_was_ahead_can_be_read() -> None:
 
 
 @pytest.mark.parametrize(("last_four", "is_other"), [("4242", False), ("4444", True)])
-def test_the_fingerprint_stays_if_the_psp_omits_it_while_the_card_looks_the_same(
+def test_the_fingerprint_is_kept_if_the_psp_omits_it_and_the_last_four_digits_are_equal(
     last_four: str, is_other: bool
 ) -> None:
     account = an_account(consented_at=NOW - MONTH)
@@ -460,7 +460,7 @@ def test_the_fingerprint_stays_if_the_psp_omits_it_while_the_card_looks_the_same
     assert verdict.is_updated is is_other
 
 
-def test_a_fact_that_was_unknown_is_stored_without_an_event() -> None:
+def test_a_refresh_that_only_adds_missing_card_details_sends_no_event() -> None:
     account = an_account(consented_at=NOW - MONTH, wallet="apple_pay")
     card = card_of(account, funding=Funding.PREPAID, issuer_country="DE", wallet=None)
 
@@ -476,7 +476,7 @@ def test_a_fact_that_was_unknown_is_stored_without_an_event() -> None:
     ("card_logo", "expected"),
     [("visa", (True, "tr_1", "0123")), ("mastercard", (None, None, None))],
 )
-def test_a_card_of_another_brand_loses_what_the_former_bank_said(
+def test_a_card_whose_brand_changed_loses_its_authentication_and_charge_references(
     card_logo: str, expected: tuple[bool | None, str | None, str | None]
 ) -> None:
     account = an_account(
@@ -498,7 +498,7 @@ def test_a_card_of_another_brand_loses_what_the_former_bank_said(
     assert kept.funding is None
 
 
-def test_a_clock_that_was_ahead_does_not_hide_later_changes() -> None:
+def test_a_psp_clock_that_is_ahead_does_not_hide_later_changes_of_the_card() -> None:
     account = an_account(consented_at=NOW - MONTH)
     card = card_of(account)
     ahead = CardReading(card=card, read_at=NOW + 10 * MONTH)
@@ -509,7 +509,7 @@ def test_a_clock_that_was_ahead_does_not_hide_later_changes() -> None:
     assert kept.read_at == NOW
 
 
-def test_the_number_of_readings_per_minute_is_limited(installation: Installation) -> None:
+def test_the_number_of_card_refreshes_per_minute_is_limited(installation: Installation) -> None:
     now = installation.clock.now()
     installation.add_accounts(
         *(an_account(number, due_at=now) for number in range(READINGS_PER_MINUTE + 5))
@@ -528,7 +528,7 @@ class TestWebhook:
             ("4000000000000069", ("account.removed", "gone_at_psp")),
         ],
     )
-    def test_a_webhook_about_a_changed_card_makes_it_due_for_reading(
+    def test_a_webhook_about_a_changed_card_schedules_a_refresh(
         self, installation: Installation, number: str, event: tuple[str, str | None]
     ) -> None:
         installation.has_endpoint()
@@ -540,7 +540,7 @@ class TestWebhook:
         assert installation.read_cards() == 1
         assert told(installation) == [event]
 
-    def test_a_webhook_about_a_guest_makes_all_cards_of_the_guest_due_for_reading(
+    def test_a_webhook_about_a_guest_schedules_a_refresh_of_all_cards_of_the_guest(
         self, installation: Installation, account: Account
     ) -> None:
         installation.stored_card(OTHER_GOOD_CARD)
@@ -548,7 +548,7 @@ class TestWebhook:
 
         assert installation.read_cards() == 2
 
-    def test_a_webhook_that_arrives_during_a_reading_has_the_card_read_again(
+    def test_a_webhook_that_arrives_during_a_refresh_causes_another_refresh(
         self, installation: Installation, account: Account
     ) -> None:
         installation.provider.meanwhile["read_card"] = lambda: make_due(
@@ -557,7 +557,7 @@ class TestWebhook:
 
         assert read_after(installation) == 2
 
-    def test_a_webhook_about_a_removed_card_changes_nothing(
+    def test_a_webhook_about_a_removed_card_schedules_no_refresh(
         self, installation: Installation, account: Account
     ) -> None:
         installation.remove_card(account)

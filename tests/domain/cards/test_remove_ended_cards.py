@@ -31,7 +31,9 @@ def remove(installation: Installation) -> bool:
     return installation.container.remove_ended_cards()()
 
 
-def test_a_card_is_removed_after_the_time_that_the_guest_read(installation: Installation) -> None:
+def test_a_card_is_removed_after_the_time_that_its_guest_was_shown(
+    installation: Installation,
+) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_REMOVED])
     account = kept_for(installation, 7)
     installation.clock.advance(7 * DAY)
@@ -51,14 +53,18 @@ def test_a_card_is_removed_after_the_time_that_the_guest_read(installation: Inst
     assert not remove(installation)
 
 
-def test_a_card_that_the_guest_allowed_to_keep_stays(installation: Installation) -> None:
+def test_a_card_that_the_guest_allowed_the_center_to_keep_is_not_removed(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     installation.clock.advance(1000 * DAY)
     remove(installation)
     assert [each.account_id for each in installation.accounts()] == [account.account_id]
 
 
-def test_the_newest_other_card_becomes_the_default(installation: Installation) -> None:
+def test_the_newest_other_card_becomes_the_default_after_the_default_was_removed(
+    installation: Installation,
+) -> None:
     goes = kept_for(installation, 1)
     stays = installation.stored_card(OTHER_GOOD_CARD)
     assert goes.is_default
@@ -67,7 +73,9 @@ def test_the_newest_other_card_becomes_the_default(installation: Installation) -
     assert installation.accounts() == (replace(stays, is_default=True),)
 
 
-def test_a_card_with_a_new_agreement_meanwhile_stays(installation: Installation) -> None:
+def test_a_card_that_gets_a_new_agreement_during_its_removal_is_kept(
+    installation: Installation,
+) -> None:
     account = kept_for(installation, 1)
     installation.clock.advance(2 * DAY)
     longer = replace(account, keep_until=installation.clock.now() + DAY)
@@ -76,7 +84,9 @@ def test_a_card_with_a_new_agreement_meanwhile_stays(installation: Installation)
     assert installation.accounts() == (longer,)
 
 
-def test_a_card_that_is_removed_meanwhile_is_removed_once(installation: Installation) -> None:
+def test_a_card_that_another_process_removes_first_is_removed_once(
+    installation: Installation,
+) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_REMOVED])
     account = kept_for(installation, 1)
     installation.clock.advance(2 * DAY)
@@ -85,7 +95,7 @@ def test_a_card_that_is_removed_meanwhile_is_removed_once(installation: Installa
     assert [each.event.reason for each in installation.deliveries()] == [None]
 
 
-def test_a_call_removes_a_limited_number_of_cards(
+def test_each_call_removes_a_limited_number_of_ended_cards(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remove_ended_cards, "MAX_PER_CALL", 2)
@@ -99,7 +109,7 @@ def test_a_call_removes_a_limited_number_of_cards(
 
 
 @pytest.mark.parametrize("is_due", [True, False])
-def test_cards_that_cannot_be_decoded_hold_up_no_other_guest(
+def test_cards_that_cannot_be_decoded_do_not_delay_the_cards_of_other_guests(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, is_due: bool
 ) -> None:
     monkeypatch.setattr(remove_ended_cards, "MAX_PER_CALL", 1)

@@ -57,7 +57,7 @@ def test_new_keys_are_not_trusted_while_cards_or_discards_need_the_first_keys(
     assert kept(installation) == "the wrong one"
 
 
-def test_trusting_keys_of_a_merchant_account_without_stored_identity_is_refused(
+def test_trusting_keys_is_refused_if_the_merchant_account_has_no_stored_identity(
     installation: Installation,
 ) -> None:
     with pytest.raises(InvalidField, match="was stored by this installation"):

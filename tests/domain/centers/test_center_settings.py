@@ -18,7 +18,7 @@ def read(**named: object) -> CenterSettings:
         *("https://spa.example", "https://spa.example/contact?from=card"),
     ],
 )
-def test_a_valid_contact_is_kept_unchanged(contact: str) -> None:
+def test_a_valid_contact_address_of_a_center_is_stored_unchanged(contact: str) -> None:
     assert read(contact=contact).contact == contact
 
 
@@ -31,7 +31,7 @@ def test_a_valid_contact_is_kept_unchanged(contact: str) -> None:
         f"https://spa.example/{'x' * 200}",
     ],
 )
-def test_a_contact_of_an_unsupported_kind_is_refused(contact: str) -> None:
+def test_a_contact_address_of_an_unsupported_kind_is_refused(contact: str) -> None:
     with pytest.raises(InvalidField, match=r"^contact must be tel:"):
         read(contact=contact)
 
@@ -40,7 +40,7 @@ def test_a_contact_of_an_unsupported_kind_is_refused(contact: str) -> None:
 @pytest.mark.parametrize(
     "color", ["#000000", "#0a0a0a", "#767676", "#1D4F91", "#0000ff", "#008000"]
 )
-def test_a_color_with_enough_contrast_to_white_text_is_accepted(color: str) -> None:
+def test_a_color_with_enough_contrast_with_white_text_is_accepted(color: str) -> None:
     assert read(color=color).color == color.lower()
 
 
@@ -48,7 +48,9 @@ def test_a_color_with_enough_contrast_to_white_text_is_accepted(color: str) -> N
     ("color", "contrast"),
     [("#ffffff", "1.00"), ("#777777", "4.47"), ("#ff0000", "3.99"), ("#ffd700", "1.40")],
 )
-def test_a_color_with_too_little_contrast_is_refused(color: str, contrast: str) -> None:
+def test_a_color_with_too_little_contrast_with_white_text_is_refused(
+    color: str, contrast: str
+) -> None:
     with pytest.raises(InvalidField, match=f"its contrast with white is {contrast}, and WCAG 2.2"):
         read(color=color)
 
@@ -83,14 +85,14 @@ PADDED = a_png()[:-12] + b"x" * (MAX_LOGO_BYTES - len(a_png())) + a_png()[-12:]
         PADDED + PADDED[-12:],
     ],
 )
-def test_a_logo_of_another_format_or_over_100_kb_is_refused(content: bytes) -> None:
+def test_a_logo_in_an_unsupported_format_or_over_100_kb_is_refused(content: bytes) -> None:
     assert len(PADDED) == MAX_LOGO_BYTES
     assert read(logo=PADDED).logo is not None
     with pytest.raises(InvalidField, match="logo must be a PNG or WebP picture of at most 100 KB"):
         read(logo=content)
 
 
-def test_an_accessibility_statement_has_an_https_address() -> None:
+def test_the_address_of_an_accessibility_statement_must_start_with_https() -> None:
     statement = "https://spa.example/accessibility?lang=de#top"
     assert read(accessibility=statement).accessibility == statement
 
@@ -106,12 +108,12 @@ def test_an_accessibility_statement_has_an_https_address() -> None:
         ),
     ],
 )
-def test_an_accessibility_statement_at_another_address_is_refused(address: str) -> None:
+def test_an_accessibility_statement_at_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidField, match="accessibility must be an https address of at most"):
         read(accessibility=address)
 
 
-def test_changing_a_setting_keeps_the_other_settings() -> None:
+def test_changing_one_setting_of_a_center_keeps_the_other_settings() -> None:
     both = read(contact="tel:+49301234567", color="#1d4f91")
 
     assert both.changed({"color": None}) == read(contact="tel:+49301234567")
@@ -119,7 +121,7 @@ def test_changing_a_setting_keeps_the_other_settings() -> None:
 
 
 @pytest.mark.parametrize("name", ["Europe/Berlin", "America/New_York", "UTC"])
-def test_a_time_zone_of_iana_is_accepted(name: str) -> None:
+def test_a_time_zone_from_the_iana_database_is_accepted(name: str) -> None:
     assert read(time_zone=name).time_zone == name
 
 

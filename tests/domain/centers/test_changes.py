@@ -9,7 +9,7 @@ from domain.identifiers import MerchantAccount
 from domain.psps.card import Funding
 
 
-def test_changes_of_a_configuration_are_described_in_words() -> None:
+def test_changes_to_a_payment_configuration_are_described_in_words() -> None:
     old = PaymentConfiguration(provider=FAKE, merchant_account=MerchantAccount("default"))
     new = replace(old, avs=True, redirect_origins=("https://a.example", "b://"), link_minutes=60)
     new = replace(new, refuse_funding=frozenset({Funding.PREPAID, Funding.DEBIT}))

@@ -60,7 +60,7 @@ FULL = replace(
 )
 
 
-def test_options_omitted_in_the_first_configuration_get_defaults(
+def test_omitted_options_of_a_centers_first_configuration_get_their_defaults(
     installation: Installation,
 ) -> None:
     use_case = configure_payments(installation)
@@ -83,7 +83,7 @@ def test_options_omitted_in_the_first_configuration_get_defaults(
     ],
     ids=str,
 )
-def test_a_later_configuration_changes_only_the_named_options(
+def test_reconfiguring_a_center_changes_only_the_given_options(
     installation: Installation, named: dict[str, Any]
 ) -> None:
     installation.configure(**asdict(FULL))
@@ -97,7 +97,7 @@ def test_a_later_configuration_changes_only_the_named_options(
 PREPAID = {"refuse_funding": ("prepaid",)}
 
 
-def test_cards_are_refused_by_funding_once_the_acquirer_has_agreed(
+def test_refusing_cards_by_funding_requires_the_consent_of_the_acquirer(
     installation: Installation,
 ) -> None:
     use_case = configure_payments(installation)
@@ -124,7 +124,9 @@ def test_cards_are_refused_by_funding_once_the_acquirer_has_agreed(
     assert (cleared.refuse_funding, cleared.acquirer_agreed) == (frozenset(), False)
 
 
-def test_another_merchant_account_resets_the_no_show_indicator(installation: Installation) -> None:
+def test_moving_a_center_to_another_merchant_account_resets_the_no_show_indicator(
+    installation: Installation,
+) -> None:
     use_case = configure_payments(installation)
     no_show = use_case(CENTER_ID, {"no_show_indicator": True}).now
     same = use_case(CENTER_ID, {**at("fake"), "avs": True}).now
@@ -140,7 +142,7 @@ def test_another_merchant_account_resets_the_no_show_indicator(installation: Ins
     assert not same.says_no_show(other.psp_account)
 
 
-def test_a_center_accepts_some_funding(installation: Installation) -> None:
+def test_a_center_cannot_refuse_every_kind_of_card_funding(installation: Installation) -> None:
     every = {"refuse_funding": tuple(Funding), "acquirer_agreed": True}
 
     with pytest.raises(InvalidField, match="refuse_funding must be not every funding"):
@@ -161,7 +163,7 @@ def test_a_center_accepts_some_funding(installation: Installation) -> None:
     ],
     ids=["funding", "authentication"],
 )
-def test_a_policy_is_refused_if_the_psp_cannot_apply_it(
+def test_a_card_policy_that_the_psp_cannot_apply_is_refused(
     installation: Installation, named: dict[str, Any], complaint: str
 ) -> None:
     use_case = configure_payments(installation)
@@ -172,7 +174,9 @@ def test_a_policy_is_refused_if_the_psp_cannot_apply_it(
         use_case(CENTER_ID, named)
 
 
-def test_a_center_that_takes_no_cards_needs_a_psp(installation: Installation) -> None:
+def test_configuring_a_center_that_takes_no_cards_requires_a_psp(
+    installation: Installation,
+) -> None:
     use_case = configure_payments(installation)
     use_case(CENTER_ID, None)
 
@@ -182,7 +186,7 @@ def test_a_center_that_takes_no_cards_needs_a_psp(installation: Installation) ->
     assert configured(installation) is None
 
 
-def test_a_named_option_must_be_consistent_with_the_kept_options(
+def test_a_changed_option_must_be_consistent_with_the_unchanged_options(
     installation: Installation,
 ) -> None:
     installation.configure(**asdict(FULL))
@@ -193,7 +197,9 @@ def test_a_named_option_must_be_consistent_with_the_kept_options(
     assert configured(installation) == FULL
 
 
-def test_each_change_of_the_configuration_is_in_the_audit_trail(installation: Installation) -> None:
+def test_each_change_to_a_payment_configuration_is_in_the_audit_trail(
+    installation: Installation,
+) -> None:
     use_case = configure_payments(installation, **KEYS_OF_SPAIN)
     for change in (at("fake"), at("stripe", "spain"), None, None):
         use_case(CENTER_ID, change)
@@ -216,7 +222,7 @@ def test_each_change_of_the_configuration_is_in_the_audit_trail(installation: In
     ],
     ids=str,
 )
-def test_configuring_a_psp_that_is_not_ready_is_refused(
+def test_configuring_a_center_for_a_psp_that_is_not_ready_is_refused(
     installation: Installation,
     change: dict[str, Any],
     environment: dict[str, str],
@@ -232,7 +238,9 @@ def test_configuring_a_psp_that_is_not_ready_is_refused(
     assert configured(installation) == before
 
 
-def test_the_consent_must_fit_on_the_page_of_the_psp(installation: Installation) -> None:
+def test_the_consent_text_must_fit_on_the_page_of_the_configured_psp(
+    installation: Installation,
+) -> None:
     use_case = configure_payments(installation)
     longest = use_case.psps[ProviderName("fake")].capabilities.max_consent_length
     # The consent names the center twice. No import takes a name as long as this PSP's limit asks.
@@ -248,7 +256,7 @@ def test_the_consent_must_fit_on_the_page_of_the_psp(installation: Installation)
     use_case(CENTER_ID, None)
 
 
-def test_address_verification_is_refused_if_the_psp_does_not_support_it(
+def test_switching_avs_on_is_refused_if_the_psp_does_not_support_avs(
     installation: Installation,
 ) -> None:
     before = configured(installation)

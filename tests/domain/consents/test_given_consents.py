@@ -46,7 +46,7 @@ def test_a_card_keeps_the_consent_of_each_session_that_stored_or_renewed_it(
         assert (consent.account_id, consent.token_id) == (first.account_id, token_id)
 
 
-def test_a_given_consent_can_be_read_after_its_text_is_lost(installation: Installation) -> None:
+def test_a_consent_can_still_be_read_after_its_text_is_lost(installation: Installation) -> None:
     account = installation.stored_card()
     for table in ("card_sessions", "consents"):
         installation.loses(table)
@@ -63,7 +63,7 @@ def test_a_given_consent_can_be_read_after_its_text_is_lost(installation: Instal
     ]
 
 
-def test_only_operators_see_the_consent_of_a_removed_card(installation: Installation) -> None:
+def test_only_operators_can_read_the_consent_for_a_removed_card(installation: Installation) -> None:
     account = installation.stored_card()
     before = consents(installation, account)
     installation.remove_card(account)

@@ -35,7 +35,7 @@ def noted(installation: Installation) -> list[tuple[Action, Any]]:
     return [(entry.action, entry.details) for entry in entries][::-1]
 
 
-def test_switching_a_language_on_uses_the_shipped_consent_text(
+def test_a_language_without_a_custom_text_uses_the_shipped_consent_text(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     done = set_consent(CENTER_ID, "DE")
@@ -67,7 +67,7 @@ def test_each_consent_text_of_a_center_has_its_own_version(
     assert len(noted(installation)) == 3
 
 
-def test_a_language_can_be_switched_off_again(
+def test_a_language_of_a_center_can_be_switched_off(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     set_consent(CENTER_ID, "de")
@@ -79,7 +79,7 @@ def test_a_language_can_be_switched_off_again(
     assert off == (Action.CONSENT_SET, {"language": "de", "version": "none"})
 
 
-def test_a_language_without_a_shipped_text_needs_a_text_of_the_center(
+def test_switching_on_a_language_without_a_shipped_text_requires_a_custom_text(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     with pytest.raises(
@@ -92,7 +92,7 @@ def test_a_language_without_a_shipped_text_needs_a_text_of_the_center(
     assert done.not_shown_by == "fake"
 
 
-def test_the_operator_is_warned_if_the_page_of_the_psp_lacks_the_language(
+def test_switching_on_a_language_warns_if_the_psps_page_does_not_support_the_language(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     installation.configure(provider=ProviderName("stripe"))
@@ -118,7 +118,7 @@ def test_an_invalid_consent_text_is_refused(
     assert texts(installation) == {}
 
 
-def test_a_consent_text_with_its_escapes_must_fit_on_the_page_of_the_psp(
+def test_a_consent_text_must_fit_on_the_psps_page_after_escaping(
     installation: Installation, set_consent: SetConsent
 ) -> None:
     # Stripe counts the backslashes that keep its page from reading the text as Markdown.
@@ -138,7 +138,7 @@ def test_a_consent_text_with_its_escapes_must_fit_on_the_page_of_the_psp(
         (GUEST_ID, "de", CenterNotFound),
     ],
 )
-def test_setting_a_consent_needs_a_known_center_with_a_valid_language(
+def test_setting_a_consent_text_for_an_unknown_center_or_language_is_refused(
     set_consent: SetConsent, center_id: str, language: str, refusal: type[Exception]
 ) -> None:
     for off in (True, False):

@@ -108,7 +108,7 @@ def on_file(it: Installation) -> CardSession:
         (on_file, DeskState.ON_FILE, False, True),
     ],
 )
-def test_the_page_shows_each_state_of_a_session(
+def test_the_desk_page_shows_each_state_of_a_session(
     installation: Installation,
     prepare: Callable[[Installation], CardSession],
     state: DeskState,
@@ -130,7 +130,7 @@ def test_the_page_shows_each_state_of_a_session(
     assert (desk.state, desk.link is not None, desk.is_final) == (state, has_link, is_final)
 
 
-def test_the_stored_card_is_shown_for_a_minute(installation: Installation) -> None:
+def test_the_desk_page_shows_the_stored_card_for_a_minute(installation: Installation) -> None:
     session = installation.opened_session()
     secret = made(installation, session)
     installation.type_card_and_return(session)
@@ -145,7 +145,7 @@ def test_the_stored_card_is_shown_for_a_minute(installation: Installation) -> No
     assert (desk.state, desk.card, desk.is_final) == (DeskState.DONE, None, True)
 
 
-def test_only_a_hash_of_the_secret_is_stored(installation: Installation) -> None:
+def test_only_a_hash_of_the_secret_of_a_desk_link_is_stored(installation: Installation) -> None:
     secret = made(installation, installation.add_card())
 
     with installation.storage.read() as unit:
@@ -156,7 +156,7 @@ def test_only_a_hash_of_the_secret_is_stored(installation: Installation) -> None
         desk_of(installation, kept.secret_hash)
 
 
-def test_the_guest_is_named_only_for_callers_that_may_read_guests(
+def test_the_desk_page_names_the_guest_only_if_the_caller_may_read_guests(
     installation: Installation,
 ) -> None:
     adding = installation.a_caller(Permission.GUESTS_ADD)
@@ -166,14 +166,18 @@ def test_the_guest_is_named_only_for_callers_that_may_read_guests(
     assert desk_of(installation, made(installation, session)).guest == a_guest()
 
 
-def test_a_session_that_is_over_does_not_name_its_guest(installation: Installation) -> None:
+def test_the_desk_page_of_an_ended_session_does_not_name_the_guest(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     secret = made(installation, session)
     installation.cancel_session(session)
     assert desk_of(installation, secret).guest is None
 
 
-def test_a_card_may_still_come_after_the_end_of_the_link(installation: Installation) -> None:
+def test_the_desk_page_still_waits_for_a_typed_card_after_the_link_expired(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     secret = made(installation, session)
     installation.type_card(session)
@@ -183,7 +187,7 @@ def test_a_card_may_still_come_after_the_end_of_the_link(installation: Installat
     assert desk_of(installation, secret).state is DeskState.RETURNED
 
 
-def test_another_caller_needs_to_read_the_guest_to_make_a_desk_link(
+def test_a_caller_that_may_not_read_guests_gets_no_desk_link_for_anothers_session(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -194,12 +198,14 @@ def test_another_caller_needs_to_read_the_guest_to_make_a_desk_link(
 
 
 @pytest.mark.parametrize("label", [None, "", " ", "x" * 41, "a\nb", "4242 4242 4242 4242"])
-def test_an_unusable_label_is_refused(installation: Installation, label: object) -> None:
+def test_an_invalid_label_of_a_desk_link_is_refused(
+    installation: Installation, label: object
+) -> None:
     with pytest.raises(InvalidField, match="label"):
         made(installation, installation.add_card(), label=label)
 
 
-def test_a_session_that_has_ended_gets_no_desk_link(installation: Installation) -> None:
+def test_a_desk_link_for_an_ended_session_is_refused(installation: Installation) -> None:
     with pytest.raises(SessionEnded):
         made(installation, cancelled(installation))
 
@@ -215,7 +221,9 @@ def test_a_session_has_at_most_20_desk_links(installation: Installation) -> None
 
 
 @pytest.mark.parametrize("use_case", ["read_desk", "cancel_at_desk"])
-def test_a_desk_link_stops_with_its_token(installation: Installation, use_case: str) -> None:
+def test_a_desk_link_stops_working_when_its_access_token_is_revoked(
+    installation: Installation, use_case: str
+) -> None:
     session, token = installation.add_card(), installation.token_for(installation.caller)
     stopped = made(installation, session, token=token)
     going_on = made(installation, session)
@@ -234,7 +242,7 @@ def test_a_desk_link_stops_with_its_token(installation: Installation, use_case: 
     [(None, timedelta(hours=24)), ("a.json.token", PROVIDED_TOKENS_LAST)],
     ids=["own", "of an identity provider"],
 )
-def test_a_desk_link_stops_when_its_token_expires(
+def test_a_desk_link_stops_working_when_its_access_token_expires(
     installation: Installation, token: str | None, lasts: timedelta
 ) -> None:
     caller = replace(installation.caller, name=CallerName("jwt:web-shop" if token else "web-shop"))
@@ -249,14 +257,16 @@ def test_a_desk_link_stops_when_its_token_expires(
         desk_of(installation, secret)
 
 
-def test_a_desk_link_of_a_token_that_is_gone_stops_at_once(installation: Installation) -> None:
+def test_a_desk_link_made_with_a_deleted_access_token_does_not_work(
+    installation: Installation,
+) -> None:
     secret = made(installation, installation.add_card(), token="gone")
 
     with pytest.raises(DeskLinkStopped):
         desk_of(installation, secret)
 
 
-def test_cancelling_at_the_desk_names_the_caller_of_the_desk_link(
+def test_cancelling_at_the_desk_records_the_caller_who_made_the_desk_link(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -282,7 +292,7 @@ def test_an_erasure_deletes_the_desk_links_of_the_guest(installation: Installati
     assert desk_of(installation, kept).state is DeskState.CREATED
 
 
-def test_the_worker_deletes_the_desk_links_that_an_earlier_release_left(
+def test_finishing_an_erasure_deletes_desk_links_that_an_earlier_release_left(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -299,7 +309,7 @@ def test_the_worker_deletes_the_desk_links_that_an_earlier_release_left(
         desk_of(installation, secret)
 
 
-def test_desk_links_stop_in_a_copy_of_the_installation(installation: Installation) -> None:
+def test_desk_links_do_not_work_in_a_copy_of_the_installation(installation: Installation) -> None:
     secret = made(installation, installation.add_card())
 
     installation.container.separate_copy()()
@@ -308,7 +318,7 @@ def test_desk_links_stop_in_a_copy_of_the_installation(installation: Installatio
         desk_of(installation, secret)
 
 
-def test_a_desk_link_follows_its_session_to_the_guest_of_a_merge(
+def test_a_desk_link_works_for_the_remaining_guest_after_two_guests_were_merged(
     installation: Installation,
 ) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
@@ -324,7 +334,9 @@ def test_a_desk_link_follows_its_session_to_the_guest_of_a_merge(
     assert installation.session(session.token_id).cancelled_at is not None
 
 
-def test_the_export_of_a_guest_has_the_labels_without_access(installation: Installation) -> None:
+def test_the_export_of_a_guest_includes_the_labels_of_desk_links_but_no_secrets(
+    installation: Installation,
+) -> None:
     secret = made(installation, installation.add_card())
 
     exported = json.dumps(installation.container.export_guest()(GUEST_ID), default=str)
@@ -334,7 +346,9 @@ def test_the_export_of_a_guest_has_the_labels_without_access(installation: Insta
     assert "access_token_hash" not in exported
 
 
-def test_a_session_with_a_desk_link_offers_no_card_on_file(installation: Installation) -> None:
+def test_the_page_of_a_session_with_a_desk_link_does_not_offer_the_card_on_file(
+    installation: Installation,
+) -> None:
     takes_agreements(installation)
     account = guaranteed_card(installation)
     session = second_booking(installation)
