@@ -85,7 +85,7 @@ def added(
 
 
 class TestEventsOfCards:
-    def test_storing_a_card_sends_an_event(self, installation: Receiving) -> None:
+    def test_storing_a_card_sends_an_event_to_the_endpoint(self, installation: Receiving) -> None:
         account = installation.stored_card(reference="order-1")
 
         event = installation.event()
@@ -104,7 +104,7 @@ class TestEventsOfCards:
             live=False,
         )
 
-    def test_renewing_a_card_sends_an_event_that_names_the_session(
+    def test_renewing_a_card_sends_an_event_with_the_id_of_the_session(
         self, installation: Receiving
     ) -> None:
         account = installation.stored_card()
@@ -115,7 +115,7 @@ class TestEventsOfCards:
         assert (event.account_id, event.token_id) == (account.account_id, session.token_id)
         assert event.card == replace(SUMMARY, expiry_on="01/34")
 
-    def test_removing_a_card_sends_an_event(self, installation: Receiving) -> None:
+    def test_removing_a_card_sends_an_event_to_the_endpoint(self, installation: Receiving) -> None:
         installation.removed_card()
 
         assert installation.event(EventType.ACCOUNT_REMOVED).status == "removed"
@@ -166,7 +166,9 @@ class TestEventsOfCards:
 
         assert installation.event(EventType.SESSION_EXPIRED).reason == "not_finished"
 
-    def test_a_declined_card_sends_the_code_of_the_psp(self, installation: Receiving) -> None:
+    def test_the_event_about_a_declined_card_includes_the_psps_refusal_code(
+        self, installation: Receiving
+    ) -> None:
         session = installation.session_with_card(DECLINED_CARD)
         for _ in range(2):
             installation.settle(session.token_id)
@@ -180,7 +182,9 @@ class TestEventsOfCards:
         # The PSP tells the code of the last card only.
         assert sorted(str(each.reason) for each in late) == ["None", "declined"]
 
-    def test_an_endpoint_is_sent_only_its_event_types(self, installation: Receiving) -> None:
+    def test_an_endpoint_receives_only_the_event_types_that_it_subscribed_to(
+        self, installation: Receiving
+    ) -> None:
         installation.has_other_center()
         other = added(installation, "https://a.example", "account.stored", centers=[CENTER_ID])
 
@@ -197,7 +201,7 @@ class TestEventsOfCards:
 
 class TestDelivery:
     # Shows I10, F42.
-    def test_a_delivery_is_tried_ten_times_in_three_days_under_one_id(
+    def test_a_delivery_is_attempted_ten_times_in_three_days_with_the_same_event_id(
         self, installation: Receiving
     ) -> None:
         receiver = installation.receiver
@@ -221,7 +225,7 @@ class TestDelivery:
         assert installation.deliveries(failed=True) == ()
 
     # Shows I10, F45.
-    def test_a_delivery_of_a_dead_process_is_taken_over_after_its_lease(
+    def test_a_delivery_that_a_dead_process_left_is_resumed_after_its_lease_ends(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -261,13 +265,17 @@ class TestDelivery:
         assert 1 - JITTER <= min(waits) < 1 - JITTER / 2
         assert 1 + JITTER / 2 < max(waits) <= 1 + JITTER
 
-    def test_the_longest_wait_of_a_delivery_is_within_the_clock_check(self) -> None:
+    def test_the_longest_wait_between_delivery_attempts_is_not_mistaken_for_a_clock_jump(
+        self,
+    ) -> None:
         last = [an_event_delivery(number, attempts=len(WAITS) - 1) for number in range(20)]
         waits = [due_at - NOW for each in last if (due_at := each.refused("500", NOW).due_at)]
         # Compared as `latest_due` does, which allows for a difference of two clocks.
         assert max(WAITS) + CLOCKS_DIFFER_BY < max(waits) <= LONGEST_WAIT
 
-    def test_an_unreadable_delivery_stops_no_other_delivery(self, installation: Receiving) -> None:
+    def test_an_unreadable_delivery_does_not_stop_other_deliveries(
+        self, installation: Receiving
+    ) -> None:
         installation.stored_card()
         change_by_hand(
             installation.storage,
@@ -291,7 +299,7 @@ class TestDelivery:
             ("unreadable", EndpointState.AWAY, ENDPOINT_IS_UNREADABLE),
         ],
     )
-    def test_a_delivery_records_the_result_of_its_endpoint(
+    def test_a_delivery_records_the_result_of_its_last_attempt(
         self, installation: Receiving, answer: int | str, state: EndpointState, result: str
     ) -> None:
         installation.stored_card()
@@ -318,7 +326,9 @@ class TestDelivery:
         assert (noted.last_result, noted.attempted_at) == (result, installation.clock.now())
 
     # Shows F44.
-    def test_deliveries_to_an_endpoint_that_answers_gone_end(self, installation: Receiving) -> None:
+    def test_deliveries_to_an_endpoint_that_responds_410_gone_are_ended(
+        self, installation: Receiving
+    ) -> None:
         receiver = installation.receiver
         receiver.status = 410
         installation.removed_card()
@@ -340,7 +350,7 @@ class TestDelivery:
 
 class TestReplay:
     # Shows I10, F42.
-    def test_a_replay_sends_an_event_under_its_id_also_to_a_later_endpoint(
+    def test_a_replay_resends_an_event_with_the_same_id_to_old_and_new_endpoints(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -353,7 +363,7 @@ class TestReplay:
             assert later.times == {event_id: 1}
         assert installation.receiver.times == {event_id: 2}
 
-    def test_a_replay_skips_endpoints_that_do_not_take_the_event(
+    def test_a_replay_skips_endpoints_that_are_not_subscribed_to_the_event(
         self, installation: Receiving
     ) -> None:
         installation.has_other_center()
@@ -364,7 +374,7 @@ class TestReplay:
         assert installation.container.replay_event()(installation.event().event_id) == 1
         assert len(installation.deliveries()) == 1
 
-    def test_a_replay_has_ten_attempts(self) -> None:
+    def test_a_replayed_delivery_may_be_attempted_ten_times(self) -> None:
         failed = an_event_delivery(attempts=9).refused("500", NOW)
 
         assert failed.status is DeliveryStatus.FAILED
@@ -372,7 +382,9 @@ class TestReplay:
         assert (replayed.status, replayed.attempts) == (DeliveryStatus.PENDING, 0)
         assert replayed.due_at == NOW
 
-    def test_a_replay_since_a_time_sends_no_earlier_event(self, installation: Receiving) -> None:
+    def test_a_replay_since_a_time_does_not_send_earlier_events(
+        self, installation: Receiving
+    ) -> None:
         installation.stored_card()
         installation.clock.advance(timedelta(hours=1))
         since = installation.clock.now()
@@ -397,7 +409,7 @@ class TestReplay:
         with pytest.raises(EndpointNotFound):
             replay(since, endpoint_id=CENTER_ID)
 
-    def test_a_replay_since_a_time_takes_several_units_of_work(
+    def test_a_replay_of_many_events_uses_several_units_of_work(
         self, installation: Receiving, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("domain.events.replay_event.EVENTS_AT_ONCE", 1)
@@ -418,7 +430,7 @@ class TestReplay:
 
 
 class TestUpdate:
-    def test_an_update_changes_which_events_an_endpoint_takes(
+    def test_updating_an_endpoint_changes_which_events_it_receives(
         self, installation: Receiving
     ) -> None:
         update, endpoint = installation.container.update_event_endpoint(), installation.endpoint
@@ -436,7 +448,7 @@ class TestUpdate:
 
 
 class TestTestEvent:
-    def test_a_test_event_is_sent_once_to_an_endpoint_of_any_type(
+    def test_a_test_event_is_sent_once_whatever_types_the_endpoint_subscribed_to(
         self, installation: Receiving
     ) -> None:
         receiver, send = installation.receiver, installation.container.send_test_event()
@@ -454,7 +466,7 @@ class TestTestEvent:
 
 class TestSecrets:
     # Shows S25.
-    def test_the_old_secret_of_an_endpoint_still_signs_for_a_day_after_a_roll(
+    def test_events_are_also_signed_with_the_old_secret_for_a_day_after_a_rotation(
         self, installation: Receiving
     ) -> None:
         old, now = installation.endpoint, installation.clock.now()
@@ -467,7 +479,7 @@ class TestSecrets:
         assert [each.secrets for each in installation.event_endpoints()] == [rolled]
 
     # Shows S25.
-    def test_the_text_of_an_endpoint_hides_its_secrets(self, installation: Receiving) -> None:
+    def test_the_repr_of_an_endpoint_hides_its_secrets(self, installation: Receiving) -> None:
         endpoint = installation.endpoint
         assert endpoint.secrets.current not in f"{endpoint} {endpoint.secrets}"
 
@@ -492,7 +504,7 @@ class TestExpiry:
         ]
         return [each.reason for each in reversed(of_expiry)]
 
-    def test_an_expiry_is_announced_at_thirty_days_then_at_seven(
+    def test_an_expiry_event_is_sent_30_days_and_7_days_before_a_card_expires(
         self, installation: Receiving, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 8, 30, 23, 59, tzinfo=UTC)) == []
@@ -503,7 +515,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 9, 23, tzinfo=UTC)) == both
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == both
 
-    def test_an_expiry_is_announced_late_but_not_after_the_last_day(
+    def test_a_late_expiry_event_is_sent_only_until_the_last_day_of_the_card(
         self, installation: Receiving, account: Account
     ) -> None:
         late = ["expires_in_7_days"]
@@ -511,7 +523,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == late
 
     # Shows F46.
-    def test_unreadable_accounts_do_not_stop_an_expiry_notice(
+    def test_unreadable_accounts_do_not_prevent_expiry_events_for_other_accounts(
         self, installation: Receiving, account: Account
     ) -> None:
         due = {"expiry_notice_at": account.created_at}
@@ -524,7 +536,7 @@ class TestExpiry:
         month = ["expires_in_30_days"]
         assert self.noticed(installation, datetime(2031, 9, 3, tzinfo=UTC)) == month
 
-    def test_expiries_are_announced_in_batches_so_that_other_events_do_not_wait(
+    def test_expiry_events_are_sent_in_batches_so_that_other_events_do_not_wait(
         self, installation: Receiving, account: Account, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(notice_expiry, "MAX_UNITS", 1)
@@ -541,7 +553,7 @@ class TestExpiry:
             assert not reading.accounts.is_expiry_notice_due(installation.clock.now())
         assert not notice()
 
-    def test_the_expiry_of_a_recently_read_card_is_announced_at_once(
+    def test_the_expiry_event_of_a_recently_refreshed_card_is_sent_at_once(
         self, installation: Receiving, account: Account
     ) -> None:
         day = datetime(2031, 8, 31, tzinfo=UTC)
@@ -552,13 +564,13 @@ class TestExpiry:
         )
         assert self.noticed(installation, day) == ["expires_in_30_days"]
 
-    def test_the_expiry_of_an_expired_card_is_not_announced(
+    def test_no_expiry_event_is_sent_for_a_card_that_has_already_expired(
         self, installation: Receiving, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == []
 
     @pytest.mark.parametrize("as_older_releases_did", [None, {}, {"due_at": None}])
-    def test_the_expiry_of_a_removed_card_is_not_announced(
+    def test_no_expiry_event_is_sent_for_a_removed_card(
         self,
         installation: Receiving,
         account: Account,
@@ -571,7 +583,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 9, 29, tzinfo=UTC)) == []
         assert installation.account(account.account_id).due_at is None
 
-    def test_a_card_that_must_be_read_first_does_not_hold_up_other_expiries(
+    def test_a_card_that_must_be_refreshed_first_does_not_delay_other_expiry_events(
         self, installation: Receiving, account: Account, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(notice_expiry, "MAX_UNITS", 1)
@@ -586,7 +598,7 @@ class TestExpiry:
         told = installation.event(EventType.ACCOUNT_EXPIRING)
         assert told.account_id == other.account_id
 
-    def test_the_expiry_of_a_card_stored_within_the_last_month_is_announced_once(
+    def test_a_card_stored_in_its_last_month_causes_one_expiry_event(
         self, installation: Receiving
     ) -> None:
         installation.clock.advance(datetime(2031, 9, 10, tzinfo=UTC) - installation.clock.now())
@@ -607,7 +619,9 @@ class TestEndpoints:
             *("https://2130706433/", "https://0x7f.1/"),
         ],
     )
-    def test_an_endpoint_must_be_a_plain_https_address(self, tmp_path: Path, url: str) -> None:
+    def test_the_address_of_an_endpoint_must_be_a_plain_https_address(
+        self, tmp_path: Path, url: str
+    ) -> None:
         public = Installation(
             tmp_path, base_url="https://cards.example", CARDONFILE_ALLOW_FAKE_PSP="1"
         )
@@ -617,7 +631,7 @@ class TestEndpoints:
         assert public.event_endpoints() == ()
         public.close()
 
-    def test_an_endpoint_may_be_added_again_only_after_its_removal(
+    def test_the_address_of_an_endpoint_can_be_added_again_only_after_its_removal(
         self, installation: Receiving
     ) -> None:
         endpoint = installation.endpoint
@@ -627,7 +641,7 @@ class TestEndpoints:
         again = added(installation, endpoint.url)
         assert [*installation.event_endpoints()] == [again]
 
-    def test_an_endpoint_may_take_event_types_of_a_newer_release(
+    def test_an_endpoint_may_be_subscribed_to_event_types_of_a_newer_release(
         self, installation: Receiving
     ) -> None:
         change_by_hand(
@@ -640,7 +654,7 @@ class TestEndpoints:
         assert installation.receiver.types == ["account.stored"]
 
     # Shows F46.
-    def test_an_unreadable_endpoint_does_not_stop_events_to_others(
+    def test_an_unreadable_endpoint_does_not_stop_events_to_other_endpoints(
         self, installation: Receiving
     ) -> None:
         unreadable = added(installation, "https://other.example").endpoint_id
@@ -663,7 +677,9 @@ class TestEndpoints:
         with pytest.raises(TooManyEndpoints):
             added(installation, "https://shop.example/one-more")
 
-    def test_an_endpoint_of_an_unknown_center_is_refused(self, installation: Receiving) -> None:
+    def test_adding_an_endpoint_for_an_unknown_center_is_refused(
+        self, installation: Receiving
+    ) -> None:
         with pytest.raises(CenterNotFound):
             added(installation, "https://shop.example", centers=[OTHER_CENTER_ID])
 

@@ -40,7 +40,7 @@ def types_of(found: EventsRead) -> list[EventType]:
     return [each.type for each in found.events]
 
 
-def test_events_are_listed_without_any_endpoint(installation: Installation) -> None:
+def test_events_can_be_listed_even_if_no_endpoint_exists(installation: Installation) -> None:
     assert read(installation) == EventsRead(events=(), next=read(installation, "0").next)
     installation.removed_card()
     found = read(installation)
@@ -48,7 +48,9 @@ def test_events_are_listed_without_any_endpoint(installation: Installation) -> N
     assert installation.deliveries() == ()
 
 
-def test_a_reader_goes_on_from_its_position(installation: Installation) -> None:
+def test_listing_events_continues_after_the_position_of_the_reader(
+    installation: Installation,
+) -> None:
     installation.removed_card()
     first = read(installation, size=1)
     rest = read(installation, str(first.next))
@@ -61,7 +63,7 @@ def test_a_reader_goes_on_from_its_position(installation: Installation) -> None:
     assert types_of(read(installation, str(rest.next))) == [EventType.ACCOUNT_STORED]
 
 
-def test_a_filtered_reader_passes_events_that_it_does_not_get(
+def test_a_filter_by_type_skips_events_and_still_advances_the_position(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "LOOKED_AT", 1)
@@ -73,7 +75,9 @@ def test_a_filtered_reader_passes_events_that_it_does_not_get(
     assert read(installation, str(removed.next), types=["account.removed"]).next == removed.next
 
 
-def test_a_caller_reads_events_of_its_centers_only(installation: Installation) -> None:
+def test_a_caller_can_list_and_read_events_of_its_own_centers_only(
+    installation: Installation,
+) -> None:
     installation.has_other_center()
     installation.stored_card(center_id=OTHER_CENTER_ID)
     here = installation.stored_card()
@@ -92,7 +96,7 @@ def test_a_caller_reads_events_of_its_centers_only(installation: Installation) -
 
 
 @pytest.mark.parametrize("event_id", ["x", "evt_x", "evt_0e5a1c3e-5d0b-4c46-8f0c-0e8a7f1f3c55"])
-def test_an_unknown_event_is_not_found(installation: Installation, event_id: str) -> None:
+def test_reading_an_unknown_event_is_refused(installation: Installation, event_id: str) -> None:
     with pytest.raises(EventNotFound):
         installation.use_cases.read_event(installation.caller, event_id=event_id)
 
@@ -100,17 +104,19 @@ def test_an_unknown_event_is_not_found(installation: Installation, event_id: str
 @pytest.mark.parametrize(
     "after", ["", "1", "00", "-1", "1-0e5a1c3", "1-0E5A1C3E", "0-00000000", "9" * 17 + "-00000000"]
 )
-def test_a_malformed_position_is_refused(installation: Installation, after: str) -> None:
+def test_listing_events_after_a_malformed_position_is_refused(
+    installation: Installation, after: str
+) -> None:
     with pytest.raises(InvalidField, match="after must be"):
         read(installation, after)
 
 
-def test_a_repeated_position_is_refused(installation: Installation) -> None:
+def test_listing_events_with_two_positions_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField, match="after must be"):
         installation.use_cases.list_events(installation.caller, afters=["0", "0"], size=1)
 
 
-def test_an_unknown_condition_is_refused(installation: Installation) -> None:
+def test_listing_events_by_an_unknown_type_or_center_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField, match="type must be"):
         read(installation, types=["test"])
     for center_ids in (["x"], [CENTER_ID, CENTER_ID], ["7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c9"]):
@@ -139,7 +145,7 @@ def test_a_reader_learns_that_events_were_deleted_while_it_was_down(
     assert read(installation).events == ()
 
 
-def test_a_reader_who_missed_nothing_goes_on_after_everything_was_deleted(
+def test_a_reader_that_missed_no_event_can_continue_after_all_events_were_deleted(
     installation: Installation,
 ) -> None:
     installation.stored_card()
@@ -152,7 +158,9 @@ def test_a_reader_who_missed_nothing_goes_on_after_everything_was_deleted(
     assert read(installation) == read(installation, str(position))
 
 
-def test_a_position_from_before_a_restored_backup_is_refused(installation: Installation) -> None:
+def test_a_position_read_before_a_backup_was_restored_is_refused(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     position = read(installation).next
     change_by_hand(installation.storage, "DELETE FROM events")
@@ -163,7 +171,9 @@ def test_a_position_from_before_a_restored_backup_is_refused(installation: Insta
         read(installation, str(position))
 
 
-def test_nothing_is_listed_while_an_earlier_release_runs(installation: Installation) -> None:
+def test_events_cannot_be_listed_while_a_worker_of_an_earlier_release_runs(
+    installation: Installation,
+) -> None:
     def beats(release: str, state: WorkerState = WorkerState.RUNNING) -> None:
         with installation.storage.write() as unit:
             worker = a_worker(release=release)
@@ -182,7 +192,7 @@ def test_nothing_is_listed_while_an_earlier_release_runs(installation: Installat
     read(installation)
 
 
-def test_an_event_of_a_newer_release_makes_readers_wait(installation: Installation) -> None:
+def test_listing_fails_at_an_event_type_of_a_newer_release(installation: Installation) -> None:
     installation.stored_card()
     change_by_hand(
         installation.storage,

@@ -35,7 +35,7 @@ def read(installation: Installation, guest_id: str = OTHER_GUEST_ID) -> Guest:
     return installation.use_cases.read_guest(installation.a_caller(VIEW), guest_id=guest_id)
 
 
-def test_reading_a_guest_returns_the_details_last_put(installation: Installation) -> None:
+def test_reading_a_guest_returns_the_details_of_the_last_put(installation: Installation) -> None:
     with pytest.raises(GuestNotFound):
         read(installation)
 
@@ -59,7 +59,7 @@ def test_putting_a_guest_without_a_language_keeps_the_language(installation: Ins
 
 
 @pytest.mark.parametrize("permission", list(Permission))
-def test_adding_or_changing_a_guest_needs_its_permission(
+def test_adding_a_guest_and_editing_a_guest_require_separate_permissions(
     installation: Installation, permission: Permission
 ) -> None:
     def is_allowed(guest_id: str) -> bool:
@@ -73,7 +73,7 @@ def test_adding_or_changing_a_guest_needs_its_permission(
     assert is_allowed(OTHER_GUEST_ID) == (permission is ADD)
 
 
-def test_repeating_the_request_that_added_a_guest_needs_no_other_permission(
+def test_repeating_the_request_that_added_a_guest_requires_only_the_add_permission(
     installation: Installation,
 ) -> None:
     assert put(installation, ADD) == put(installation, ADD) == put(installation, EDIT)

@@ -87,7 +87,7 @@ def test_opening_a_link_does_not_count_as_consent(installation: Installation) ->
 
 
 @pytest.mark.parametrize("agreed", [None, a_shipped_consent(language="de")], ids=["none", "other"])
-def test_a_click_on_a_text_that_was_not_shown_does_not_count_as_consent(
+def test_agreeing_to_a_text_that_was_not_shown_does_not_count_as_consent(
     installation: Installation, agreed: Consent | None
 ) -> None:
     session = installation.add_card()
@@ -98,7 +98,7 @@ def test_a_click_on_a_text_that_was_not_shown_does_not_count_as_consent(
     assert installation.session(session.token_id) == session
 
 
-def test_the_agreement_is_stored_before_the_psp_is_called(installation: Installation) -> None:
+def test_the_guests_consent_is_stored_before_the_psp_is_called(installation: Installation) -> None:
     session = installation.add_card()
     agreed_at = installation.clock.now()
     found = []
@@ -113,7 +113,7 @@ def test_the_agreement_is_stored_before_the_psp_is_called(installation: Installa
     assert before.current_attempt.request.consent == a_shipped_consent()
 
 
-def test_the_guest_agrees_once_per_page(installation: Installation) -> None:
+def test_the_guest_has_to_agree_once_for_each_hosted_page(installation: Installation) -> None:
     session = installation.add_card()
     address = agree(installation, session)
     agreed = installation.session(session.token_id).current_attempt.agreed_at
@@ -127,7 +127,7 @@ def test_the_guest_agrees_once_per_page(installation: Installation) -> None:
     assert way_back(installation, session, browser=PHONE).consent is None
 
 
-def test_each_browser_has_to_agree_separately(installation: Installation) -> None:
+def test_the_guest_has_to_agree_separately_in_each_browser(installation: Installation) -> None:
     session = installation.add_card()
     address = agree(installation, session, SCANNER)
     installation.clock.advance(MINUTE)
@@ -143,7 +143,7 @@ def test_each_browser_has_to_agree_separately(installation: Installation) -> Non
     assert attempt.agreed_at == installation.clock.now()
 
 
-def test_the_stored_agreement_does_not_identify_the_browser(installation: Installation) -> None:
+def test_the_stored_consent_does_not_identify_the_browser(installation: Installation) -> None:
     sessions = [installation.add_card() for _ in range(2)]
     for session in sessions:
         agree(installation, session)
@@ -155,7 +155,9 @@ def test_the_stored_agreement_does_not_identify_the_browser(installation: Instal
     )
 
 
-def test_the_agreement_outlives_an_outage_of_the_psp(installation: Installation) -> None:
+def test_the_guest_need_not_agree_again_after_an_outage_of_the_psp(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     with pytest.raises(ProviderUnavailable):
@@ -166,7 +168,9 @@ def test_the_agreement_outlives_an_outage_of_the_psp(installation: Installation)
     assert reopen(installation, session).startswith(BASE_URL)
 
 
-def test_a_page_created_while_another_browser_agrees_is_kept(installation: Installation) -> None:
+def test_a_page_created_while_the_guest_agrees_in_another_browser_is_used(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
 
     def agree_though_the_psp_is_away(browser: str) -> None:
@@ -191,7 +195,7 @@ def test_a_page_created_while_another_browser_agrees_is_kept(installation: Insta
         assert unit.guest_references.of(GUEST_ID) == [(psp_account, page.guest_reference)]
 
 
-def test_a_new_page_needs_a_new_agreement(installation: Installation) -> None:
+def test_the_guest_has_to_agree_again_for_a_new_hosted_page(installation: Installation) -> None:
     installation.configure(link_minutes=3 * 24 * 60)
     session = installation.add_card(link_minutes=3 * 24 * 60)
     address = agree(installation, session)
@@ -206,7 +210,7 @@ def test_a_new_page_needs_a_new_agreement(installation: Installation) -> None:
     assert agree(installation, session) != address
 
 
-def test_a_stored_card_has_the_time_of_the_agreement(installation: Installation) -> None:
+def test_the_consent_of_a_stored_card_has_the_time_of_the_click(installation: Installation) -> None:
     installation.container.set_consent()(CENTER_ID, "de")
     session = installation.add_card(locale="de")
     agree(installation, session)
@@ -223,7 +227,7 @@ def test_a_stored_card_has_the_time_of_the_agreement(installation: Installation)
     assert account.consented_at == agreed_at + MINUTE
 
 
-def test_an_agreement_given_after_the_card_was_typed_does_not_apply_to_it(
+def test_a_click_after_the_card_was_typed_does_not_change_the_time_of_the_consent(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -274,7 +278,7 @@ def test_a_consent_text_changed_while_the_guest_reads_it_is_shown_again(
     assert attempt.request.consent == changed != read
 
 
-def test_the_page_of_the_psp_is_in_the_language_of_the_agreement(
+def test_the_psps_page_is_in_the_language_in_which_the_guest_agreed(
     installation: Installation,
 ) -> None:
     for language in ("de", "fr"):
@@ -296,7 +300,7 @@ def test_the_page_of_the_psp_is_in_the_language_of_the_agreement(
 @pytest.mark.installed(
     capabilities={"shows_consent": False, "locales": frozenset({"en", "de", "pl"})}
 )
-def test_a_consent_in_a_language_that_our_page_lacks_is_not_shown(
+def test_a_consent_text_in_a_language_that_our_page_does_not_support_is_not_shown(
     installation: Installation,
 ) -> None:
     done = installation.container.set_consent()(CENTER_ID, "pl", own="Zgoda.")
@@ -305,7 +309,7 @@ def test_a_consent_in_a_language_that_our_page_lacks_is_not_shown(
     assert shown(installation, installation.add_card(locale="pl")).language == "en"
 
 
-def test_a_page_created_without_an_agreement_waits_for_the_agreement(
+def test_a_page_created_before_the_guest_agreed_opens_only_after_the_click(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -324,7 +328,7 @@ def test_a_page_created_without_an_agreement_waits_for_the_agreement(
     assert attempt.agreed_at == installation.clock.now()
 
 
-def test_a_process_without_the_plugin_of_the_psp_skips_no_consent_page(
+def test_a_process_without_the_psps_plugin_still_requires_the_click_on_our_page(
     installation: Installation,
 ) -> None:
     open_page = installation.use_cases.open_hosted_page
@@ -342,7 +346,7 @@ def test_a_process_without_the_plugin_of_the_psp_skips_no_consent_page(
         unaware(key=session.link_key)
 
 
-def test_the_consent_of_the_card_on_file_is_listed_before_a_later_consent(
+def test_the_consent_that_applies_to_a_card_is_listed_before_other_consents(
     installation: Installation,
 ) -> None:
     earlier = installation.add_card()

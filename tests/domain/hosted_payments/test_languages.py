@@ -46,7 +46,7 @@ def way_back(installation: Installation, session: CardSession, *accepted: str) -
     return found
 
 
-def test_only_english_is_shown_until_an_operator_switches_another_language_on(
+def test_pages_are_in_english_until_an_operator_switches_another_language_on(
     installation: Installation,
 ) -> None:
     installation.has_guest(a_guest(language="de"))
@@ -59,7 +59,7 @@ def test_only_english_is_shown_until_an_operator_switches_another_language_on(
     assert language(installation, "de") == "en"
 
 
-def test_the_language_of_the_request_precedes_that_of_the_guest_or_center(
+def test_the_language_of_the_request_takes_precedence_over_that_of_guest_and_center(
     installation: Installation,
 ) -> None:
     switch_on(installation, "de", "fr", "it")
@@ -84,7 +84,9 @@ def test_the_language_of_the_browser_is_used_only_if_the_client_allows_it(
     assert language(installation, "en", "de") == "en"
 
 
-def test_a_language_is_not_used_if_the_page_of_the_psp_lacks_it(installation: Installation) -> None:
+def test_a_language_that_the_psps_page_does_not_support_is_not_used(
+    installation: Installation,
+) -> None:
     switch_on(installation, "ar", "de")
     installation.configure(provider=ProviderName("stripe"))
     session = installation.add_card(locale="ar")
@@ -96,7 +98,9 @@ def test_a_language_is_not_used_if_the_page_of_the_psp_lacks_it(installation: In
     assert language(installation, "ar") == "ar"
 
 
-def test_a_consent_text_that_became_too_long_is_not_shown(installation: Installation) -> None:
+def test_a_language_whose_consent_text_became_too_long_is_not_used(
+    installation: Installation,
+) -> None:
     own = "a" * (MAX_TEXT_LENGTH - MAX_NAME_LENGTH + 1) + "{center}"
     installation.has_center(a_center(name="S"))
     switch_on(installation, "de", own=own)
@@ -109,7 +113,7 @@ def test_a_consent_text_that_became_too_long_is_not_shown(installation: Installa
     assert shown.language == "en"
 
 
-def test_a_created_page_keeps_its_language_after_settings_change(
+def test_a_hosted_page_keeps_its_language_after_the_settings_change(
     installation: Installation,
 ) -> None:
     switch_on(installation, "de")
@@ -131,7 +135,7 @@ def test_a_created_page_keeps_its_language_after_settings_change(
     ("locale", "expected", "negotiated"),
     [("de", "de", False), (None, "fr", False), ("auto", "it", True)],
 )
-def test_our_own_pages_use_the_language_of_the_hosted_page(
+def test_our_own_pages_are_in_the_same_language_as_the_hosted_page(
     installation: Installation, locale: str | None, expected: str, negotiated: bool
 ) -> None:
     switch_on(installation, "de", "fr", "it")
@@ -145,7 +149,7 @@ def test_our_own_pages_use_the_language_of_the_hosted_page(
     assert way_back(installation, session, "fr") == replace(found, negotiated=False)
 
 
-def test_our_pages_are_shown_even_if_guest_or_center_or_psp_is_missing(
+def test_our_own_pages_are_shown_even_if_the_guest_center_or_psp_is_missing(
     installation: Installation,
 ) -> None:
     switch_on(installation, "de")

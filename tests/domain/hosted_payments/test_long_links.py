@@ -31,7 +31,7 @@ def click(installation: Installation, session: CardSession) -> str:
     return installation.use_cases.open_hosted_page(key=session.link_key, by_click=True)
 
 
-def test_opening_a_long_link_does_not_shorten_its_lifetime(
+def test_opening_a_long_lived_link_does_not_shorten_its_lifetime(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -55,7 +55,7 @@ def test_a_valid_link_opens_a_new_page_after_the_last_page_ended(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_the_psp_is_not_asked_again_about_an_ended_page_of_a_valid_link(
+def test_the_psp_is_not_called_about_an_ended_page_until_its_link_expires(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -75,7 +75,7 @@ def test_the_psp_is_not_asked_again_about_an_ended_page_of_a_valid_link(
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed(
+def test_a_page_that_the_psp_leaves_open_too_long_is_closed(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -106,7 +106,7 @@ def test_a_guest_is_not_sent_to_an_ended_page_while_the_psp_is_unavailable(
         click(installation, session)
 
 
-def test_a_preview_of_an_old_link_has_no_effect(
+def test_opening_a_link_older_than_a_day_without_a_click_has_no_effect(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -124,7 +124,7 @@ def test_a_preview_of_an_old_link_has_no_effect(
     assert click(installation, session)
 
 
-def test_the_page_of_an_old_link_verifies_the_address_without_showing_it(
+def test_a_page_opened_from_an_old_link_checks_the_billing_address_without_showing_it(
     installation: Installation, session: CardSession
 ) -> None:
     installation.clock.advance(DAY - TIME_TO_TYPE)
@@ -148,7 +148,7 @@ def test_the_page_of_an_old_link_verifies_the_address_without_showing_it(
 
 
 # Shows S28.
-def test_a_page_with_guest_details_ends_before_its_link_is_old(
+def test_a_page_with_guest_details_ends_when_its_link_is_a_day_old(
     installation: Installation, session: CardSession
 ) -> None:
     installation.clock.advance(timedelta(hours=20))
@@ -163,7 +163,7 @@ def test_a_page_with_guest_details_ends_before_its_link_is_old(
 
 
 # Shows S28.
-def test_a_page_with_guest_details_is_not_shown_if_it_is_created_a_day_late(
+def test_a_page_with_guest_details_that_was_created_a_day_late_is_not_shown(
     installation: Installation,
 ) -> None:
     installation.configure(link_minutes=MONTH_IN_MINUTES)
@@ -180,7 +180,7 @@ def test_a_page_with_guest_details_is_not_shown_if_it_is_created_a_day_late(
     assert (shown.attempt, shown.guest_name, shown.guest_email) == (2, "", None)
 
 
-def test_a_page_opened_shortly_before_its_link_is_old_shows_no_guest_details(
+def test_a_page_opened_when_its_link_is_almost_a_day_old_shows_no_guest_details(
     installation: Installation, session: CardSession
 ) -> None:
     installation.clock.advance(timedelta(hours=23, minutes=30))
@@ -193,7 +193,7 @@ def test_a_page_opened_shortly_before_its_link_is_old_shows_no_guest_details(
 
 
 @pytest.mark.parametrize("by_click", [False, True])
-def test_an_old_link_is_refused_for_the_same_reasons_as_a_young_link(
+def test_a_link_older_than_a_day_is_refused_for_the_same_reasons_as_a_new_link(
     installation: Installation, session: CardSession, by_click: bool
 ) -> None:
     stored = installation.stored_card(billing_info=ADDRESS)
@@ -210,7 +210,7 @@ def test_an_old_link_is_refused_for_the_same_reasons_as_a_young_link(
         follow(session.link_key)
 
 
-def test_a_link_may_open_its_full_number_of_pages_each_day(
+def test_the_limit_on_pages_of_a_link_applies_to_each_day(
     installation: Installation, session: CardSession
 ) -> None:
     def open_until_refused() -> int:

@@ -24,7 +24,9 @@ from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Install
 HALF_AN_HOUR = timedelta(minutes=30)
 
 
-def test_opening_a_link_first_creates_its_page(installation: Installation) -> None:
+def test_opening_a_link_for_the_first_time_creates_its_hosted_page(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     installation.clock.advance(timedelta(minutes=10))
 
@@ -42,14 +44,14 @@ def test_opening_a_link_first_creates_its_page(installation: Installation) -> No
 
 
 # Shows F35.
-def test_opening_a_link_again_leads_to_the_same_page(installation: Installation) -> None:
+def test_opening_a_link_twice_leads_to_the_same_page(installation: Installation) -> None:
     session = installation.add_card()
 
     assert installation.open_page(session) == installation.open_page(session)
     assert installation.provider.calls.count("start") == 1
 
 
-def test_many_tabs_opened_at_once_create_one_page(installation: Installation) -> None:
+def test_opening_a_link_in_many_tabs_at_once_creates_one_page(installation: Installation) -> None:
     session = installation.add_card()
 
     def open_page(_: int) -> str | None:
@@ -62,7 +64,7 @@ def test_many_tabs_opened_at_once_create_one_page(installation: Installation) ->
     assert installation.provider.calls.count("start") == 1
 
 
-def test_another_tab_may_create_the_page_2_seconds_after_the_first_tab_failed(
+def test_a_second_tab_can_create_the_page_2_seconds_after_the_first_tab_failed(
     installation: Installation,
 ) -> None:
     session = installation.session_without_answer()
@@ -78,7 +80,7 @@ def test_another_tab_may_create_the_page_2_seconds_after_the_first_tab_failed(
 
 # Shows F2, F19.
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
-def test_opening_a_link_after_a_time_out_repeats_the_same_attempt(
+def test_opening_a_link_after_a_timeout_of_the_psp_repeats_the_same_request(
     installation: Installation, trouble: Trouble
 ) -> None:
     session = installation.session_without_answer(trouble)
@@ -90,7 +92,9 @@ def test_opening_a_link_after_a_time_out_repeats_the_same_attempt(
     assert installation.session(session.token_id).current_attempt.request == asked
 
 
-def test_opening_a_link_after_a_refusal_starts_the_next_attempt(installation: Installation) -> None:
+def test_opening_a_link_after_the_psp_refused_the_page_starts_a_new_attempt(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.REFUSED)
     with pytest.raises(ProviderUnavailable, match=r"^the PSP refused to make a page$"):
@@ -116,7 +120,7 @@ def test_opening_a_link_creates_a_new_page_if_the_last_page_has_ended(
     assert installation.session(session.token_id).current_attempt.request.attempt == 2
 
 
-def test_the_psp_is_not_asked_again_about_a_page_known_to_have_ended(
+def test_the_psp_is_not_called_about_a_page_that_is_known_to_have_ended(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -128,7 +132,7 @@ def test_the_psp_is_not_asked_again_about_a_page_known_to_have_ended(
     assert installation.provider.calls == ["start", "outcome", "start"]
 
 
-def test_an_existing_page_can_be_opened_while_the_psp_is_unreachable(
+def test_a_link_to_an_existing_page_works_while_the_psp_is_unreachable(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -166,7 +170,7 @@ def test_the_link_of_a_settled_session_leads_back_to_the_shop(
         *("{}\u2026", "{}\u060c", "{}\u061f", "{}\u200f", "{}\u00a0", "{}\u200b", "%22{}%22"),
     ],
 )
-def test_a_link_opens_even_if_punctuation_surrounds_its_key(
+def test_a_link_works_even_if_punctuation_surrounds_its_key(
     installation: Installation, link: str
 ) -> None:
     session = installation.add_card()
@@ -177,7 +181,7 @@ def test_a_link_opens_even_if_punctuation_surrounds_its_key(
         assert address == installation.open_page(session)
 
 
-def test_the_session_id_alone_opens_only_links_of_an_earlier_release(
+def test_a_link_without_a_key_works_only_if_an_earlier_release_created_the_session(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -197,7 +201,7 @@ def test_the_session_id_alone_opens_only_links_of_an_earlier_release(
 
 
 @pytest.mark.parametrize(("ago", "opens"), [(UPGRADES_TAKE, False), (UPGRADES_TAKE / 2, True)])
-def test_the_session_id_opens_sessions_started_during_an_upgrade(
+def test_a_link_without_a_key_opens_a_session_that_was_started_during_an_upgrade(
     installation: Installation, ago: timedelta, opens: bool
 ) -> None:
     installation.put_session(replace(installation.add_card(), link_key=None))
@@ -236,7 +240,7 @@ def has_expired(installation: Installation, session: CardSession) -> bool:
     return is_over and installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_an_expired_link_stays_expired_even_if_its_page_is_created_late(
+def test_an_expired_link_stays_expired_if_the_psp_creates_its_page_late(
     installation: Installation,
 ) -> None:
     session = installation.session_without_answer()
@@ -246,7 +250,7 @@ def test_an_expired_link_stays_expired_even_if_its_page_is_created_late(
 
 
 @pytest.mark.parametrize("call", ["start", "outcome"])
-def test_a_link_that_expires_while_the_psp_is_asked_opens_no_page(
+def test_a_link_that_expires_during_the_call_to_the_psp_does_not_open_a_page(
     installation: Installation, call: str
 ) -> None:
     session = installation.add_card()
@@ -270,7 +274,7 @@ def test_opening_an_expired_link_does_not_call_the_psp(installation: Installatio
     assert len(installation.provider.calls) == calls
 
 
-def test_a_session_settled_while_its_next_page_is_created_leads_back_to_the_shop(
+def test_a_link_settled_while_its_next_page_is_created_leads_back_to_the_shop(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -288,7 +292,7 @@ def test_a_session_settled_while_its_next_page_is_created_leads_back_to_the_shop
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_an_erasure_includes_the_customer_that_the_psp_created_for_a_late_page(
+def test_an_erasure_deletes_the_psp_customer_of_a_page_that_was_created_too_late(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -330,7 +334,9 @@ def test_a_page_created_late_does_not_replace_a_newer_page(installation: Install
     assert not installation.psp.page(attempt.page.reference).is_over
 
 
-def test_a_page_that_ended_before_it_was_returned_is_not_shown(installation: Installation) -> None:
+def test_a_page_that_ended_before_the_psp_returned_it_is_not_shown(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
 
     def lose_the_page_in_another_tab() -> None:
@@ -345,7 +351,9 @@ def test_a_page_that_ended_before_it_was_returned_is_not_shown(installation: Ins
         installation.open_page(session)
 
 
-def test_the_psp_is_sent_the_details_of_the_guest(installation: Installation) -> None:
+def test_the_psp_receives_the_name_and_email_address_of_the_guest(
+    installation: Installation,
+) -> None:
     session = installation.opened_session(billing_info={"zipcode": "98101"})
 
     request = session.current_attempt.request
@@ -355,7 +363,7 @@ def test_the_psp_is_sent_the_details_of_the_guest(installation: Installation) ->
     assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
 
 
-def test_the_psp_gets_no_guest_details_if_the_caller_may_not_read_the_guest(
+def test_the_psp_receives_no_guest_details_if_the_caller_may_not_read_guests(
     installation: Installation,
 ) -> None:
     session = installation.opened_session(caller=installation.a_caller(Permission.GUESTS_ADD))
@@ -364,7 +372,7 @@ def test_the_psp_gets_no_guest_details_if_the_caller_may_not_read_the_guest(
     assert (request.guest_name, request.guest_email) == ("", None)
 
 
-def test_only_one_of_two_tabs_asks_the_psp_about_an_existing_page(
+def test_only_one_of_two_concurrent_tabs_calls_the_psp_about_an_existing_page(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -391,7 +399,7 @@ class TestGuestAtThePsp:
         assert self.guest_of(installation) == self.guest_of(installation)
 
     # Shows S28.
-    def test_two_centers_with_one_merchant_account_have_separate_guest_references(
+    def test_two_centers_that_share_a_merchant_account_have_separate_guest_references(
         self, installation: Installation
     ) -> None:
         installation.has_other_center()
@@ -400,7 +408,7 @@ class TestGuestAtThePsp:
         assert self.guest_of(installation) != elsewhere
 
     # Shows S28.
-    def test_callers_that_may_not_read_a_guest_get_a_separate_guest_reference(
+    def test_pages_of_callers_that_may_not_read_guests_have_a_separate_guest_reference(
         self, installation: Installation
     ) -> None:
         adds = installation.a_caller(Permission.GUESTS_ADD)
@@ -429,7 +437,9 @@ class TestGuestAtThePsp:
         assert account.guest_reference == before
 
 
-def test_a_page_that_opens_by_a_form_is_created_once(installation: Installation) -> None:
+def test_a_page_that_is_opened_by_submitting_a_form_is_created_once(
+    installation: Installation,
+) -> None:
     start = installation.provider.start
     installation.provider.start = lambda request: replace(start(request), fields={"a": "1"})
     session = installation.add_card()
@@ -448,7 +458,7 @@ def test_a_page_that_opens_by_a_form_is_created_once(installation: Installation)
     assert len(installation.accounts()) == 1
 
 
-def test_a_card_that_a_webhook_reported_is_not_forgotten_when_the_next_page_opens(
+def test_a_card_that_a_webhook_reported_is_stored_even_if_the_next_page_was_opened(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

@@ -14,7 +14,7 @@ def at(installation: Installation, origin: str | None) -> RecognizeOrigin:
 
 # Shows F49.
 @pytest.mark.parametrize("other", [B, "https://a.example:8443", "http://a.example", None])
-def test_a_database_claimed_by_one_origin_is_refused_at_another(
+def test_a_database_claimed_by_one_public_origin_is_refused_at_another_origin(
     installation: Installation, other: str | None
 ) -> None:
     at(installation, A)(claims=True)

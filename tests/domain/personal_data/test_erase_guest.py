@@ -126,7 +126,7 @@ def test_a_session_cannot_be_added_during_an_erasure(installation: Installation)
         assert unit.sessions.of_guest(GUEST_ID) == ()
 
 
-def test_an_erasure_removes_rows_that_another_process_stores_meanwhile(
+def test_an_erasure_removes_rows_that_another_process_stores_during_the_erasure(
     installation: Installation,
 ) -> None:
     session = installation.add_card(billing_info=BILLING)
@@ -158,7 +158,7 @@ def test_a_card_that_another_process_stores_during_an_erasure_is_discarded(
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
-def test_a_request_repeated_after_an_erasure_finds_no_guest(
+def test_repeating_an_add_card_request_after_an_erasure_is_refused(
     installation: Installation, is_finished: bool
 ) -> None:
     installation.add_card(idempotency_key="visit-1")
@@ -180,7 +180,9 @@ def expired_session_with_card(installation: Installation) -> CardSession:
     return expired
 
 
-def test_an_erasure_keeps_evidence_until_the_psp_has_been_asked(installation: Installation) -> None:
+def test_an_erasure_keeps_the_evidence_of_a_session_until_the_psp_was_asked(
+    installation: Installation,
+) -> None:
     expired_session_with_card(installation)
     installation.receive_webhook()
     installation.erase_guest()
@@ -191,7 +193,7 @@ def test_an_erasure_keeps_evidence_until_the_psp_has_been_asked(installation: In
     assert finish(installation)
 
 
-def test_a_card_that_appears_while_the_psp_forgets_the_guest_is_discarded(
+def test_a_card_reported_while_the_psp_deletes_the_customer_is_discarded(
     installation: Installation,
 ) -> None:
     session = expired_session_with_card(installation)
@@ -205,7 +207,7 @@ def test_a_card_that_appears_while_the_psp_forgets_the_guest_is_discarded(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_webhook_that_arrives_while_the_psp_forgets_the_guest_is_erased(
+def test_a_webhook_that_arrives_while_the_psp_deletes_the_customer_is_erased(
     installation: Installation,
 ) -> None:
     session = expired_session_with_card(installation)
@@ -223,7 +225,7 @@ def test_a_webhook_that_arrives_while_the_psp_forgets_the_guest_is_erased(
     ("begin", "pending"),
     [(Installation.opened_session, "outcome"), (Installation.stored_card, "discard")],
 )
-def test_the_psp_forgets_a_guest_only_once_no_page_or_token_is_left(
+def test_the_psp_deletes_a_customer_only_after_all_pages_and_tokens_are_gone(
     installation: Installation, begin: Callable[[Installation], object], pending: str
 ) -> None:
     begin(installation)
@@ -233,7 +235,7 @@ def test_the_psp_forgets_a_guest_only_once_no_page_or_token_is_left(
     assert "forget_guest" not in installation.provider.calls
 
 
-def test_an_erasure_includes_a_psp_customer_whose_page_was_refused(
+def test_an_erasure_deletes_the_psp_customer_of_a_page_that_the_psp_refused(
     installation: Installation,
 ) -> None:
     forgotten: list[GuestReference] = []
@@ -262,7 +264,7 @@ def erased_where_the_psp_cannot_forget(
     return session, finish_erasures
 
 
-def test_a_card_that_appears_after_the_erasure_is_discarded_if_the_psp_cannot_forget(
+def test_a_card_reported_after_the_erasure_is_discarded_if_the_psp_keeps_customers(
     installation: Installation,
 ) -> None:
     session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
@@ -304,7 +306,7 @@ def test_an_erasure_waits_for_requests_that_may_still_store_data(
     assert is_done(installation)
 
 
-def test_a_psp_customer_that_appears_during_the_erasure_is_forgotten_too(
+def test_a_psp_customer_that_is_created_during_the_erasure_is_deleted_too(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -327,7 +329,9 @@ def test_a_psp_customer_that_appears_during_the_erasure_is_forgotten_too(
     assert {*forgotten} == {account.guest_reference, late}
 
 
-def test_evidence_that_arrives_at_the_last_moment_is_erased(installation: Installation) -> None:
+def test_evidence_that_arrives_as_the_erasure_finishes_is_erased(
+    installation: Installation,
+) -> None:
     session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
 
     def settle_meanwhile() -> bool:
@@ -345,7 +349,9 @@ def test_evidence_that_arrives_at_the_last_moment_is_erased(installation: Instal
     assert installation.evidence(session) == ()
 
 
-def test_an_answer_of_the_psp_after_the_erasure_changes_nothing(installation: Installation) -> None:
+def test_a_psp_response_that_arrives_after_the_erasure_changes_nothing(
+    installation: Installation,
+) -> None:
     session = expired_session_with_card(installation)
     ask = installation.provider.outcome
 
@@ -365,7 +371,7 @@ def test_an_answer_of_the_psp_after_the_erasure_changes_nothing(installation: In
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_webhook_after_the_erasure_is_not_kept(installation: Installation) -> None:
+def test_a_webhook_that_arrives_after_the_erasure_is_not_stored(installation: Installation) -> None:
     session = expired_session_with_card(installation)
     installation.erase_guest()
     finish(installation)
@@ -375,7 +381,9 @@ def test_a_webhook_after_the_erasure_is_not_kept(installation: Installation) -> 
     assert installation.session(session.token_id).due_at is None
 
 
-def test_a_return_after_the_erasure_is_not_kept(installation: Installation) -> None:
+def test_a_guests_return_from_the_page_after_the_erasure_is_not_stored(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
 
     def erase_meanwhile() -> None:
@@ -423,7 +431,7 @@ def test_an_erasure_waits_for_a_reader_that_still_sees_the_old_data(
     assert is_done(installation)
 
 
-def test_references_to_a_psp_customer_are_erased_after_the_psp_has_confirmed(
+def test_references_to_a_psp_customer_are_erased_after_the_psp_confirmed_the_deletion(
     installation: Installation, tmp_path: Path
 ) -> None:
     account = installation.stored_card()
@@ -441,7 +449,7 @@ def test_references_to_a_psp_customer_are_erased_after_the_psp_has_confirmed(
 
 # Shows F47.
 @pytest.mark.parametrize("is_found_later", [True, False])
-def test_the_psp_is_asked_again_to_forget_a_guest_that_it_did_not_find(
+def test_deleting_a_customer_that_the_psp_did_not_find_is_retried(
     installation: Installation, is_found_later: bool
 ) -> None:
     account = installation.stored_card()
@@ -529,7 +537,7 @@ class TestUnreadableRows:
         assert files_that_hold(tmp_path, account.guest_reference) == ["erasures.txt"]
 
 
-def test_an_unreachable_merchant_account_does_not_delay_erasures_at_another(
+def test_an_unreachable_merchant_account_does_not_delay_erasures_at_another_account(
     installation: Installation,
 ) -> None:
     installation.stored_card()
@@ -578,7 +586,7 @@ def test_erasures_are_finished_in_small_batches(installation: Installation) -> N
 
 # Shows F46.
 @pytest.mark.parametrize("fault", [ServiceUnavailable, RecordUnreadable])
-def test_damaged_rows_of_a_guest_do_not_delay_other_erasures(
+def test_damaged_rows_of_a_guest_do_not_delay_the_erasure_of_other_guests(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
 ) -> None:
     guests = erase_many(installation, 2 * MAX_PER_CALL)
@@ -597,7 +605,7 @@ def test_damaged_rows_of_a_guest_do_not_delay_other_erasures(
     assert left(installation) == MAX_PER_CALL + 1
 
 
-def test_an_erasure_restarts_an_unreadable_discard(installation: Installation) -> None:
+def test_an_erasure_restarts_a_discard_whose_row_is_unreadable(installation: Installation) -> None:
     installation.stored_card()
     installation.erase_guest()
     change_by_hand(installation.storage, "UPDATE discards SET begun_at = 'soon'")
@@ -606,7 +614,9 @@ def test_an_erasure_restarts_an_unreadable_discard(installation: Installation) -
     assert not installation.tokens_at_psp()
 
 
-def test_an_erasure_logs_only_its_beginning_or_end(installation: Installation) -> None:
+def test_an_erasure_is_logged_once_when_it_begins_and_once_when_it_is_done(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     with capture_logs() as lines:
         installation.erase_guest()
@@ -668,7 +678,7 @@ def test_an_erasure_is_in_the_audit_trail(installation: Installation) -> None:
     assert entry.action is Action.GUEST_ERASED
 
 
-def test_the_erasure_file_finds_an_erased_guest_in_a_restored_backup(
+def test_the_erasure_file_reveals_an_erased_guest_in_a_restored_backup(
     installation: Installation,
 ) -> None:
     installation.erase_guest()
@@ -694,7 +704,7 @@ def test_an_erasure_can_be_repeated_for_an_id_missing_in_a_restored_backup(
     assert finish(installation)
 
 
-def test_an_older_copy_forgets_the_psp_customers_named_in_the_erasure_file(
+def test_an_older_copy_of_the_database_deletes_the_psp_customers_in_the_erasure_file(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -725,7 +735,7 @@ def test_a_truncated_line_of_the_erasure_file_names_no_psp_customer(
     assert len(installation.container.erasure_file().erased()[GUEST_ID]) == whole
 
 
-def test_a_truncated_line_of_the_erasure_file_spoils_no_other_line(
+def test_a_truncated_line_of_the_erasure_file_does_not_affect_other_lines(
     installation: Installation, tmp_path: Path
 ) -> None:
     (tmp_path / "erasures.txt").write_text("0b54f1d7-63c7")
@@ -734,7 +744,7 @@ def test_a_truncated_line_of_the_erasure_file_spoils_no_other_line(
 
 
 @pytest.mark.parametrize("words", ["by hand .", "now cus_1 .", "now fake/default .", "now // ."])
-def test_a_line_of_the_erasure_file_changed_by_hand_names_only_the_guest(
+def test_a_line_of_the_erasure_file_edited_by_hand_counts_only_for_its_guest_id(
     installation: Installation, tmp_path: Path, words: str
 ) -> None:
     (tmp_path / "erasures.txt").write_text(f"{GUEST_ID} {words}\n")
@@ -775,7 +785,7 @@ def test_a_link_opened_during_the_erasure_leads_back_to_the_shop(
     assert installation.open_page(session) == REDIRECT_URI
 
 
-def test_an_erasure_keeps_what_the_guest_agreed_to_without_the_name_of_the_booking(
+def test_an_erasure_keeps_agreements_without_the_reference_of_the_booking(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()

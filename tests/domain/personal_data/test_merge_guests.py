@@ -91,7 +91,7 @@ def restore_a_backup_from_before(installation: Installation, goes: GuestId = GOE
     installation.has_guest(a_guest(id=goes))
 
 
-def test_a_card_moves_with_its_consent(installation: Installation) -> None:
+def test_merging_guests_moves_a_card_together_with_its_consent(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     consents = installation.consents(account)
     merge(installation)
@@ -104,7 +104,9 @@ def test_a_card_moves_with_its_consent(installation: Installation) -> None:
     assert installation.accounts() == (replace(account, guest_id=STAYS),)
 
 
-def test_the_default_of_the_guest_who_stays_remains(installation: Installation) -> None:
+def test_the_default_card_of_the_remaining_guest_is_still_the_default_after_a_merge(
+    installation: Installation,
+) -> None:
     kept = installation.stored_card()
     moved = installation.stored_card(OTHER_GOOD_CARD, guest_id=GOES)
     elsewhere = installation.stored_card(guest_id=GOES, center_id=OTHER_CENTER_ID)
@@ -119,7 +121,7 @@ def test_the_default_of_the_guest_who_stays_remains(installation: Installation) 
 
 
 @pytest.mark.parametrize(("first", "second"), [(STAYS, GOES), (GOES, STAYS)])
-def test_the_account_with_the_later_consent_stays_if_both_guests_have_the_card(
+def test_if_both_merged_guests_have_a_card_the_account_with_the_later_consent_remains(
     installation: Installation, first: GuestId, second: GuestId
 ) -> None:
     older = installation.stored_card(guest_id=first)
@@ -142,7 +144,7 @@ def test_the_account_with_the_later_consent_stays_if_both_guests_have_the_card(
 
 
 @pytest.mark.parametrize(("days", "kept_days"), [((1, 2), 2), ((2, 1), 2), ((None, 1), None)])
-def test_the_account_that_stays_has_the_agreements_of_both(
+def test_if_both_merged_guests_have_a_card_the_remaining_account_has_all_agreements(
     installation: Installation, days: tuple[int | None, int], kept_days: int | None
 ) -> None:
     def later(in_days: int | None) -> datetime | None:
@@ -166,14 +168,16 @@ def test_the_account_that_stays_has_the_agreements_of_both(
     assert {each.guest_id for each in found} == {STAYS}
 
 
-def test_the_same_card_at_another_center_is_another_account(installation: Installation) -> None:
+def test_merging_guests_does_not_join_accounts_of_the_same_card_at_two_centers(
+    installation: Installation,
+) -> None:
     here = installation.stored_card()
     there = installation.stored_card(guest_id=GOES, center_id=OTHER_CENTER_ID)
     merge(installation)
     assert set(ids(installation.accounts())) == {here.account_id, there.account_id}
 
 
-def test_a_removed_card_moves_too(installation: Installation) -> None:
+def test_merging_guests_also_moves_removed_cards(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     installation.remove_card(account)
     merge(installation)
@@ -181,7 +185,9 @@ def test_a_removed_card_moves_too(installation: Installation) -> None:
     assert installation.account(account.account_id).removed_at is not None
 
 
-def test_a_page_that_was_open_settles_at_the_guest_who_stays(installation: Installation) -> None:
+def test_a_page_that_was_open_during_a_merge_stores_its_card_for_the_remaining_guest(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card(guest_id=GOES)
     merge(installation)
 
@@ -195,7 +201,7 @@ def test_a_page_that_was_open_settles_at_the_guest_who_stays(installation: Insta
     assert installation.accounts(GOES) == ()
 
 
-def test_a_merge_while_the_psp_is_asked_settles_at_the_guest_who_stays(
+def test_a_card_reported_during_a_merge_is_stored_for_the_remaining_guest(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card(guest_id=GOES)
@@ -206,7 +212,7 @@ def test_a_merge_while_the_psp_is_asked_settles_at_the_guest_who_stays(
     assert installation.accounts(GOES) == ()
 
 
-def test_a_page_that_was_open_renews_the_card_of_the_guest_who_stays(
+def test_a_page_that_was_open_during_a_merge_renews_the_card_of_the_remaining_guest(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -218,7 +224,7 @@ def test_a_page_that_was_open_renews_the_card_of_the_guest_who_stays(
     assert (renewed.account_id, renewed.expiry_year) == (account.account_id, 2033)
 
 
-def test_a_page_that_the_psp_makes_during_the_merge_has_its_reference_kept(
+def test_the_guest_reference_of_a_page_created_during_a_merge_is_stored(
     installation: Installation,
 ) -> None:
     session = installation.add_card(guest_id=GOES)
@@ -234,7 +240,7 @@ def test_a_page_that_the_psp_makes_during_the_merge_has_its_reference_kept(
         assert unit.guest_references.of(GOES) == []
 
 
-def test_a_card_that_is_read_during_the_merge_stays(installation: Installation) -> None:
+def test_a_card_that_is_refreshed_during_a_merge_stays_on_file(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     installation.clock.advance(2 * DAY)
     installation.provider.meanwhile["read_card"] = partial(merge, installation)
@@ -246,7 +252,9 @@ def test_a_card_that_is_read_during_the_merge_stays(installation: Installation) 
     assert installation.account(account.account_id).read_at is not None
 
 
-def test_the_refusals_of_both_count_together(installation: Installation) -> None:
+def test_refused_cards_of_both_merged_guests_are_counted_together(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     with committed(installation.storage) as unit:
         unit.refused_cards.add(
@@ -259,7 +267,7 @@ def test_the_refusals_of_both_count_together(installation: Installation) -> None
         assert unit.refused_cards.of_guest(GOES) == ()
 
 
-def test_a_card_that_the_page_refuses_after_the_merge_counts_for_the_guest_who_stays(
+def test_a_card_that_is_refused_during_a_merge_counts_for_the_remaining_guest(
     installation: Installation,
 ) -> None:
     session = installation.opened_session(guest_id=GOES)
@@ -270,7 +278,7 @@ def test_a_card_that_the_page_refuses_after_the_merge_counts_for_the_guest_who_s
         assert len(unit.refused_cards.of_guest(STAYS)) == 1
 
 
-def test_a_later_erasure_deletes_every_reference_of_both_at_the_psp(
+def test_an_erasure_after_a_merge_deletes_the_psp_customers_of_both_guests(
     installation: Installation,
 ) -> None:
     installation.stored_card(guest_id=GOES)
@@ -303,7 +311,7 @@ def test_a_later_erasure_deletes_every_reference_of_both_at_the_psp(
         assert unit.guest_references.of(STAYS) == []
 
 
-def test_a_reference_that_an_earlier_release_stores_for_the_former_guest_is_deleted_too(
+def test_an_erasure_deletes_a_psp_customer_that_was_stored_for_a_merged_guest_afterwards(
     installation: Installation,
 ) -> None:
     merge(installation)
@@ -318,7 +326,7 @@ def test_a_reference_that_an_earlier_release_stores_for_the_former_guest_is_dele
     assert forgotten == ["cus_late"]
 
 
-def test_the_former_id_is_not_found_for_ever(installation: Installation) -> None:
+def test_the_id_of_a_merged_guest_can_never_be_used_again(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     session = installation.opened_session(guest_id=GOES)
     merge(installation)
@@ -345,13 +353,15 @@ def test_the_former_id_is_not_found_for_ever(installation: Installation) -> None
     assert ids(installation.accounts()) == [account.account_id]
 
 
-def test_an_import_skips_the_former_id(installation: Installation) -> None:
+def test_a_guest_import_skips_the_id_of_a_merged_guest(installation: Installation) -> None:
     merge(installation)
     with installation.storage.write() as unit:
         assert put_unless_erased(unit, [a_guest(id=GOES)]) == 1
 
 
-def test_the_guest_who_stays_keeps_the_name(installation: Installation) -> None:
+def test_the_remaining_guest_of_a_merge_keeps_name_and_email_address(
+    installation: Installation,
+) -> None:
     before = guest_on_file(installation.storage, STAYS)
     merge(installation)
     with installation.storage.read() as unit:
@@ -360,7 +370,7 @@ def test_the_guest_who_stays_keeps_the_name(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("seen", [[], ["4242"], ["4242", "4242"], ["4242", "4444", "4444"]])
-def test_guests_with_other_cards_than_the_caller_has_read_are_not_merged(
+def test_a_merge_is_refused_if_the_given_last_four_digits_do_not_match_the_cards(
     installation: Installation, seen: list[str]
 ) -> None:
     account = installation.stored_card(guest_id=GOES)
@@ -372,14 +382,14 @@ def test_guests_with_other_cards_than_the_caller_has_read_are_not_merged(
 
 
 @pytest.mark.parametrize("seen", ["4242", [4242], {}, 4242])
-def test_digits_that_are_no_list_of_texts_are_refused(
+def test_a_merge_refuses_last_four_digits_that_are_not_a_list_of_strings(
     installation: Installation, seen: object
 ) -> None:
     with pytest.raises(InvalidField, match="last_fours"):
         merge(installation, last_fours=seen)
 
 
-def test_a_guest_is_not_merged_into_the_same_guest(installation: Installation) -> None:
+def test_merging_a_guest_into_the_same_guest_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField, match="from must be the id of another guest"):
         merge(installation, goes=STAYS.upper())
 
@@ -393,21 +403,23 @@ def test_a_guest_is_not_merged_into_the_same_guest(installation: Installation) -
         (GOES, a_uuid(999), GuestNotFound),
     ],
 )
-def test_an_unknown_guest_is_refused(
+def test_merging_an_unknown_guest_is_refused(
     installation: Installation, goes: str, stays: str, refusal: type[Exception]
 ) -> None:
     with pytest.raises(refusal):
         merge(installation, goes=goes, stays=stays, last_fours=[])
 
 
-def test_an_erased_guest_is_merged_in_neither_direction(installation: Installation) -> None:
+def test_a_merge_from_or_into_an_erased_guest_is_refused(installation: Installation) -> None:
     installation.erase_guest(GOES)
     for goes, stays in ((GOES, STAYS), (STAYS, GOES)):
         with pytest.raises(GuestNotFound):
             merge(installation, goes=goes, stays=stays)
 
 
-def test_a_guest_who_is_merged_meanwhile_is_not_erased(installation: Installation) -> None:
+def test_an_erasure_is_refused_if_the_guest_is_merged_by_another_process_first(
+    installation: Installation,
+) -> None:
     account = installation.stored_card(guest_id=GOES)
     installation.before_next_write(partial(merge, installation))
     with pytest.raises(GuestNotFound):
@@ -415,7 +427,7 @@ def test_a_guest_who_is_merged_meanwhile_is_not_erased(installation: Installatio
     assert ids(installation.accounts()) == [account.account_id]
 
 
-def test_refused_cards_close_the_pages_of_the_guest_who_stays_after_a_merge_meanwhile(
+def test_too_many_refused_cards_close_the_remaining_guests_pages_even_during_a_merge(
     installation: Installation,
 ) -> None:
     installation.configure(card_testing_limits="guest=off/1")
@@ -428,7 +440,9 @@ def test_refused_cards_close_the_pages_of_the_guest_who_stays_after_a_merge_mean
     assert installation.session(other.token_id).due_at == installation.clock.now()
 
 
-def test_a_guest_who_is_erased_meanwhile_gets_no_card(installation: Installation) -> None:
+def test_a_merge_is_refused_if_the_remaining_guest_is_erased_by_another_process_first(
+    installation: Installation,
+) -> None:
     account = installation.stored_card(guest_id=GOES)
     installation.before_next_write(partial(installation.erase_guest, STAYS))
     with pytest.raises(GuestNotFound):
@@ -437,7 +451,9 @@ def test_a_guest_who_is_erased_meanwhile_gets_no_card(installation: Installation
 
 
 @pytest.mark.parametrize("permission", [Permission.GUESTS_EDIT, Permission.GUESTS_ERASE])
-def test_a_merge_needs_both_permissions(installation: Installation, permission: Permission) -> None:
+def test_merging_guests_requires_the_edit_permission_and_the_erase_permission(
+    installation: Installation, permission: Permission
+) -> None:
     every = frozenset({CENTER_ID, OTHER_CENTER_ID})
     for caller in (installation.a_caller(permission), installation.a_caller(centers=every)):
         with pytest.raises(UserNotAuthorized):
@@ -446,7 +462,7 @@ def test_a_merge_needs_both_permissions(installation: Installation, permission: 
             )
 
 
-def test_an_event_names_both_guests(installation: Installation) -> None:
+def test_a_merge_sends_an_event_that_names_both_guests(installation: Installation) -> None:
     installation.has_endpoint()
     merge(installation)
     (event,) = events(installation)
@@ -455,14 +471,14 @@ def test_an_event_names_both_guests(installation: Installation) -> None:
     )
 
 
-def test_the_audit_trail_has_the_merge(installation: Installation) -> None:
+def test_a_merge_is_in_the_audit_trail(installation: Installation) -> None:
     merge(installation)
     (entry,) = audit_trail(installation.storage, about=GOES)
     assert (entry.action, entry.actor) == (Action.GUEST_MERGED, "caller:web-shop")
     assert entry.details == {"into": STAYS}
 
 
-def test_records_that_a_running_request_stores_for_the_former_guest_are_handed_over(
+def test_records_that_a_running_request_stores_for_a_merged_guest_are_moved_later(
     installation: Installation,
 ) -> None:
     merge(installation)
@@ -482,7 +498,7 @@ def test_records_that_a_running_request_stores_for_the_former_guest_are_handed_o
     assert installation.container.read_status()().due["erasures"].items == 0
 
 
-def test_records_are_handed_over_although_the_erasure_file_cannot_be_written(
+def test_late_records_of_a_merged_guest_are_moved_even_if_the_erasure_file_is_unwritable(
     installation: Installation, tmp_path: Path
 ) -> None:
     merge(installation)
@@ -496,7 +512,9 @@ def test_records_are_handed_over_although_the_erasure_file_cannot_be_written(
     assert installation.session(session.token_id).guest_id == STAYS
 
 
-def test_an_export_names_who_was_merged(installation: Installation) -> None:
+def test_the_export_of_a_guest_lists_the_guests_who_were_merged_into_it(
+    installation: Installation,
+) -> None:
     installation.has_endpoint()
     installation.stored_card(guest_id=GOES)
     merge(installation)
@@ -522,8 +540,10 @@ def test_an_export_names_who_was_merged(installation: Installation) -> None:
     assert {GOES, STAYS} <= {each["about"] for each in entries}
 
 
-class TestRestoredBackup:
-    def test_it_merges_again(self, installation: Installation) -> None:
+class TestMergesInARestoredBackup:
+    def test_a_merge_is_repeated_after_an_older_backup_was_restored(
+        self, installation: Installation
+    ) -> None:
         account = installation.stored_card(guest_id=GOES)
         merge(installation)
         installation.put_account(account)
@@ -538,7 +558,7 @@ class TestRestoredBackup:
         assert ids(installation.accounts()) == [account.account_id]
         assert installation.tokens_at_psp() == {account.token}
 
-    def test_the_card_arrives_at_the_last_of_several_merges(
+    def test_repeating_a_chain_of_merges_moves_the_card_to_the_last_guest(
         self, installation: Installation
     ) -> None:
         account = installation.stored_card(guest_id=GOES)
@@ -554,7 +574,7 @@ class TestRestoredBackup:
         assert installation.container.erase_guest().again() == [GOES, STAYS]
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
-    def test_a_guest_comes_to_who_stayed_if_only_the_earlier_merge_is_missing(
+    def test_repeating_only_the_first_of_two_merges_moves_the_card_to_the_last_guest(
         self, installation: Installation
     ) -> None:
         account = installation.stored_card(guest_id=GOES)
@@ -566,7 +586,9 @@ class TestRestoredBackup:
         assert installation.container.erase_guest().again() == [GOES]
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
-    def test_a_guest_whose_heir_was_erased_is_erased(self, installation: Installation) -> None:
+    def test_a_restored_guest_is_erased_if_the_guest_it_was_merged_into_was_erased(
+        self, installation: Installation
+    ) -> None:
         account = installation.stored_card(guest_id=GOES)
         merge(installation)
         installation.erase_guest(STAYS)
@@ -578,7 +600,7 @@ class TestRestoredBackup:
         assert installation.accounts(GOES) == installation.accounts() == ()
         assert installation.tokens_at_psp() == frozenset()
 
-    def test_a_merge_that_the_database_lost_gives_way_to_the_opposite_merge(
+    def test_a_new_merge_in_the_opposite_direction_overrides_a_merge_that_a_restore_lost(
         self, installation: Installation
     ) -> None:
         file = installation.container.erasure_file()
@@ -586,7 +608,7 @@ class TestRestoredBackup:
         merge(installation, goes=STAYS, stays=GOES)
         assert (list(file.erased()), file.merged()) == ([STAYS], {STAYS: GOES})
 
-    def test_a_merge_gives_way_to_the_opposite_merge_that_another_machine_made(
+    def test_a_merge_on_another_machine_overrides_the_opposite_merge_that_a_restore_lost(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         account = installation.stored_card(guest_id=GOES)
@@ -601,7 +623,7 @@ class TestRestoredBackup:
         assert ids(installation.accounts(GOES)) == [account.account_id]
         assert file.merged() == {STAYS: GOES}
 
-    def test_the_order_of_the_lines_of_a_chain_of_merges_does_not_matter(
+    def test_the_erasure_file_may_list_a_chain_of_merges_in_any_order(
         self, installation: Installation
     ) -> None:
         file, now = installation.container.erasure_file(), installation.clock.now()
@@ -610,7 +632,7 @@ class TestRestoredBackup:
         file.note(GOES, now, (), merged_into=STAYS)
         assert file.merged() == {STAYS: THIRD, GOES: STAYS}
 
-    def test_a_guest_who_was_erased_after_a_lost_merge_has_no_references_of_the_other_guest(
+    def test_erasing_a_guest_after_a_lost_merge_does_not_delete_the_other_guests_cards(
         self, installation: Installation
     ) -> None:
         installation.stored_card(guest_id=GOES)
@@ -628,7 +650,7 @@ class TestRestoredBackup:
             finish(installation)
         assert installation.tokens_at_psp() == {kept.token}
 
-    def test_a_card_that_cannot_be_decoded_does_not_stop_the_other_guests(
+    def test_a_card_that_cannot_be_decoded_does_not_stop_repeating_other_erasures(
         self, installation: Installation
     ) -> None:
         installation.stored_card(guest_id=GOES)
@@ -642,7 +664,7 @@ class TestRestoredBackup:
             erase_guest.again()
         assert erase_guest.brought_back() == [GOES]
 
-    def test_a_guest_who_was_erased_stays_in_the_file_if_a_merge_is_added_later(
+    def test_an_erased_guest_stays_in_the_erasure_file_after_a_merge_is_added(
         self, installation: Installation
     ) -> None:
         file = installation.container.erasure_file()
@@ -650,7 +672,7 @@ class TestRestoredBackup:
         file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
         assert list(file.erased()) == [STAYS, GOES]
 
-    def test_the_worker_adds_a_merge_to_the_file_that_could_not_be_written(
+    def test_the_worker_adds_a_merge_to_the_erasure_file_when_it_becomes_writable(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         installation.stored_card(guest_id=GOES)
@@ -667,7 +689,7 @@ class TestRestoredBackup:
         assert known.merged() == {GOES: STAYS}
         assert known.erased() == {GOES: references}
 
-    def test_an_erasure_adds_the_merges_of_the_guest_to_the_file(
+    def test_erasing_a_guest_adds_the_guests_merges_to_the_erasure_file(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         merge(installation)
@@ -677,7 +699,7 @@ class TestRestoredBackup:
         assert {*file.erased()} == {GOES, STAYS}
         assert file.merged() == {GOES: STAYS}
 
-    def test_a_reference_that_the_records_lack_is_deleted_by_a_later_erasure(
+    def test_repeating_a_merge_restores_guest_references_that_the_database_lost(
         self, installation: Installation
     ) -> None:
         installation.stored_card(guest_id=GOES)
@@ -689,7 +711,7 @@ class TestRestoredBackup:
         installation.container.erase_guest().again()
         assert {each for _, each in references_of(installation.storage, STAYS)} == references
 
-    def test_a_line_of_a_merge_that_was_cut_off_erases_nobody(
+    def test_a_truncated_line_about_a_merge_does_not_erase_the_remaining_guest(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         merge(installation)
@@ -702,7 +724,7 @@ class TestRestoredBackup:
             assert list(found) == ([GOES] if len(named) <= length else []), line[:length]
 
 
-def test_an_earlier_release_that_finishes_the_erasure_of_the_former_id_deletes_no_card(
+def test_an_earlier_release_that_erases_the_former_guest_does_not_delete_moved_cards(
     installation: Installation,
 ) -> None:
     account = installation.stored_card(guest_id=GOES)
@@ -723,7 +745,7 @@ def test_an_earlier_release_that_finishes_the_erasure_of_the_former_id_deletes_n
     assert references_of(installation.storage, STAYS)
 
 
-def test_old_records_of_a_merged_guest_are_forgotten_but_the_id_stays(
+def test_the_id_of_a_merged_guest_is_kept_after_old_records_are_deleted(
     installation: Installation,
 ) -> None:
     account = installation.stored_card(guest_id=GOES)
@@ -741,7 +763,7 @@ def test_old_records_of_a_merged_guest_are_forgotten_but_the_id_stays(
         assert unit.guest_references.of(STAYS)
 
 
-def test_guests_with_a_card_that_cannot_be_decoded_are_not_merged(
+def test_a_merge_is_refused_if_a_card_cannot_be_decoded(
     installation: Installation,
 ) -> None:
     installation.stored_card(guest_id=GOES)
@@ -753,7 +775,7 @@ def test_guests_with_a_card_that_cannot_be_decoded_are_not_merged(
         assert unit.erasures.get(GOES) is None
 
 
-def test_a_card_that_cannot_be_decoded_any_more_does_not_stop_a_later_erasure(
+def test_a_merged_card_that_can_no_longer_be_decoded_does_not_stop_an_erasure(
     installation: Installation,
 ) -> None:
     installation.stored_card(guest_id=GOES)
@@ -769,7 +791,7 @@ def test_a_card_that_cannot_be_decoded_any_more_does_not_stop_a_later_erasure(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_repeated_request_under_a_key_is_refused_for_the_former_id(
+def test_repeating_an_add_card_request_for_a_merged_guest_is_refused(
     installation: Installation,
 ) -> None:
     installation.add_card(guest_id=GOES, idempotency_key="key")
@@ -778,7 +800,7 @@ def test_a_repeated_request_under_a_key_is_refused_for_the_former_id(
         installation.add_card(guest_id=GOES, idempotency_key="key")
 
 
-def test_an_open_link_of_the_former_guest_opens_a_page_for_the_guest_who_stays(
+def test_a_link_created_for_a_merged_guest_opens_a_page_for_the_remaining_guest(
     installation: Installation,
 ) -> None:
     session = installation.add_card(guest_id=GOES)
@@ -790,7 +812,7 @@ def test_an_open_link_of_the_former_guest_opens_a_page_for_the_guest_who_stays(
     assert [each.account_id for each in installation.accounts()] == [made.account_id]
 
 
-def test_the_general_consent_of_the_same_card_stays_with_the_account_that_remains(
+def test_the_remaining_account_inherits_the_general_consent_of_the_same_card(
     installation: Installation,
 ) -> None:
     kept = installation.stored_card()

@@ -129,7 +129,9 @@ def kept_until(it: Installation, account: Account) -> datetime:
     return max(each.kept_until for each in agreements(it, account))
 
 
-def test_the_page_shows_the_cards_of_the_guest_at_the_center(installation: Installation) -> None:
+def test_the_guests_own_page_shows_only_the_guests_cards_at_that_center(
+    installation: Installation,
+) -> None:
     installation.has_other_center()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     account = installation.stored_card()
@@ -146,7 +148,9 @@ def test_the_page_shows_the_cards_of_the_guest_at_the_center(installation: Insta
     assert (card.running, card.stays_until, card.may_be_replaced) == ([], None, True)
 
 
-def test_the_page_shows_each_booking_with_its_text(installation: Installation) -> None:
+def test_the_guests_own_page_shows_each_booking_with_its_agreement_text(
+    installation: Installation,
+) -> None:
     session = guaranteed(installation)
     card = only_card(installation, entered(installation))
 
@@ -160,7 +164,7 @@ def test_the_page_shows_each_booking_with_its_text(installation: Installation) -
     ("locale", "accepted", "language"),
     [("de-AT", ["fr"], "de"), ("auto", ["fr"], "fr"), (None, ["fr"], "en")],
 )
-def test_the_page_has_the_requested_language(
+def test_the_guests_own_page_is_in_the_requested_language(
     installation: Installation, locale: str | None, accepted: list[str], language: str
 ) -> None:
     secret = opened(installation, locale=locale)
@@ -168,7 +172,9 @@ def test_the_page_has_the_requested_language(
     assert installation.container.read_portal_link()(secret, accepted).language == language
 
 
-def test_only_hashes_of_the_secrets_are_stored(installation: Installation) -> None:
+def test_only_hashes_of_link_secrets_and_cookie_secrets_are_stored(
+    installation: Installation,
+) -> None:
     secret = opened(installation)
     cookie = installation.container.enter_portal()(secret)
 
@@ -185,12 +191,16 @@ def test_only_hashes_of_the_secrets_are_stored(installation: Installation) -> No
 
 
 @pytest.mark.parametrize("cookie", ["", "x", ".", "'.'", "\ud800.\ud800"])
-def test_a_forged_cookie_opens_nothing(installation: Installation, cookie: str) -> None:
+def test_a_forged_cookie_does_not_open_the_guests_own_page(
+    installation: Installation, cookie: str
+) -> None:
     with pytest.raises(PortalEnded):
         page_of(installation, cookie)
 
 
-def test_a_link_may_be_used_again_until_it_expires(installation: Installation) -> None:
+def test_a_link_to_the_guests_own_page_works_repeatedly_until_it_expires(
+    installation: Installation,
+) -> None:
     secret = opened(installation)
     first = installation.container.enter_portal()(secret)
     second = installation.container.enter_portal()(secret)
@@ -207,7 +217,9 @@ def test_a_link_may_be_used_again_until_it_expires(installation: Installation) -
     assert page_of(installation, first).cards == []
 
 
-def test_the_center_sets_how_long_links_work(installation: Installation) -> None:
+def test_the_center_sets_how_long_links_to_the_guests_own_page_work(
+    installation: Installation,
+) -> None:
     installation.configure(portal_minutes=60)
     secret = opened(installation)
 
@@ -215,7 +227,7 @@ def test_the_center_sets_how_long_links_work(installation: Installation) -> None
     installation.container.enter_portal()(secret)
 
 
-def test_a_visit_lasts_an_hour(installation: Installation) -> None:
+def test_a_visit_to_the_guests_own_page_lasts_an_hour(installation: Installation) -> None:
     cookie = entered(installation)
     installation.clock.advance(VISITS_LAST - timedelta(seconds=1))
     page_of(installation, cookie)
@@ -226,7 +238,9 @@ def test_a_visit_lasts_an_hour(installation: Installation) -> None:
         page_of(installation, cookie)
 
 
-def test_a_link_remembers_20_browsers(installation: Installation) -> None:
+def test_a_link_to_the_guests_own_page_remembers_the_last_20_browsers(
+    installation: Installation,
+) -> None:
     secret = opened(installation)
     first, *_, last = (installation.container.enter_portal()(secret) for _ in range(MAX_VISITS + 1))
 
@@ -235,7 +249,9 @@ def test_a_link_remembers_20_browsers(installation: Installation) -> None:
         page_of(installation, first)
 
 
-def test_a_guest_has_at_most_20_links_in_a_day(installation: Installation) -> None:
+def test_at_most_20_links_to_a_guests_own_page_can_be_created_in_a_day(
+    installation: Installation,
+) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     for _ in range(MAX_PORTAL_SESSIONS):
         opened(installation)
@@ -261,7 +277,7 @@ def test_a_guest_has_at_most_20_links_in_a_day(installation: Installation) -> No
         ({"guest_id": OTHER_GUEST_ID}, GuestNotFound),
     ],
 )
-def test_an_unusable_request_gets_no_link(
+def test_an_invalid_request_for_a_link_to_the_guests_own_page_is_refused(
     installation: Installation, changes: dict[str, object], refusal: type[Exception]
 ) -> None:
     installation.configure(redirect_origins=("https://shop.example",))
@@ -271,7 +287,9 @@ def test_an_unusable_request_gets_no_link(
         assert list(unit.portal_sessions.of(GUEST_ID)) == []
 
 
-def test_a_caller_of_another_center_gets_no_link(installation: Installation) -> None:
+def test_a_caller_of_another_center_gets_no_link_to_the_guests_own_page(
+    installation: Installation,
+) -> None:
     caller = installation.a_caller(
         Permission.GUESTS_PORTAL, centers=frozenset[CenterId]({OTHER_CENTER_ID})
     )
@@ -286,7 +304,9 @@ def test_a_caller_of_another_center_gets_no_link(installation: Installation) -> 
         )
 
 
-def test_the_audit_trail_names_the_caller_of_a_link(installation: Installation) -> None:
+def test_the_audit_trail_names_the_caller_that_created_a_link_to_a_guests_own_page(
+    installation: Installation,
+) -> None:
     opened(installation)
 
     with installation.storage.read() as unit:
@@ -294,7 +314,7 @@ def test_the_audit_trail_names_the_caller_of_a_link(installation: Installation) 
     assert (entry.action, entry.actor) == ("portal.opened", "caller:web-shop")
 
 
-def test_a_guest_removes_a_card(installation: Installation) -> None:
+def test_a_guest_can_remove_a_card(installation: Installation) -> None:
     account = installation.stored_card()
     other = installation.stored_card(OTHER_GOOD_CARD)
     cookie = entered(installation)
@@ -314,7 +334,9 @@ def test_a_guest_removes_a_card(installation: Installation) -> None:
     assert len(told(installation, EventType.ACCOUNT_REMOVED)) == 1
 
 
-def test_a_removed_card_stays_for_its_booking_alone(installation: Installation) -> None:
+def test_a_card_that_its_guest_removes_is_kept_only_until_its_booking_is_over(
+    installation: Installation,
+) -> None:
     guaranteed(installation, keeps=True)
     (account,) = installation.accounts()
     cookie = entered(installation)
@@ -354,7 +376,7 @@ def test_a_removed_card_stays_for_its_booking_alone(installation: Installation) 
         (GuestRemoval.AFTER_AGREEMENT, False, True),
     ],
 )
-def test_the_center_sets_whether_a_card_stays_for_its_booking(
+def test_the_center_sets_whether_a_removed_card_is_kept_for_its_booking(
     installation: Installation, removal: GuestRemoval | None, has_texts: bool, stays: bool
 ) -> None:
     guaranteed(installation, keeps=True)
@@ -377,7 +399,7 @@ def with_two_bookings(installation: Installation) -> Account:
     return account
 
 
-def test_a_card_stays_no_longer_than_the_booking_that_the_guest_reads(
+def test_a_removed_card_is_kept_only_for_bookings_that_the_page_showed(
     installation: Installation,
 ) -> None:
     account = with_two_bookings(installation)
@@ -397,7 +419,7 @@ def test_a_card_stays_no_longer_than_the_booking_that_the_guest_reads(
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_card_that_was_taken_back_goes_with_the_bookings_that_the_shop_ends(
+def test_a_removed_card_is_deleted_after_the_shop_has_ended_all_its_bookings(
     installation: Installation, is_over: bool
 ) -> None:
     account = with_two_bookings(installation)
@@ -419,7 +441,9 @@ def test_a_card_that_was_taken_back_goes_with_the_bookings_that_the_shop_ends(
     assert installation.accounts() == ()
 
 
-def test_an_agreement_that_the_shop_ended_keeps_no_card(installation: Installation) -> None:
+def test_a_card_whose_only_agreement_has_ended_is_removed_at_once(
+    installation: Installation,
+) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
     (agreement,) = agreements(installation, account)
@@ -431,7 +455,7 @@ def test_an_agreement_that_the_shop_ended_keeps_no_card(installation: Installati
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_a_removed_card_that_stays_is_not_offered_for_another_booking(
+def test_a_removed_card_that_still_guarantees_a_booking_is_not_offered_for_another(
     installation: Installation, keeps: bool
 ) -> None:
     guaranteed(installation, keeps=keeps)
@@ -448,7 +472,9 @@ def test_a_removed_card_that_stays_is_not_offered_for_another_booking(
 
 
 @pytest.mark.parametrize("removal", GuestRemoval)
-def test_a_withdrawal_leaves_the_booking(installation: Installation, removal: GuestRemoval) -> None:
+def test_a_guest_who_withdraws_consent_keeps_the_booking_guaranteed(
+    installation: Installation, removal: GuestRemoval
+) -> None:
     guaranteed(installation, keeps=True)
     installation.configure(guest_removal=removal)
     (account,) = installation.accounts()
@@ -459,7 +485,7 @@ def test_a_withdrawal_leaves_the_booking(installation: Installation, removal: Gu
     assert stays.keep_until == kept_until(installation, account)
 
 
-def test_a_withdrawal_removes_a_card_that_guarantees_no_booking(
+def test_withdrawing_consent_removes_a_card_that_guarantees_no_booking(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -469,7 +495,7 @@ def test_a_withdrawal_removes_a_card_that_guarantees_no_booking(
     assert installation.accounts() == ()
 
 
-def test_a_card_that_was_typed_before_the_withdrawal_brings_no_consent_back(
+def test_a_card_typed_before_the_withdrawal_does_not_restore_the_withdrawn_consent(
     installation: Installation,
 ) -> None:
     guaranteed(installation, keeps=True)
@@ -487,7 +513,7 @@ def test_a_card_that_was_typed_before_the_withdrawal_brings_no_consent_back(
 
 
 @pytest.mark.parametrize("how", [CardChange.REMOVE, CardChange.WITHDRAW])
-def test_a_card_that_was_typed_before_its_removal_does_not_return(
+def test_a_card_typed_before_the_guest_removed_it_is_not_stored_again(
     installation: Installation, how: CardChange
 ) -> None:
     account = installation.stored_card()
@@ -508,7 +534,7 @@ def test_a_card_that_was_typed_before_its_removal_does_not_return(
     assert (again.keep_until, again.withdrawn_at) == (None, None)
 
 
-def test_a_card_that_was_typed_for_a_booking_before_its_removal_stays_for_it_alone(
+def test_a_card_typed_for_a_booking_before_the_guest_removed_it_is_kept_for_that_booking(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -526,7 +552,7 @@ def test_a_card_that_was_typed_for_a_booking_before_its_removal_stays_for_it_alo
     assert (stays.keep_until, stays.withdrawn_at) == (until, removed_at)
 
 
-def test_a_card_that_the_shop_removed_may_return_by_a_card_typed_before(
+def test_a_card_typed_before_the_shop_removed_it_may_be_stored_again(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -539,7 +565,9 @@ def test_a_card_that_the_shop_removed_may_return_by_a_card_typed_before(
     assert len(installation.accounts()) == 1
 
 
-def test_a_later_consent_keeps_the_card_again(installation: Installation) -> None:
+def test_a_card_is_kept_without_end_if_the_guest_consents_after_a_withdrawal(
+    installation: Installation,
+) -> None:
     guaranteed(installation, keeps=True)
     (account,) = installation.accounts()
     change(installation, entered(installation), account, CardChange.WITHDRAW)
@@ -565,7 +593,7 @@ def merged(it: Installation) -> Account:
 
 
 @pytest.mark.parametrize("is_later", [False, True])
-def test_a_merge_brings_a_withdrawn_consent_back_only_if_the_guest_agreed_later(
+def test_merging_guests_overrides_a_withdrawn_consent_only_by_a_later_consent(
     installation: Installation, is_later: bool
 ) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
@@ -590,7 +618,7 @@ def test_a_merge_brings_a_withdrawn_consent_back_only_if_the_guest_agreed_later(
     assert general is None or general.agreed_at > withdrawn_at
 
 
-def test_a_merge_ends_the_consent_for_the_account_of_a_later_booking(
+def test_merging_guests_applies_a_withdrawn_consent_to_the_account_that_remains(
     installation: Installation,
 ) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
@@ -610,7 +638,7 @@ def test_a_merge_ends_the_consent_for_the_account_of_a_later_booking(
     assert joined.consent_version == agreements(installation, joined)[0].shown.version
 
 
-def test_a_guest_makes_a_card_the_default(installation: Installation) -> None:
+def test_a_guest_can_make_a_card_the_default(installation: Installation) -> None:
     installation.stored_card()
     installation.clock.advance(timedelta(seconds=1))
     other = installation.stored_card(OTHER_GOOD_CARD)
@@ -625,7 +653,7 @@ def test_a_guest_makes_a_card_the_default(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("how", CardChange)
-def test_a_guest_changes_no_card_of_others_or_at_another_center(
+def test_a_guest_cannot_change_cards_of_other_guests_or_at_other_centers(
     installation: Installation, how: CardChange
 ) -> None:
     installation.has_other_center()
@@ -641,7 +669,9 @@ def test_a_guest_changes_no_card_of_others_or_at_another_center(
         assert installation.account(account.account_id) == account
 
 
-def test_a_new_card_replaces_the_old_one(installation: Installation) -> None:
+def test_replacing_a_card_removes_the_old_card_after_the_new_card_is_stored(
+    installation: Installation,
+) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
     account = installation.stored_card()
     cookie = entered(installation)
@@ -661,7 +691,7 @@ def test_a_new_card_replaces_the_old_one(installation: Installation) -> None:
     assert noted(installation) == [("guest", "card.removed", account.account_id)]
 
 
-def test_the_guest_agrees_again_to_every_booking_of_a_replaced_card(
+def test_a_guest_who_replaces_a_card_agrees_again_to_each_of_its_bookings(
     installation: Installation,
 ) -> None:
     guaranteed(installation)
@@ -691,7 +721,7 @@ def test_the_guest_agrees_again_to_every_booking_of_a_replaced_card(
     assert sorted(str(each.account_id) for each in added) == sorted(ids)
 
 
-def test_a_card_on_file_that_replaces_the_default_becomes_the_default(
+def test_replacing_the_default_card_by_another_card_on_file_moves_the_default(
     installation: Installation,
 ) -> None:
     guaranteed(installation)
@@ -706,7 +736,9 @@ def test_a_card_on_file_that_replaces_the_default_becomes_the_default(
     assert cards == [("4444", True), (PREPAID_CARD[-4:], False)]
 
 
-def test_a_booking_stays_guaranteed_by_the_new_card(installation: Installation) -> None:
+def test_a_booking_is_guaranteed_by_the_card_that_replaced_its_card(
+    installation: Installation,
+) -> None:
     booking = a_booking(installation)
     booked = guaranteed(installation, agreement=booking)
     (account,) = installation.accounts()
@@ -717,7 +749,7 @@ def test_a_booking_stays_guaranteed_by_the_new_card(installation: Installation) 
     assert again.token_id == booked.token_id
 
 
-def test_an_agreement_that_ended_meanwhile_is_not_agreed_to_again(
+def test_replacing_a_card_fails_if_its_agreement_ends_before_the_new_card_is_stored(
     installation: Installation,
 ) -> None:
     guaranteed(installation)
@@ -746,7 +778,9 @@ def test_an_agreement_that_ended_meanwhile_is_not_agreed_to_again(
     assert page_of(installation, cookie).replacing is Replacing.FAILED
 
 
-def test_the_page_says_nothing_of_a_new_card_that_was_removed(installation: Installation) -> None:
+def test_the_guests_own_page_stops_announcing_a_new_card_after_its_removal(
+    installation: Installation,
+) -> None:
     account, cookie = installation.stored_card(), entered(installation)
     finish(installation, replacing(installation, cookie, account))
     (new,) = installation.accounts()
@@ -756,7 +790,7 @@ def test_the_page_says_nothing_of_a_new_card_that_was_removed(installation: Inst
     assert page_of(installation, cookie).replacing is None
 
 
-def test_the_page_does_not_say_that_a_card_stays_which_another_visit_replaced(
+def test_the_page_reports_no_failed_replacement_if_another_visit_replaced_the_card(
     installation: Installation,
 ) -> None:
     guaranteed(installation)
@@ -770,7 +804,7 @@ def test_the_page_does_not_say_that_a_card_stays_which_another_visit_replaced(
     assert page_of(installation, cookie).replacing is None
 
 
-def test_the_same_card_again_replaces_nothing(installation: Installation) -> None:
+def test_typing_the_same_card_to_replace_it_keeps_its_account(installation: Installation) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
     cookie = entered(installation)
@@ -787,7 +821,9 @@ def test_the_same_card_again_replaces_nothing(installation: Installation) -> Non
     ]
 
 
-def test_a_replaced_card_stays_for_a_booking_that_is_over(installation: Installation) -> None:
+def test_a_replaced_card_is_kept_for_a_past_booking_that_may_still_be_charged(
+    installation: Installation,
+) -> None:
     guaranteed(installation, keeps=True)
     (account,) = installation.accounts()
     (agreement,) = agreements(installation, account)
@@ -805,7 +841,7 @@ def test_a_replaced_card_stays_for_a_booking_that_is_over(installation: Installa
 
 
 @pytest.mark.parametrize("removal", GuestRemoval)
-def test_a_replaced_card_stays_for_a_booking_that_was_added_meanwhile(
+def test_a_replaced_card_is_kept_for_a_booking_that_was_added_during_the_replacement(
     installation: Installation, removal: GuestRemoval
 ) -> None:
     installation.configure(guest_removal=removal)
@@ -824,7 +860,9 @@ def test_a_replaced_card_stays_for_a_booking_that_was_added_meanwhile(
     assert (new.last_four, new.is_default, new.keep_until) == ("4444", True, None)
 
 
-def test_a_card_for_bookings_that_are_over_is_not_replaced(installation: Installation) -> None:
+def test_a_card_that_only_guarantees_past_bookings_cannot_be_replaced(
+    installation: Installation,
+) -> None:
     guaranteed(installation)
     (account,) = installation.accounts()
     (agreement,) = agreements(installation, account)
@@ -836,7 +874,9 @@ def test_a_card_for_bookings_that_are_over_is_not_replaced(installation: Install
         installation.container.replace_card()(cookie, account.account_id)
 
 
-def test_no_card_is_replaced_at_a_center_that_takes_no_cards(installation: Installation) -> None:
+def test_a_center_that_takes_no_cards_does_not_let_guests_replace_cards(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     cookie = entered(installation)
     installation.unconfigure()
@@ -848,7 +888,9 @@ def test_no_card_is_replaced_at_a_center_that_takes_no_cards(installation: Insta
     assert installation.accounts() == ()
 
 
-def test_an_erasure_ends_the_links_with_their_visits(installation: Installation) -> None:
+def test_an_erasure_ends_links_and_visits_to_the_guests_own_page(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     secret = opened(installation)
     cookie = installation.container.enter_portal()(secret)
@@ -863,7 +905,7 @@ def test_an_erasure_ends_the_links_with_their_visits(installation: Installation)
         assert list(unit.portal_sessions.of(GUEST_ID)) == []
 
 
-def test_the_worker_deletes_the_links_that_an_earlier_release_left(
+def test_finishing_an_erasure_deletes_portal_links_that_an_earlier_release_left(
     installation: Installation,
 ) -> None:
     opened(installation)
@@ -880,7 +922,9 @@ def test_the_worker_deletes_the_links_that_an_earlier_release_left(
         assert list(unit.portal_sessions.of(GUEST_ID)) == []
 
 
-def test_a_link_ends_when_the_token_that_made_it_is_revoked(installation: Installation) -> None:
+def test_a_link_to_the_guests_own_page_ends_when_its_access_token_is_revoked(
+    installation: Installation,
+) -> None:
     token = installation.token_for(installation.caller)
     secret = opened(installation, access_token=token)
     cookie = installation.container.enter_portal()(secret)
@@ -897,7 +941,7 @@ def test_a_link_ends_when_the_token_that_made_it_is_revoked(installation: Instal
 
 
 @pytest.mark.parametrize("may_view", [True, False])
-def test_the_page_names_the_guest_only_if_the_caller_may_read_guests(
+def test_the_guests_own_page_shows_the_guests_name_only_if_the_caller_may_read_guests(
     installation: Installation, may_view: bool
 ) -> None:
     permissions = {Permission.GUESTS_PORTAL, *([Permission.GUESTS_VIEW] if may_view else [])}
@@ -916,7 +960,9 @@ def test_the_page_names_the_guest_only_if_the_caller_may_read_guests(
     assert (page.guest is not None) == may_view
 
 
-def test_pressing_replace_again_leads_to_the_same_link(installation: Installation) -> None:
+def test_pressing_the_replace_button_twice_leads_to_the_same_session(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     installation.clock.advance(timedelta(minutes=1))
     cookie = entered(installation)
@@ -926,7 +972,7 @@ def test_pressing_replace_again_leads_to_the_same_link(installation: Installatio
     assert first.token_id == again.token_id
 
 
-def test_a_merge_ends_the_links_of_both_guests(installation: Installation) -> None:
+def test_merging_guests_ends_the_links_to_both_guests_own_pages(installation: Installation) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     account = installation.stored_card(guest_id=OTHER_GUEST_ID)
     stays, goes = opened(installation), opened(installation, guest_id=OTHER_GUEST_ID)
@@ -946,7 +992,9 @@ def test_a_merge_ends_the_links_of_both_guests(installation: Installation) -> No
     assert len(page_of(installation, entered(installation)).cards) == 1
 
 
-def test_a_copy_of_the_installation_keeps_no_link(installation: Installation) -> None:
+def test_a_copy_of_the_installation_has_no_links_to_guests_own_pages(
+    installation: Installation,
+) -> None:
     cookie = entered(installation)
 
     assert installation.container.separate_copy()()["portal_sessions"] == 1
@@ -955,7 +1003,9 @@ def test_a_copy_of_the_installation_keeps_no_link(installation: Installation) ->
         page_of(installation, cookie)
 
 
-def test_the_export_of_a_guest_has_the_links_without_access(installation: Installation) -> None:
+def test_the_export_of_a_guest_includes_links_to_the_own_page_but_no_secrets(
+    installation: Installation,
+) -> None:
     secret = opened(installation)
     cookie = installation.container.enter_portal()(secret)
 
@@ -966,7 +1016,7 @@ def test_the_export_of_a_guest_has_the_links_without_access(installation: Instal
     assert not any(each in exported for each in (hash_of(secret), hash_of(own), portal_id))
 
 
-def test_links_are_deleted_after_a_week(installation: Installation) -> None:
+def test_links_to_a_guests_own_page_are_deleted_after_a_week(installation: Installation) -> None:
     secret = opened(installation)
     installation.clock.advance(KEPT_FOR)
     installation.container.forget_old_records()()

@@ -49,7 +49,7 @@ def test_a_new_product_is_listed_last(installation: Installation) -> None:
     assert products_of(installation) == (a_product(), created)
 
 
-def test_a_changed_product_keeps_its_place_in_the_list(installation: Installation) -> None:
+def test_a_changed_product_keeps_its_position_in_the_list(installation: Installation) -> None:
     put(installation)
     other = put(installation, product_id=a_product().id)
 
@@ -58,7 +58,7 @@ def test_a_changed_product_keeps_its_place_in_the_list(installation: Installatio
         assert products_of(installation) == (changed, other)
 
 
-def test_a_limited_caller_changes_the_products_of_its_own_centers(
+def test_a_caller_limited_to_some_centers_changes_only_products_of_these_centers(
     installation: Installation,
 ) -> None:
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))

@@ -59,26 +59,28 @@ NO_YEAR = (datetime.min.replace(tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
         ({"a": "x" * MAX_FIELDS_LENGTH}, False),
     ],
 )
-def test_the_form_fields_of_a_page_must_be_short_printable_text(
+def test_the_form_fields_of_a_psps_page_must_be_short_printable_text(
     fields: dict[str, Any], expected: bool
 ) -> None:
     assert is_credible_page(replace(PAGE, fields=fields)) is expected
 
 
 @pytest.mark.parametrize("token", ["", "a card", "x" * 256])
-def test_a_card_list_with_an_invalid_card_is_not_credible(token: str) -> None:
+def test_a_psps_card_list_with_an_invalid_card_is_not_credible(token: str) -> None:
     cards = [CardAtPsp(CARD.guest_reference, CARD.token)]
     assert is_credible_list(CardList(cards, None), None)
     assert not is_credible_list(CardList([cards[0]._replace(token=CardToken(token))], None), None)
 
 
 @pytest.mark.parametrize("after", [None, "place"])
-def test_a_card_list_whose_next_page_is_itself_is_not_credible(after: str | None) -> None:
+def test_a_psps_card_list_that_names_itself_as_the_next_page_is_not_credible(
+    after: str | None,
+) -> None:
     assert is_credible_list(CardList([], "next"), after)
     assert not is_credible_list(CardList([], after or ""), after)
 
 
-def test_valid_outcomes_are_credible() -> None:
+def test_valid_outcomes_of_a_hosted_page_are_credible() -> None:
     assert is_credible_page(PAGE)
     for outcome in (
         COLLECTED,
@@ -98,7 +100,7 @@ def test_valid_outcomes_are_credible() -> None:
         *({"ends_at": time} for time in NO_YEAR),
     ],
 )
-def test_a_page_with_a_field_out_of_bounds_is_not_credible(changes: dict[str, Any]) -> None:
+def test_a_hosted_page_with_a_field_out_of_bounds_is_not_credible(changes: dict[str, Any]) -> None:
     assert not is_credible_page(replace(PAGE, **changes))
 
 
@@ -120,7 +122,7 @@ def test_a_card_of_another_guest_or_with_a_field_out_of_bounds_is_not_credible(
     assert not is_credible_reading(CardReading(card=card, read_at=NOW), GUEST, CARD.token)
 
 
-def test_a_reading_of_another_card_is_not_credible() -> None:
+def test_a_psps_response_about_another_card_is_not_credible() -> None:
     reading = CardReading(card=CARD, read_at=NOW)
     assert not is_credible_reading(reading, GUEST, CardToken("card_2"))
 
@@ -132,7 +134,7 @@ def test_a_malformed_reference_for_later_charges_is_not_credible(name: str, refe
 
 
 @pytest.mark.parametrize("time", NO_YEAR)
-def test_a_time_out_of_bounds_is_not_credible(time: datetime) -> None:
+def test_an_outcome_with_a_time_out_of_bounds_is_not_credible(time: datetime) -> None:
     no_card = NoCardCollected(guest_reference=GUEST, token=CARD.token, collected_at=time)
     for outcome in (replace(COLLECTED, collected_at=time), no_card):
         assert not is_credible(outcome, PAGE)
@@ -141,7 +143,7 @@ def test_a_time_out_of_bounds_is_not_credible(time: datetime) -> None:
 
 
 @pytest.mark.parametrize("refused_cards", [-1, 10**18])
-def test_a_collected_card_is_credible_despite_an_absurd_count_of_refused_cards(
+def test_a_collected_card_is_credible_even_if_its_count_of_refused_cards_is_absurd(
     refused_cards: int,
 ) -> None:
     assert is_credible(replace(COLLECTED, refused_cards=refused_cards), PAGE)
@@ -160,7 +162,7 @@ def test_a_well_formed_refusal_code_is_kept(code: str | None) -> None:
         *("4242424242424242", "no:4242-4242-4242-4242"),
     ],
 )
-def test_a_malformed_refusal_code_is_dropped_from_its_outcome(code: Any) -> None:
+def test_a_malformed_refusal_code_is_removed_from_the_outcome(code: Any) -> None:
     assert without_false_details(replace(COLLECTED, refused_cards=2, refusal_code=code)) == replace(
         COLLECTED, refused_cards=2
     )
@@ -177,7 +179,7 @@ def test_a_malformed_refusal_code_is_dropped_from_its_outcome(code: Any) -> None
     ],
     ids=str,
 )
-def test_a_card_counts_without_facts_that_cannot_be_true(told: Any, expected: Any) -> None:
+def test_optional_card_details_that_cannot_be_true_are_dropped(told: Any, expected: Any) -> None:
     funding, issuer_country, wallet = told
     card = replace(CARD, funding=funding, issuer_country=issuer_country, wallet=wallet)
 

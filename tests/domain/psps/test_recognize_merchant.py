@@ -17,7 +17,7 @@ def recognize(installation: Installation) -> RecognizeMerchant:
     return RecognizeMerchant(storage=installation.storage)
 
 
-def test_the_merchant_seen_first_is_stored(
+def test_the_first_merchant_that_the_psp_keys_belong_to_is_stored(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     for _ in range(2):
@@ -26,7 +26,7 @@ def test_the_merchant_seen_first_is_stored(
         assert unit.merchant_identities.get(PSP, SPA) == "acct_1 test"
 
 
-def test_another_merchant_is_refused(
+def test_psp_keys_of_another_merchant_are_refused(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 test")
@@ -37,7 +37,7 @@ def test_another_merchant_is_refused(
     recognize(PSP, SPA, "acct_1 test")
 
 
-def test_a_known_merchant_is_recognized_without_a_write(
+def test_recognizing_a_known_merchant_does_not_write_to_the_database(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 test")
@@ -47,7 +47,7 @@ def test_a_known_merchant_is_recognized_without_a_write(
     assert written == []
 
 
-def test_the_second_of_two_processes_that_see_different_merchants_is_refused(
+def test_if_two_processes_see_different_merchants_the_second_process_is_refused(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     installation.before_next_write(lambda: recognize(PSP, SPA, "acct_1 test"))
@@ -56,7 +56,7 @@ def test_the_second_of_two_processes_that_see_different_merchants_is_refused(
 
 
 # Shows F49.
-def test_a_copy_does_not_recognize_the_merchant_of_its_original(
+def test_a_copy_of_the_installation_does_not_recognize_the_original_merchant(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 live")
