@@ -56,7 +56,7 @@ def pairs(table: dict[str, list[object]]) -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(RIGHT))
-def test_a_valid_billing_field_is_kept(name: str, value: object) -> None:
+def test_a_valid_billing_field_is_accepted_unchanged(name: str, value: object) -> None:
     billing_info = parse_billing_info({name: value})
 
     assert getattr(billing_info, name) == value
@@ -92,7 +92,7 @@ def test_empty_billing_info_counts_as_absent(value: object) -> None:
     assert parse_billing_info(value) is None
 
 
-def test_a_country_code_may_be_in_lower_case() -> None:
+def test_a_country_code_may_be_given_in_lower_case() -> None:
     assert parse_billing_info({"country_code": "us"}) == BillingInfo(country_code="US")
 
 
@@ -106,7 +106,7 @@ TEXTS = st.lists(WORDS | st.text(max_size=5), max_size=6).map("".join)
 
 
 @given(st.dictionaries(st.sampled_from(list(MAX_LENGTHS)), TEXTS | anything, max_size=4))
-def test_kept_billing_info_is_safe_text(value: dict[str, object]) -> None:
+def test_accepted_billing_info_is_safe_text(value: dict[str, object]) -> None:
     with suppress(Refusal):
         read = parse_billing_info(value)
         kept = {} if read is None else {k: v for k, v in asdict(read).items() if v is not None}
@@ -119,5 +119,5 @@ def test_kept_billing_info_is_safe_text(value: dict[str, object]) -> None:
         assert parse_billing_info(kept) == read
 
 
-def test_every_country_code_is_accepted() -> None:
+def test_every_iso_country_code_is_accepted() -> None:
     assert len(COUNTRY_CODES) == 250

@@ -32,7 +32,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("number", [pytest.param(NUMBERS[name], id=name) for name in NUMBERS])
-def test_a_card_number_of_each_scheme_is_found(number: str) -> None:
+def test_a_card_number_of_each_card_scheme_is_detected_in_text(number: str) -> None:
     assert passes_luhn(number)
     for text in (number, f"card {number}, 12/30", f"no{number}", f"{number} 123"):
         assert holds_card_number(text), text
@@ -60,7 +60,7 @@ def test_a_card_number_of_each_scheme_is_found(number: str) -> None:
         "4242\u200b4242\u200b4242\u200b4242",
     ],
 )
-def test_a_card_number_is_found_in_any_usual_spelling(text: str) -> None:
+def test_a_card_number_is_detected_in_any_usual_spelling(text: str) -> None:
     assert holds_card_number(text)
 
 
@@ -78,7 +78,7 @@ def test_a_card_number_is_found_in_any_usual_spelling(text: str) -> None:
         "4242424242424242424242424242424a",
     ],
 )
-def test_other_digits_are_not_taken_for_a_card_number(text: str) -> None:
+def test_digits_that_are_not_a_card_number_are_not_mistaken_for_one(text: str) -> None:
     assert not holds_card_number(text)
 
 
@@ -115,6 +115,6 @@ def with_check_digit(digits: str) -> str:
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("form", ORDER_NUMBERS)
-def test_at_most_1_order_number_in_100000_is_taken_for_a_card_number(form: str) -> None:
+def test_at_most_1_in_100000_order_numbers_is_mistaken_for_a_card_number(form: str) -> None:
     random, draw, numbers = Random(form), ORDER_NUMBERS[form], 10_000 * TIMES
     assert sum(holds_card_number(draw(random)) for _ in range(numbers)) <= numbers / 100_000

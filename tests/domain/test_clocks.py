@@ -1,4 +1,4 @@
-"""Clocks that jump, and nodes whose clocks differ: each step happens at a time of its own."""
+"""Clocks that jump, and machines whose clocks differ."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DAYS = 3
 @given(st.lists(st.integers(-90, 90).map(MINUTE.__mul__), min_size=6, max_size=6))
 @example([timedelta(0)] * 6)
 @example([-MINUTE * 90, MINUTE * 90] * 3)
-def test_a_session_leaves_no_token_behind_even_if_clocks_jump(
+def test_a_session_leaves_no_unused_card_token_even_if_the_clock_jumps(
     tmp_path_factory: pytest.TempPathFactory, jumps: list[timedelta]
 ) -> None:
     installation = Installation(tmp_path_factory.mktemp("clocks"))
@@ -72,7 +72,7 @@ def test_a_session_leaves_no_token_behind_even_if_clocks_jump(
 
 @contextmanager
 def ahead(installation: Installation, jump: timedelta) -> Iterator[None]:
-    """Set the clock ahead, and back at the end of the block."""
+    """Set the clock ahead within the block."""
     with pytest.MonkeyPatch.context() as jumped:
         jumped.setattr(SettableClock, "is_steady", lambda _: False)
         installation.clock.advance(jump)
@@ -82,7 +82,7 @@ def ahead(installation: Installation, jump: timedelta) -> Iterator[None]:
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_clock_that_was_ahead_delays_work_by_at_most_its_longest_wait(
+def test_a_clock_that_was_ahead_delays_a_job_by_at_most_the_longest_wait_of_that_job(
     installation: Installation, jump: timedelta
 ) -> None:
     # Nothing is sent there, because it is not public.
@@ -114,7 +114,7 @@ def test_a_clock_that_was_ahead_delays_work_by_at_most_its_longest_wait(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_psp_silent_since_a_future_time_is_asked_again_at_growing_intervals(
+def test_a_psp_outage_that_began_while_the_clock_was_ahead_is_retried_as_usual(
     installation: Installation, jump: timedelta
 ) -> None:
     session = installation.opened_session()
@@ -137,7 +137,7 @@ def test_a_psp_silent_since_a_future_time_is_asked_again_at_growing_intervals(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
+def test_an_idempotency_key_still_works_after_the_clock_was_ahead(
     installation: Installation, jump: timedelta
 ) -> None:
     first = installation.add_card(idempotency_key="key")
@@ -152,7 +152,7 @@ def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_clock_that_is_ahead_sends_forgets_or_removes_nothing_early(
+def test_a_clock_that_is_ahead_does_not_send_events_or_delete_records_early(
     installation: Installation, jump: timedelta
 ) -> None:
     installation.has_endpoint("https://127.0.0.1")
@@ -178,7 +178,7 @@ def test_a_clock_that_is_ahead_sends_forgets_or_removes_nothing_early(
 # Shows F40.
 @pytest.mark.installed(CARDONFILE_CARD_TESTING_LIMITS="guest=1/off")
 @pytest.mark.parametrize("jump", JUMPS)
-def test_sessions_with_a_future_start_do_not_lock_a_guest_out(
+def test_sessions_that_started_while_the_clock_was_ahead_do_not_lock_a_guest_out(
     installation: Installation, jump: timedelta
 ) -> None:
     installation.clock.advance(jump)

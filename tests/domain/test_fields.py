@@ -49,11 +49,11 @@ VALID: Final[dict[Any, dict[str, object]]] = {
 
 # Any, because it parses every kind of record, with values of any type.
 def parse(record: Any, **changes: object) -> Any:
-    """Parse a record whose fields are right but for the changes."""
+    """Parse a record whose fields are valid except for the `changes`."""
     return record.parse(**VALID[record] | changes)
 
 
-def test_valid_fields_are_kept() -> None:
+def test_valid_fields_of_every_record_are_accepted_unchanged() -> None:
     assert parse(Center) == a_center()
     assert parse(Guest) == a_guest()
     assert parse(Product) == a_product()
@@ -73,7 +73,9 @@ def test_valid_fields_are_kept() -> None:
 @pytest.mark.parametrize(
     ("record", "field"), [(Center, "id"), (Guest, "id"), (Product, "id"), (Product, "center_id")]
 )
-def test_ids_are_stored_in_lower_case(record: Any, field: str) -> None:
+def test_the_ids_of_centers_guests_and_products_are_stored_in_lower_case(
+    record: Any, field: str
+) -> None:
     some_id = "ABCDEFAB-CDEF-4ABC-8DEF-ABCDEFABCDEF"
 
     assert getattr(parse(record, **{field: some_id}), field) == some_id.lower()
@@ -84,7 +86,7 @@ def test_an_empty_email_address_counts_as_absent(email: object) -> None:
     assert parse(Guest, email=email).email is None
 
 
-def test_an_origin_given_in_two_spellings_is_stored_once() -> None:
+def test_a_redirect_origin_given_in_two_spellings_is_stored_once() -> None:
     origins = ["https://shop.example", "myspa://", "HTTPS://Shop.Example/"]
 
     configuration = parse(PaymentConfiguration, redirect_origins=origins)
@@ -113,12 +115,14 @@ def test_an_origin_given_in_two_spellings_is_stored_once() -> None:
         (PaymentConfiguration, "card_testing_limits", "center=off/1, guest=999999/off"),
     ],
 )
-def test_values_at_the_limits_are_accepted(record: Any, field: str, value: object) -> None:
+def test_field_values_at_the_documented_limits_are_accepted(
+    record: Any, field: str, value: object
+) -> None:
     assert getattr(parse(record, **{field: value}), field) == value
 
 
 @pytest.mark.parametrize("amount", ["0", "0.0001", "999999999999", "99999999.9999", "007.5"])
-def test_a_valid_amount_is_kept(amount: str) -> None:
+def test_a_valid_amount_of_a_product_is_accepted_unchanged(amount: str) -> None:
     assert parse(Product, amount=amount).amount == Decimal(amount)
 
 
@@ -197,5 +201,5 @@ def test_a_card_number_split_over_both_names_of_a_guest_is_refused() -> None:
         ("abc\u2066def", False),
     ],
 )
-def test_clean_text_has_no_control_characters(text: str, clean: bool) -> None:
+def test_text_that_is_accepted_contains_no_control_characters(text: str, clean: bool) -> None:
     assert is_clean(text) is clean

@@ -18,5 +18,5 @@ from domain.identifiers import plain_uuid
         (None, None),
     ],
 )
-def test_a_uuid_is_accepted_in_one_form_only(value: object, read: str | None) -> None:
+def test_a_uuid_is_accepted_only_in_its_canonical_form(value: object, read: str | None) -> None:
     assert plain_uuid(value) == read

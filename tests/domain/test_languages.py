@@ -16,7 +16,7 @@ from domain.languages import first_of, look_up, parse_language, parse_locale
         *((None, None), ("", None)),
     ],
 )
-def test_a_language_tag_is_stored_in_the_usual_case(given: object, read: str | None) -> None:
+def test_a_language_tag_is_stored_in_its_conventional_case(given: object, read: str | None) -> None:
     assert parse_language("language", given) == read
 
 
@@ -36,7 +36,7 @@ def test_a_malformed_language_tag_is_refused(given: object) -> None:
         parse_locale(given)
 
 
-def test_a_locale_may_be_left_to_the_browser() -> None:
+def test_the_locale_auto_leaves_the_language_to_the_browser() -> None:
     assert parse_locale("auto") == "auto"
     assert parse_locale("de-at") == "de-AT"
     assert parse_locale(None) is parse_locale("") is None
@@ -53,12 +53,14 @@ def test_a_locale_may_be_left_to_the_browser() -> None:
         *(("en-u-nu-latn", "en"), ("ens", None)),
     ],
 )
-def test_the_nearest_available_language_is_chosen(wanted: str, found: str | None) -> None:
+def test_the_available_language_closest_to_the_requested_language_is_chosen(
+    wanted: str, found: str | None
+) -> None:
     available = {"de", "en", "pt-BR", "zh-Hant", "zh-Hant-CN-x"}
     assert look_up(wanted, available) == found
 
 
-def test_the_first_available_language_of_a_list_is_chosen() -> None:
+def test_the_first_available_language_of_a_list_of_preferences_is_chosen() -> None:
     available = {"en", "de", "fr"}
     assert first_of([None, "ja", "de-AT", "fr"], available) == "de"
     assert first_of(["ja", None], available) == first_of([], available) == "en"

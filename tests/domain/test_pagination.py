@@ -7,7 +7,7 @@ from domain.pagination import PageRequest
 
 
 @pytest.mark.parametrize("number", ["1", "2", "007", "9" * 24, "9" * 4000])
-def test_a_page_number_may_be_any_decimal_number(number: str) -> None:
+def test_a_page_number_may_be_any_positive_decimal_number(number: str) -> None:
     assert PageRequest.parse(pages=[number], sizes=[]).page == int(number)
 
 
@@ -30,16 +30,16 @@ def test_a_page_number_given_twice_is_refused() -> None:
         PageRequest.parse(pages=["1", "1"], sizes=[])
 
 
-def test_a_page_has_10_items_by_default() -> None:
+def test_a_page_of_results_has_10_items_by_default() -> None:
     assert PageRequest.parse(pages=[], sizes=[]) == PageRequest(page=1, size=10)
 
 
-def test_a_page_has_at_most_100_items() -> None:
+def test_a_page_of_results_has_at_most_100_items() -> None:
     assert PageRequest.parse(pages=[], sizes=["100"]).size == 100
     for size in ("101", "9" * 24):
         with pytest.raises(TooManyItems):
             PageRequest.parse(pages=[], sizes=[size])
 
 
-def test_consecutive_pages_leave_no_gap() -> None:
+def test_consecutive_pages_of_results_contain_every_item_once() -> None:
     assert [PageRequest(page=page, size=7).before for page in (1, 2, 3)] == [0, 7, 14]

@@ -21,7 +21,7 @@ from tests.strategies import anything, uris
         "https://shop.example/" + "x" * 2027,
     ],
 )
-def test_a_usable_redirect_uri_is_kept_byte_for_byte(uri: str) -> None:
+def test_a_valid_redirect_uri_is_stored_byte_for_byte(uri: str) -> None:
     assert parse_redirect_uri(uri) == uri
 
 
@@ -50,14 +50,14 @@ def test_a_usable_redirect_uri_is_kept_byte_for_byte(uri: str) -> None:
         ),
     ],
 )
-def test_an_unusable_redirect_uri_is_refused(uri: str) -> None:
+def test_an_invalid_redirect_uri_is_refused(uri: str) -> None:
     with pytest.raises(RedirectUriInvalid):
         parse_redirect_uri(uri)
 
 
 # Shows S6.
 @given(anything | uris)
-def test_a_redirect_uri_is_kept_byte_for_byte_or_refused(value: object) -> None:
+def test_any_redirect_uri_is_either_stored_byte_for_byte_or_refused(value: object) -> None:
     with suppress(Refusal):
         kept = parse_redirect_uri(value)
         assert kept == value
@@ -72,7 +72,7 @@ def test_a_redirect_uri_is_kept_byte_for_byte_or_refused(value: object) -> None:
 
 
 @given(uris, uris)
-def test_a_redirect_uri_is_allowed_only_by_its_own_origin(uri: str, other: str) -> None:
+def test_a_redirect_uri_is_accepted_only_if_its_own_origin_is_allowed(uri: str, other: str) -> None:
     origin, other_origin = redirect_origin(uri), redirect_origin(other)
     if origin is None:
         return
@@ -85,7 +85,7 @@ def test_a_redirect_uri_is_allowed_only_by_its_own_origin(uri: str, other: str) 
 
 
 @given(st.text() | uris)
-def test_every_uri_that_an_allowed_origin_permits_has_this_origin(text: str) -> None:
+def test_a_uri_below_an_allowed_origin_has_that_origin(text: str) -> None:
     with suppress(ValueError):
         origin = parse_allowed_origin(text)
         assert redirect_origin(origin + ("x" if origin.endswith("://") else "/x")) == origin
@@ -121,7 +121,7 @@ def test_every_uri_that_an_allowed_origin_permits_has_this_origin(text: str) -> 
         ),
     ],
 )
-def test_the_origin_of_a_uri_is_normalized(uri: str, origin: str | None) -> None:
+def test_the_origin_of_a_redirect_uri_is_normalized(uri: str, origin: str | None) -> None:
     assert redirect_origin(uri) == origin
 
 
@@ -137,7 +137,9 @@ def test_the_origin_of_a_uri_is_normalized(uri: str, origin: str | None) -> None
         ("com.example.app:/", "com.example.app://"),
     ],
 )
-def test_an_allowed_origin_is_stored_in_one_spelling(given_origin: str, kept: str) -> None:
+def test_an_allowed_origin_is_stored_in_its_normalized_spelling(
+    given_origin: str, kept: str
+) -> None:
     assert parse_allowed_origin(given_origin) == kept
 
 
@@ -153,7 +155,7 @@ def test_an_allowed_origin_is_stored_in_one_spelling(given_origin: str, kept: st
         "://",
     ],
 )
-def test_a_malformed_origin_cannot_be_allowed(value: str) -> None:
+def test_a_malformed_origin_is_not_accepted_as_an_allowed_origin(value: str) -> None:
     with pytest.raises(
         ValueError, match=r"^an origin looks like .+, an app's scheme like myspa://$"
     ):

@@ -1,4 +1,4 @@
-"""Bookings to whose terms a guest agrees."""
+"""Helpers for tests in which a guest agrees to the terms of a booking."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def takes_agreements(installation: Installation, language: str = "en") -> None:
 
 
 def a_booking(installation: Installation, in_days: int = 10, **changes: Any) -> dict[str, Any]:
-    """Return the agreement of add-card for a booking some days ahead."""
+    """Return the `agreement` field of an add-card request for a booking in `in_days` days."""
     starts_at = installation.clock.now() + in_days * DAY
     return {
         "reference": "booking-17",
@@ -46,7 +46,7 @@ def way_back(installation: Installation, session: CardSession) -> WayBack:
 
 
 def agreement_on_page(installation: Installation, session: CardSession) -> ShownAgreement:
-    """Return what the guest reads who opens the link in a new browser."""
+    """Open the link in a new browser, and return the agreement that the page shows."""
     found = installation.container.find_way_back()(key=session.link_key)
     assert found is not None
     assert found.agreement is not None
@@ -85,7 +85,7 @@ def started(installation: Installation, **changes: Any) -> CardSession:
 
 
 def second_booking(installation: Installation, **changes: Any) -> CardSession:
-    """Return the session of a booking whose page may offer the card on file."""
+    """Return a session for another booking, whose page may offer the card on file."""
     # Agreements of the same instant have no order.
     installation.clock.advance(timedelta(minutes=1))
     reuse = changes.pop("reuse", "offer")
@@ -96,7 +96,7 @@ def second_booking(installation: Installation, **changes: Any) -> CardSession:
 def guaranteed(
     installation: Installation, number: str = GOOD_CARD, *, keeps: bool = False, **changes: Any
 ) -> CardSession:
-    """Return a session in which the guest agreed and typed a card."""
+    """Return a session in which the guest agreed to the terms and typed a card."""
     session = started(installation, **changes)
     agree(installation, session, keeps=keeps)
     installation.type_card_and_return(session, number)
@@ -104,7 +104,7 @@ def guaranteed(
 
 
 def guaranteed_card(installation: Installation, **changes: Any) -> Account:
-    """Return the card that guarantees a booking, and is the only card of its guest."""
+    """Return the guest's only card, which guarantees a booking."""
     session = guaranteed(installation, **changes)
     (account,) = installation.accounts(session.guest_id)
     return account
@@ -122,7 +122,7 @@ def end(
     at: str | None = None,
     guest_id: str = GUEST_ID,
 ) -> None:
-    """End an agreement as the shop states, or because the booking was cancelled."""
+    """End an agreement for one of the `reasons`, or as cancelled if none is given."""
     installation.container.end_agreement()(
         installation.caller,
         guest_id=guest_id,

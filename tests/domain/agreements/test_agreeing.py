@@ -1,4 +1,4 @@
-"""A guest agrees to charges for a booking, and adds a card."""
+"""A guest agrees to charges for a booking and adds a card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A guest agrees to charges for a booking to a card on file, without typing it again."""
+"""A guest guarantees a booking with a card on file, without typing the card again."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_an_ended_link_cannot_use_the_card_on_file(installation: Installation) -
 def test_a_card_reported_late_is_discarded_after_the_guest_used_the_card_on_file(
     installation: Installation, *, opens_another_page: bool
 ) -> None:
-    """The PSP did not know the page for a while. Later its webhook reports a card."""
+    """At first the PSP does not find the page. Later its webhook reports a card."""
     guaranteed(installation)
     receive_webhooks(installation)
     (account,) = installation.accounts()

@@ -1,4 +1,4 @@
-"""The text about a booking: what an operator may write, and what a guest reads."""
+"""The reservation text: what an operator may write, and what a guest reads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ on_psp_page = "For {center}, {starts_at}"
 
 
 class PlainFormats(LocaleFormats):
-    """Writes in the same form for each language."""
+    """Formats values in the same way for each language."""
 
     @override
     def decimals_of(self, currency: str) -> int | None:
@@ -73,7 +73,7 @@ def values(now: datetime = NOW, **changes: Any) -> dict[str, str | None]:
 
 
 def read(**changes: Any) -> str:
-    """Return the text that a guest reads for a booking, changed or read at another time."""
+    """Return the text that a guest reads for a booking whose values have the `changes`."""
     return ReservationText.own("en", OWN).shown(values(**changes)).text
 
 

@@ -1,4 +1,4 @@
-"""An operator sets the texts about bookings of a center."""
+"""An operator sets the reservation texts of a center."""
 
 from __future__ import annotations
 

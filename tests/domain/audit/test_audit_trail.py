@@ -1,4 +1,4 @@
-"""What is noted of each act: who, what, about what, and nothing secret or personal."""
+"""The audit trail records who did what to which record, but no secrets or personal data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Noted = tuple[Actor, Action, str, Details | None]
 
 
 def trail(installation: Installation, **within: Any) -> list[Noted]:
-    """Return what is noted, newest first."""
+    """Return the entries of the audit trail, newest first."""
     entries = audit_trail(installation.storage, **within)
     return [(each.actor, each.action, each.about, each.details) for each in entries]
 

@@ -1,4 +1,4 @@
-"""What an account itself decides."""
+"""Rules of the account entity."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STAYS: Final = {
 }
 
 
-def test_an_erasure_keeps_or_clears_each_field_of_an_account_by_decision() -> None:
-    """A new field belongs to one of these. `Accounts.blank` and `remove_unreadable` follow from two."""
+def test_every_field_of_an_account_is_listed_as_kept_or_cleared_by_an_erasure() -> None:
+    """Add each new field to one of these sets. `Accounts.blank` and `remove_unreadable` use two."""
     names = {field.name for field in fields(Account)}
 
     assert names == STAYS | NAMED_AT_PSP.keys() | REMOVED.keys() | {"removed_at"}

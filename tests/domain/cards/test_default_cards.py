@@ -1,4 +1,4 @@
-"""A guest's default card at each center: the first, the chosen one, and who comes after it."""
+"""Which card is a guest's default at a center: the first, the chosen or the next card."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_newest_remaining_card_becomes_the_default_when_the_default_is_remov
 
 @pytest.fixture
 def by_older_release(installation: Installation) -> list[Account]:
-    """Cards of an older release, which may still run beside this one and knows no default."""
+    """Cards of an older release without default cards, which may still run beside this release."""
     accounts = [an_account(number) for number in (1, 2, 3)]
     installation.add_accounts(*accounts)
     return accounts

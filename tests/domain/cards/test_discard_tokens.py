@@ -18,7 +18,7 @@ SECOND = timedelta(seconds=1)
 
 
 def note(installation: Installation, account: Account) -> Discard | None:
-    """Note that the account's token is to be discarded, and give what is noted of it then."""
+    """Schedule a discard of the account's token, and return the stored discard."""
     before = noted(installation, account)
     with committed(installation.storage) as unit:
         is_new = note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
@@ -28,7 +28,7 @@ def note(installation: Installation, account: Account) -> Discard | None:
 
 
 def noted(installation: Installation, account: Account) -> Discard | None:
-    """Return what is noted of the account's token."""
+    """Return the stored discard of the account's token."""
     with installation.storage.read() as unit:
         return unit.discards.get(account.provider, account.merchant_account, account.token)
 
@@ -123,7 +123,7 @@ def test_a_discard_is_complete_after_the_psp_twice_does_not_find_the_token(
 def test_a_process_that_lost_its_lease_does_not_overwrite_the_result_of_the_new_owner(
     installation: Installation, removed: Account
 ) -> None:
-    """A process is paused in its call for longer than its lease lasts."""
+    """The process is paused during its call until its lease has ended."""
     discard_token = installation.container.discard_token()
     mine = discard_token.take()
     assert mine is not None

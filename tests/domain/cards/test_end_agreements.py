@@ -1,4 +1,4 @@
-"""Agreements end: as the shop states, or because the booking is over."""
+"""Agreements end when the shop ends them or when the booking is over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def account(installation: Installation) -> Account:
 def agreed(
     installation: Installation, account: Account, number: int = 1, days: int = 10
 ) -> Agreement:
-    """Store an agreement about a booking some days ahead, which keeps its card for a week more."""
+    """Store an agreement for a booking in `days` days. It keeps its card for a week longer."""
     starts_at = installation.clock.now() + days * DAY
     ends_at = starts_at + timedelta(hours=1)
     agreement = an_agreement(

@@ -1,4 +1,4 @@
-"""Cards that a PSP has already, brought along."""
+"""Import of cards that a PSP has already stored."""
 
 from __future__ import annotations
 

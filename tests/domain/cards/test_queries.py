@@ -1,4 +1,4 @@
-"""List the cards on file of a guest, and those of a center that expire soon."""
+"""Lists of the cards on file of a guest, and of cards of a center that expire soon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards on file that banks change, and PSPs lose."""
+"""Cards on file that a bank changes or a PSP no longer finds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_after(installation: Installation, wait: timedelta = READ_FIRST_AFTER) -
 
 
 def told(installation: Installation) -> list[tuple[str, str | None]]:
-    """Return the types and reasons of all events, without those of stored cards."""
+    """Return the types and reasons of all events except those about stored cards."""
     events = [each.event for each in reversed(installation.deliveries())]
     return [(each.type, each.reason) for each in events if each.type != "account.stored"]
 
@@ -97,7 +97,7 @@ class TestUnknownCard:
             unit.merchant_identities.claim(*account.psp_account, "acct_1 test")
 
     def read_for_days(self, installation: Installation, days: float, *refused: Account) -> None:
-        """Read the cards every half day, while the PSP does not know some of them."""
+        """Refresh the cards every half day while the PSP does not find the `refused` cards."""
         unknown = {account.token for account in refused}
         read_card = installation.psp.read_card
 
@@ -338,7 +338,7 @@ def test_a_process_whose_refresh_was_taken_over_does_not_call_the_psp(
 
 
 class TestConcurrentChanges:
-    """What happens while the PSP is asked."""
+    """Changes that happen during the call to the PSP."""
 
     # Shows I12.
     @pytest.mark.parametrize("is_erased", [True, False])
@@ -519,7 +519,7 @@ def test_the_number_of_card_refreshes_per_minute_is_limited(installation: Instal
 
 
 class TestWebhook:
-    """The test cards of the fake PSP change 10 seconds after they were stored."""
+    """Some test cards of the fake PSP change 10 seconds after they were stored."""
 
     @pytest.mark.parametrize(
         ("number", "event"),

@@ -1,4 +1,4 @@
-"""A card goes when its last agreement has ended."""
+"""A card is removed after its last agreement has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 def kept_for(
     installation: Installation, days: int, number: str = GOOD_CARD, **changes: object
 ) -> Account:
-    """Store a card that goes after some days."""
+    """Store a card that is to be removed after some days."""
     account = installation.stored_card(number, **changes)
     account = replace(account, keep_until=installation.clock.now() + days * DAY)
     installation.put_account(account)

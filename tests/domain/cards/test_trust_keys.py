@@ -1,4 +1,4 @@
-"""Keys that an operator trusts in place of the first ones."""
+"""An operator trusts new keys of a merchant account in place of the first keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a center from taking cards, with the PSPs as an installation loads them."""
+"""Configuring the payments of a center, with the PSPs as an installation loads them."""
 
 from __future__ import annotations
 

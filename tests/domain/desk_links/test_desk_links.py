@@ -1,4 +1,4 @@
-"""The front desk: what its page shows, for which caller it acts, and when it stops."""
+"""Desk links: what the page shows, for which caller it acts, and when the link stops."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ SUMMARY: Final = CardSummary(
 
 
 class Receiving(Installation):
-    """An installation with an endpoint for all events; `receiver` has what arrives there."""
+    """An installation with an endpoint for all events. `receiver` stores what arrives there."""
 
     def __init__(self, folder: Path, receiver: EventReceiver) -> None:
         super().__init__(folder, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
@@ -492,7 +492,7 @@ class TestExpiry:
         return installation.stored_card()
 
     def noticed(self, installation: Receiving, day: datetime) -> list[str | None]:
-        """Return the reasons of all notices so far, after two tries on this day."""
+        """Look for expiring cards twice on this day. Return the reasons of all events so far."""
         installation.clock.advance(day - installation.clock.now())
         installation.read_cards()
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Readers catch up with events from a position."""
+"""Clients read the list of events from a position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consent on cardonfile's own page, if the PSP's page does not show the text."""
+"""Consent on cardonfile's own page if the PSP's page does not show the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which language a guest reads the page, and agrees to a text."""
+"""The language in which a guest reads the page and agrees to a text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def switch_on(installation: Installation, *languages: str, own: str | None = Non
 def opened(
     installation: Installation, locale: str | None = None, *accepted: str
 ) -> tuple[CardSession, Consent]:
-    """Open a new link; return the session, and what its page shows."""
+    """Open a new link. Return the session and the page that it shows."""
     session = installation.add_card(locale=locale)
     installation.use_cases.open_hosted_page(key=session.link_key, accepted=accepted)
     session = installation.session(session.token_id)

@@ -1,4 +1,4 @@
-"""Links that last for days: one page follows another, and an old link waits for a click."""
+"""Links that are valid for days. They open several pages, and an old link needs a click."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADDRESS = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
 
 @pytest.fixture
 def session(installation: Installation) -> CardSession:
-    """Return a session whose link lives for 30 days."""
+    """Return a session whose link is valid for 30 days."""
     installation.configure(link_minutes=MONTH_IN_MINUTES, avs=True)
     return installation.add_card(link_minutes=MONTH_IN_MINUTES, billing_info=ADDRESS)
 

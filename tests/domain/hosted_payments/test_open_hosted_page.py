@@ -232,7 +232,7 @@ def test_a_link_is_refused_if_its_guest_or_center_is_deleted(
 
 
 def has_expired(installation: Installation, session: CardSession) -> bool:
-    """Open the link; return whether it and its page have come to their end."""
+    """Open the link. Return whether the link has expired and its page is closed."""
     with pytest.raises(LinkExpired):
         installation.open_page(session)
     installation.reconcile()
@@ -385,7 +385,7 @@ def test_only_one_of_two_concurrent_tabs_calls_the_psp_about_an_existing_page(
 
 
 class TestGuestAtThePsp:
-    """Each page whose details differ from another's has a guest of its own at the PSP."""
+    """Pages that show different details of a guest belong to different customers at the PSP."""
 
     def guest_of(self, installation: Installation, **changes: Any) -> str:
         session = installation.opened_session(**changes)

@@ -1,4 +1,4 @@
-"""Erasing a guest: what goes at once, what goes once the PSP has answered, and what stays."""
+"""Erasing a guest: what is deleted at once, what after the PSP responded, and what stays."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 
 def finish(installation: Installation) -> bool:
-    """Do what the worker does, until nothing is left; return whether the erasure is done."""
+    """Run the worker's jobs until none is due. Return whether the erasure is done."""
     for _ in range(4):
         installation.reconcile()
         installation.container.finish_erasures()()
@@ -73,7 +73,7 @@ def is_done(installation: Installation) -> bool:
 
 
 def files_that_hold(folder: Path, *texts: str) -> list[str]:
-    """Return the names of the files that hold one of the texts anywhere, deleted or not."""
+    """Return the names of files that contain one of the texts, even in deleted rows."""
     return sorted(
         file.name
         for file in folder.iterdir()
@@ -170,7 +170,7 @@ def test_repeating_an_add_card_request_after_an_erasure_is_refused(
 
 
 def expired_session_with_card(installation: Installation) -> CardSession:
-    """Return a session that ended without a card, of which the PSP has one after all."""
+    """Return an expired session for which the PSP has nevertheless stored a card."""
     session = installation.session_with_card(billing_info=BILLING)
     current = installation.session(session.token_id)
     now = installation.clock.now()
@@ -255,7 +255,7 @@ def test_an_erasure_deletes_the_psp_customer_of_a_page_that_the_psp_refused(
 def erased_where_the_psp_cannot_forget(
     installation: Installation,
 ) -> tuple[CardSession, FinishErasures]:
-    """Return an expired session with a card, of a guest who is erased, and what finishes that now."""
+    """Return an expired session of an erased guest, and a function that finishes the erasure."""
     session = expired_session_with_card(installation)
     installation.provider.forget_guest = lambda *_: None
     finish_erasures = replace(installation.container.finish_erasures(), psps={})
@@ -499,7 +499,7 @@ def test_a_guest_whose_row_was_deleted_by_hand_can_be_erased(
 
 
 class TestUnreadableRows:
-    """A row that another release has written."""
+    """Rows that another release has written."""
 
     def test_an_unreadable_session_does_not_prevent_an_erasure(
         self, installation: Installation, tmp_path: Path
@@ -559,7 +559,7 @@ def test_an_unreachable_merchant_account_does_not_delay_erasures_at_another_acco
 
 
 def erase_many(installation: Installation, number_of_guests: int) -> list[GuestId]:
-    """Erase other guests, so that the PSP is asked to forget them next; return their ids."""
+    """Erase other guests, whose customers the PSP is to delete next. Return their ids."""
     guests = [GuestId(a_uuid(500 + number)) for number in range(number_of_guests)]
     for guest_id in guests:
         installation.has_guest(a_guest(id=guest_id))
@@ -569,7 +569,7 @@ def erase_many(installation: Installation, number_of_guests: int) -> list[GuestI
 
 
 def left(installation: Installation) -> int:
-    """Return how many erasures are not done."""
+    """Return the number of erasures that are not done."""
     with installation.storage.read() as unit:
         return unit.erasures.count_left().items
 

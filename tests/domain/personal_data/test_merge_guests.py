@@ -1,4 +1,4 @@
-"""Merging two guests: what moves, what stays, and that no card is lost, doubled or misplaced."""
+"""Merging two guests: what moves and what stays. No card is lost, doubled or misplaced."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 def merge(
     installation: Installation, goes: str = GOES, stays: str = STAYS, last_fours: object = None
 ) -> None:
-    """Merge two guests with the digits of their cards, or with these."""
+    """Merge two guests. Send `last_fours`, or the digits of the cards that they have."""
     if last_fours is None:
         installation.merge_guests(GuestId(goes), into=GuestId(stays))
     else:
@@ -78,7 +78,7 @@ def events(installation: Installation) -> list[Event]:
 
 
 def finish(installation: Installation) -> None:
-    """Do what the worker does, for some minutes."""
+    """Run the worker's jobs for some minutes."""
     for _ in range(4):
         installation.reconcile()
         installation.container.finish_erasures()()
@@ -86,7 +86,7 @@ def finish(installation: Installation) -> None:
 
 
 def restore_a_backup_from_before(installation: Installation, goes: GuestId = GOES) -> None:
-    """Bring a guest back without the merge, as an older copy of the records does."""
+    """Restore the guest who was merged, as an older backup of the database would."""
     installation.loses("erasures")
     installation.has_guest(a_guest(id=goes))
 

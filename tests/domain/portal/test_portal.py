@@ -1,4 +1,4 @@
-"""The guest's own page: links to it, what it shows, and what guests change there."""
+"""The guest's own page: the links to it, what it shows, and what guests can change."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def opened(it: Installation, **changes: Any) -> str:
 
 
 def entered(it: Installation, **changes: Any) -> str:
-    """Return the cookie of a browser that has entered the page, a second after what came before."""
+    """Wait a second, enter the page, and return the cookie of the browser."""
     it.clock.advance(timedelta(seconds=1))
     return it.container.enter_portal()(opened(it, **changes))
 
@@ -102,7 +102,7 @@ def noted(it: Installation) -> list[tuple[str, str, str]]:
 
 
 def replacing(it: Installation, cookie: str, account: Account) -> CardSession:
-    """Return the session that replaces a card, begun a second after what came before."""
+    """Wait a second, and return a new session that replaces the card."""
     it.clock.advance(timedelta(seconds=1))
     key = find_link_key(
         it.container.replace_card()(cookie, account.account_id).partition("key=")[2]
@@ -115,7 +115,7 @@ def replacing(it: Installation, cookie: str, account: Account) -> CardSession:
 
 
 def finish(it: Installation, session: CardSession, number: str = OTHER_GOOD_CARD) -> CardSession:
-    """Open a session's link, agree if there is a booking, type a card and come back."""
+    """Open the session's link, agree to a booking if there is one, type a card and return."""
     if session.agreement is None:
         it.open_page(session)
     else:
@@ -391,7 +391,7 @@ def test_the_center_sets_whether_a_removed_card_is_kept_for_its_booking(
 
 
 def with_two_bookings(installation: Installation) -> Account:
-    """Return a card that guarantees two bookings, the second of which is later."""
+    """Return a card that guarantees two bookings. The second booking is later."""
     guaranteed(installation, keeps=True)
     (account,) = installation.accounts()
     installation.clock.advance(timedelta(seconds=1))
@@ -583,7 +583,7 @@ def test_a_card_is_kept_without_end_if_the_guest_consents_after_a_withdrawal(
 
 
 def merged(it: Installation) -> Account:
-    """Merge a guest who has the same card into the guest, and return the card."""
+    """Merge another guest who has the same card into the guest. Return the card."""
     it.clock.advance(timedelta(seconds=1))
     it.merge_guests(OTHER_GUEST_ID, into=GUEST_ID)
     (account,) = it.accounts()

@@ -1,4 +1,4 @@
-"""What of a PSP's response can be true."""
+"""Checks whether a PSP's response can be true."""
 
 from __future__ import annotations
 

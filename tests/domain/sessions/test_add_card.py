@@ -41,7 +41,7 @@ NOBODY = a_uuid(999)
 GOOD_ADDRESS = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
 
 
-def test_a_session_is_stored_as_requested(installation: Installation) -> None:
+def test_add_card_stores_the_session_as_requested(installation: Installation) -> None:
     session = installation.add_card(billing_info={"city": "Seattle"})
 
     stored = installation.session(session.token_id)
@@ -54,13 +54,15 @@ def test_a_session_is_stored_as_requested(installation: Installation) -> None:
 
 
 # Shows F22.
-def test_adding_a_session_does_not_call_the_psp(installation: Installation) -> None:
+def test_add_card_does_not_call_the_psp(installation: Installation) -> None:
     installation.add_card()
 
     assert installation.provider.calls == []
 
 
-def test_a_session_keeps_the_payment_configuration_of_its_start(installation: Installation) -> None:
+def test_changing_the_payment_configuration_does_not_affect_existing_sessions(
+    installation: Installation,
+) -> None:
     installation.configure(avs=True, session_minutes=90)
     session = installation.add_card(billing_info=GOOD_ADDRESS)
     installation.configure(avs=False)
@@ -86,7 +88,7 @@ def test_a_session_keeps_the_payment_configuration_of_its_start(installation: In
         ({"guest_id": NOBODY}, GuestNotFound),
     ],
 )
-def test_an_invalid_request_stores_no_session(
+def test_an_invalid_add_card_request_does_not_store_a_session(
     installation: Installation, changes: dict[str, Any], refusal: type[Refusal]
 ) -> None:
     with pytest.raises(refusal):
@@ -96,7 +98,7 @@ def test_an_invalid_request_stores_no_session(
     assert installation.reconcile().jobs["sessions"] == 0
 
 
-def test_the_first_invalid_field_in_the_documented_order_is_reported(
+def test_add_card_reports_the_first_invalid_field_in_the_documented_order(
     installation: Installation,
 ) -> None:
     installation.unconfigure()
@@ -121,7 +123,7 @@ def test_the_first_invalid_field_in_the_documented_order_is_reported(
         installation.add_card(**request)
 
 
-def test_a_limited_caller_cannot_tell_whether_another_center_exists(
+def test_a_caller_limited_to_some_centers_cannot_tell_whether_another_center_exists(
     installation: Installation,
 ) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
@@ -142,7 +144,9 @@ def test_a_center_with_redirect_origins_refuses_other_origins(installation: Inst
         installation.add_card(redirect_uri="https://other.example/a")
 
 
-def test_a_center_with_one_card_per_guest_refuses_a_second_card(installation: Installation) -> None:
+def test_a_center_that_allows_one_card_per_guest_refuses_a_second_card(
+    installation: Installation,
+) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
     installation.stored_card()
 
@@ -159,7 +163,7 @@ def test_a_center_with_one_card_per_guest_refuses_a_second_card(installation: In
         ({"address": " ", "country_code": "US"}, ".address"),
     ],
 )
-def test_address_verification_names_the_missing_billing_field(
+def test_the_refusal_of_incomplete_billing_info_names_the_missing_field_if_avs_is_on(
     installation: Installation, billing_info: object, missing: str
 ) -> None:
     installation.configure(avs=True)
@@ -189,7 +193,7 @@ def test_a_postal_code_must_have_the_format_of_its_country(
             installation.add_card(billing_info=address)
 
 
-def test_a_link_lives_as_long_as_requested_within_the_limit_of_the_center(
+def test_a_link_is_valid_as_long_as_requested_up_to_the_limit_of_the_center(
     installation: Installation,
 ) -> None:
     installation.configure(session_minutes=60, link_minutes=43_200)
@@ -204,7 +208,7 @@ def test_a_link_lives_as_long_as_requested_within_the_limit_of_the_center(
 
 
 @pytest.mark.parametrize("link_minutes", [14, 61, 0, -60, True, 60.0, "60", [60], 10**30])
-def test_the_refusal_of_a_link_lifetime_names_the_limit_of_the_center(
+def test_the_refusal_of_a_link_lifetime_states_the_limit_of_the_center(
     installation: Installation, link_minutes: object
 ) -> None:
     installation.configure(session_minutes=60)
@@ -223,7 +227,9 @@ def test_the_refusal_of_a_link_lifetime_names_the_limit_of_the_center(
     "reference",
     ["", " ", "x" * 101, "a\nb", 7, ["x"], "4242 4242 4242 4242", "order-4242424242424242"],
 )
-def test_an_invalid_reference_is_refused(installation: Installation, reference: object) -> None:
+def test_an_invalid_reference_of_the_client_is_refused(
+    installation: Installation, reference: object
+) -> None:
     with pytest.raises(InvalidField) as refused:
         installation.add_card(reference=reference)
     assert refused.value.message == (
@@ -273,14 +279,14 @@ OTHERWISE: dict[str, list[object]] = {
 }
 
 
-def test_the_next_test_varies_every_part_of_a_request() -> None:
+def test_the_test_of_reused_idempotency_keys_varies_every_field_of_a_request() -> None:
     assert OTHERWISE.keys() | {"idempotency_key"} == {each.name for each in fields(AddCardRequest)}
 
 
 @pytest.mark.parametrize(
     "changes", [{name: value} for name, values in OTHERWISE.items() for value in values]
 )
-def test_a_different_request_with_a_used_idempotency_key_is_refused(
+def test_a_different_request_with_an_already_used_idempotency_key_is_refused(
     installation: Installation, changes: dict[str, Any]
 ) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
@@ -290,7 +296,7 @@ def test_a_different_request_with_a_used_idempotency_key_is_refused(
         installation.add_card(idempotency_key="key", **changes)
 
 
-def test_a_request_with_automatic_authentication_equals_one_without(
+def test_requesting_automatic_authentication_equals_omitting_authentication(
     installation: Installation,
 ) -> None:
     first = installation.add_card(idempotency_key="key")
@@ -307,14 +313,18 @@ def test_an_idempotency_key_can_be_used_again_after_a_day(installation: Installa
 
 
 @pytest.mark.parametrize("key", ["key", 'a"b', "a\\b", 'a\\"', "!" + "~" * 254])
-def test_a_quoted_idempotency_key_is_the_same_key(installation: Installation, key: str) -> None:
+def test_an_idempotency_key_in_quotes_equals_the_key_without_quotes(
+    installation: Installation, key: str
+) -> None:
     bare = installation.add_card(idempotency_key=key)
 
     assert installation.add_card(idempotency_key=http_sf.ser(key)) == bare
 
 
 @pytest.mark.parametrize("key", ['"key', 'key"', '"a"b"', r'"a\b"', r'"a\"', '"key";a=1'])
-def test_a_malformed_quoted_string_is_a_key_as_it_is(installation: Installation, key: str) -> None:
+def test_an_idempotency_key_with_unbalanced_quotes_is_used_literally(
+    installation: Installation, key: str
+) -> None:
     other = installation.add_card(idempotency_key=key.strip('"'))
     first = installation.add_card(idempotency_key=key)
 
@@ -323,14 +333,14 @@ def test_a_malformed_quoted_string_is_a_key_as_it_is(installation: Installation,
 
 
 @pytest.mark.parametrize("key", ['""', '"a b"', '"ü"', f'"{"x" * 256}"'])
-def test_an_unusable_quoted_idempotency_key_is_refused(
+def test_an_invalid_idempotency_key_in_quotes_is_refused(
     installation: Installation, key: str
 ) -> None:
     with pytest.raises(IdempotencyKeyInvalid):
         installation.add_card(idempotency_key=key)
 
 
-def test_a_quoted_idempotency_key_that_an_earlier_release_stored_is_found(
+def test_an_idempotency_key_that_an_earlier_release_stored_with_quotes_is_found(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -358,7 +368,7 @@ def test_a_refused_request_does_not_use_up_its_idempotency_key(installation: Ins
     assert installation.add_card(idempotency_key="key").status is SessionStatus.OPEN
 
 
-def test_the_second_of_two_concurrent_requests_with_one_idempotency_key_is_refused(
+def test_the_second_of_two_concurrent_requests_with_the_same_idempotency_key_is_refused(
     installation: Installation,
 ) -> None:
     installation.before_next_write(lambda: installation.add_card(idempotency_key="key", source=5))

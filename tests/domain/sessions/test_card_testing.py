@@ -1,4 +1,4 @@
-"""Protection against card testing: what is counted, what is refused, and which centers stand out."""
+"""Limits against card testing: what they count and refuse, and which centers are reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KIOSK = Caller(name=CallerName("kiosk"), permissions=frozenset(Permission))
 
 @pytest.fixture
 def limited(tmp_path: Path) -> Iterator[Callable[[str], Installation]]:
-    """Return a function that makes an installation with two guests, two centers and limits."""
+    """Return a function that creates an installation with two guests, two centers and limits."""
     made: list[Installation] = []
 
     def make(limits: str) -> Installation:
@@ -56,7 +56,7 @@ Limited = Callable[[str], Installation]
 
 
 def only(limit: str) -> str:
-    """Return the setting in which all limits but one are off."""
+    """Return a setting in which this limit is on and all others are off."""
     name = limit.partition("=")[0]
     return ",".join([limit, *(f"{each}=off/off" for each in CountedPer if each != name)])
 
@@ -70,13 +70,13 @@ def refused(counted: str, of: str, wait: timedelta) -> Iterator[None]:
 
 
 def refusal_codes(installation: Installation, session: CardSession) -> list[str | None]:
-    """Return why the cards of a session were refused, with the one that our rules refused first."""
+    """Return the codes of a session's refused cards. A refusal by our rules comes first."""
     with installation.storage.read() as unit:
         return [card.code for card in unit.refused_cards.of(session.token_id)]
 
 
 def sessions_and_refused_cards(installation: Installation) -> tuple[int, int]:
-    """Return what the center had in the last 24 hours; a center without refusals is not listed."""
+    """Return the center's numbers of the last 24 hours. A center without refusals is not listed."""
     with installation.storage.read() as unit:
         found = unit.refused_cards.at_centers(since=installation.clock.now() - DAY, at_least=1)
     return (found[0].sessions, found[0].refused_cards) if found else (0, 0)
@@ -119,7 +119,7 @@ def test_the_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
         ("center=off/2", "refused cards per center", {"guest", "center"}),
     ],
 )
-def test_each_limit_stops_only_sessions_of_its_own_guest_caller_or_center(
+def test_reaching_a_limit_stops_only_sessions_of_that_guest_caller_or_center(
     limited: Limited, limit: str, counted: str, free: set[str]
 ) -> None:
     installation = limited(only(limit))
@@ -165,7 +165,7 @@ def test_an_invalid_request_is_reported_before_an_exceeded_limit(limited: Limite
         installation.add_card(guest_id=GuestId(a_uuid(999)))
 
 
-def test_the_announced_wait_lasts_until_no_limit_is_exceeded(limited: Limited) -> None:
+def test_the_retry_time_of_a_refusal_waits_until_no_limit_is_exceeded(limited: Limited) -> None:
     installation = limited("guest=1/off,center=2/off")
     installation.add_card(guest_id=OTHER_GUEST_ID)
     installation.clock.advance(MINUTE)
@@ -176,7 +176,7 @@ def test_the_announced_wait_lasts_until_no_limit_is_exceeded(limited: Limited) -
 
 
 # Shows S23.
-def test_each_refused_card_of_a_page_is_counted_once(installation: Installation) -> None:
+def test_each_card_that_was_refused_on_a_page_is_counted_once(installation: Installation) -> None:
     session = installation.opened_session()
     for number, counted in ((DECLINED_CARD, 1), (DECLINED_CARD, 2), ("4242424242424241", 3)):
         installation.type_card(session, number)
@@ -190,7 +190,7 @@ def test_each_refused_card_of_a_page_is_counted_once(installation: Installation)
     assert refusal_codes(installation, session) == ["declined", "declined", "unpublished"]
 
 
-def test_cards_refused_before_a_good_card_are_counted(installation: Installation) -> None:
+def test_cards_refused_before_a_card_was_accepted_are_counted(installation: Installation) -> None:
     session = installation.session_with_card(DECLINED_CARD)
     installation.type_card(session, CHALLENGED_CARD)
     installation.psp.answer_challenge(installation.page_reference(session), confirmed=False)
@@ -237,7 +237,7 @@ def test_concurrent_requests_of_a_guest_do_not_exceed_the_limit(limited: Limited
 
 
 def has_refused(installation: Installation, session: CardSession, cards: int) -> None:
-    """Let the bank refuse cards on the page of a session, and learn of them."""
+    """Let the bank refuse cards on the session's page, and settle the session."""
     for _ in range(cards):
         installation.type_card(session, DECLINED_CARD)
     installation.settle(session.token_id)
@@ -257,7 +257,7 @@ def is_page_open(installation: Installation, session: CardSession) -> bool:
         ("center=off/3", {"center_id": OTHER_CENTER_ID}),
     ],
 )
-def test_existing_links_open_no_page_once_the_limit_on_refused_cards_is_reached(
+def test_existing_links_stop_working_when_the_limit_on_refused_cards_is_reached(
     limited: Limited, limit: str, of_another: dict[str, Any]
 ) -> None:
     installation = limited(only(limit))
@@ -277,7 +277,7 @@ def test_existing_links_open_no_page_once_the_limit_on_refused_cards_is_reached(
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
-def test_an_unanswered_page_cannot_be_opened_once_the_limit_is_reached(
+def test_a_page_the_psp_did_not_confirm_cannot_be_opened_after_the_limit_is_reached(
     limited: Limited, trouble: Trouble
 ) -> None:
     installation = limited("guest=off/3")
@@ -319,7 +319,9 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: L
 
 
 # Shows S23.
-def test_a_center_may_have_other_limits_than_the_installation(limited: Limited) -> None:
+def test_the_card_testing_limits_of_a_center_may_differ_from_the_default_limits(
+    limited: Limited,
+) -> None:
     installation = limited("guest=1/1,guest-everywhere=off/off,caller=off/off,center=off/off")
     installation.configure(card_testing_limits="guest=2/2")
     first, second = (installation.opened_session() for _ in range(2))
@@ -344,7 +346,7 @@ def test_a_center_may_have_other_limits_than_the_installation(limited: Limited) 
 
 
 # Shows S23.
-def test_cards_refused_on_all_open_pages_of_a_guest_count_together(limited: Limited) -> None:
+def test_cards_refused_on_all_open_pages_of_a_guest_are_counted_together(limited: Limited) -> None:
     installation = limited("guest=off/10,guest-everywhere=off/30")
     sessions = [installation.opened_session() for _ in range(10)]
     for session in sessions:
@@ -362,7 +364,7 @@ def test_cards_refused_on_all_open_pages_of_a_guest_count_together(limited: Limi
     ("limits", "pages"),
     [("guest=off/10", 1), ("off", 3), (only("guest=10/off"), 3), (only("center=off/1"), 3)],
 )
-def test_the_psp_is_not_asked_about_other_pages_if_no_limit_could_close_them(
+def test_the_psp_is_asked_about_other_pages_only_if_a_limit_could_close_them(
     limited: Limited, limits: str, pages: int
 ) -> None:
     installation = limited(limits)
@@ -375,7 +377,7 @@ def test_the_psp_is_not_asked_about_other_pages_if_no_limit_could_close_them(
 
 
 @pytest.mark.parametrize("limit", ["caller=off/1", "center=off/1"])
-def test_the_limit_of_a_caller_or_center_does_not_close_pages_of_other_guests(
+def test_reaching_the_limit_of_a_caller_or_center_does_not_close_other_guests_pages(
     limited: Limited, limit: str
 ) -> None:
     installation = limited(only(limit))
@@ -389,7 +391,7 @@ def test_the_limit_of_a_caller_or_center_does_not_close_pages_of_other_guests(
 
 # Shows S23, S27.
 @pytest.mark.parametrize("limit", ["center=off/2", "center=5/2"])
-def test_refused_cards_of_a_few_guests_do_not_block_a_center_for_others(
+def test_refused_cards_of_a_few_guests_do_not_block_other_guests_of_the_center(
     limited: Limited, limit: str
 ) -> None:
     installation = limited(only(limit))
@@ -417,7 +419,9 @@ def test_refused_cards_of_a_few_guests_do_not_block_a_center_for_others(
         installation.add_card(guest_id=OTHER_GUEST_ID)
 
 
-def test_a_center_with_five_times_the_limit_refuses_every_guest(limited: Limited) -> None:
+def test_a_center_with_five_times_its_limit_of_refused_cards_refuses_every_guest(
+    limited: Limited,
+) -> None:
     installation = limited(only("center=off/2"))
     in_advance = installation.add_card(guest_id=OTHER_GUEST_ID)
     typing, other = installation.opened_session(), installation.opened_session()
@@ -434,7 +438,9 @@ def test_a_center_with_five_times_the_limit_refuses_every_guest(limited: Limited
 
 
 # Shows S27.
-def test_a_card_collected_before_the_limit_closes_its_page_is_stored(limited: Limited) -> None:
+def test_a_card_typed_before_the_limit_on_refused_cards_was_reached_is_stored(
+    limited: Limited,
+) -> None:
     installation = limited("guest=off/3")
     collected = installation.opened_session()
     installation.type_card(collected)
@@ -445,7 +451,9 @@ def test_a_card_collected_before_the_limit_closes_its_page_is_stored(limited: Li
     assert len(installation.accounts()) == 1
 
 
-def test_a_page_created_while_the_limit_was_reached_is_closed(limited: Limited) -> None:
+def test_a_page_created_as_the_limit_on_refused_cards_is_reached_is_closed(
+    limited: Limited,
+) -> None:
     installation = limited("guest=off/3")
     late = installation.session_without_answer(Trouble.AFTER_IT_ACTED)
     has_refused(installation, installation.opened_session(), 3)
@@ -473,7 +481,7 @@ def test_a_center_with_unusually_many_refused_cards_is_reported_for_24_hours(
 
 
 def has_tried(installation: Installation, refused_cards: int, sessions: int) -> None:
-    """Let guests try cards at the center, five on a page."""
+    """Let guests type cards at the center, five on each page."""
     for number in range(sessions):
         session = installation.add_card()
         tries = min(5, max(0, refused_cards - 5 * number))

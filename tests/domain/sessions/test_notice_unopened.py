@@ -1,4 +1,4 @@
-"""A link that nobody opens is reported once, at half of its life."""
+"""A link that nobody opens is reported once, after half of its lifetime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def notice(installation: Installation) -> Sequence[Event]:
     return [each for each in installation.events() if each.type is EventType.SESSION_UNOPENED]
 
 
-def test_an_unopened_link_is_reported_once_at_half_of_its_life(installation: Installation) -> None:
+def test_an_unopened_link_is_reported_once_after_half_of_its_lifetime(
+    installation: Installation,
+) -> None:
     session = installation.add_card(reference="order-7", link_minutes=30)
     installation.clock.advance(15 * MINUTE - timedelta.resolution)
     assert notice(installation) == []
@@ -32,7 +34,7 @@ def test_an_unopened_link_is_reported_once_at_half_of_its_life(installation: Ins
     assert notice(installation) == [told]
 
 
-def test_an_opened_link_is_not_reported(installation: Installation) -> None:
+def test_an_opened_link_is_not_reported_as_unopened(installation: Installation) -> None:
     session = installation.opened_session()
     cancelled = installation.add_card()
     installation.cancel_session(cancelled)
@@ -41,13 +43,13 @@ def test_an_opened_link_is_not_reported(installation: Installation) -> None:
     assert installation.session(session.token_id).unopened_at is None
 
 
-def test_a_link_that_is_over_is_not_reported(installation: Installation) -> None:
+def test_an_expired_link_is_not_reported_as_unopened(installation: Installation) -> None:
     installation.add_card()
     installation.clock.advance(timedelta(days=2))
     assert notice(installation) == []
 
 
-def test_the_link_of_an_earlier_release_is_reported_at_half_of_its_life(
+def test_an_earlier_releases_unopened_link_is_reported_after_half_of_its_lifetime(
     installation: Installation,
 ) -> None:
     session = installation.add_card(link_minutes=30)
@@ -61,7 +63,7 @@ def test_the_link_of_an_earlier_release_is_reported_at_half_of_its_life(
     assert told.token_id == session.token_id
 
 
-def test_a_link_is_not_reported_by_a_clock_that_jumped(
+def test_a_clock_jump_does_not_cause_a_link_to_be_reported_as_unopened(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installation.add_card(link_minutes=30)

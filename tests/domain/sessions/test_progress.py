@@ -1,4 +1,4 @@
-"""How far the guest of a session is: it is noted whatever else fails, and undoes nothing."""
+"""The progress of a session is recorded even if other steps fail. It undoes no other change."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def times(installation: Installation, session: CardSession) -> tuple[datetime | 
 
 
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
-def test_a_session_keeps_the_time_of_the_first_opening_or_return(
+def test_a_session_keeps_the_times_of_the_first_opening_and_the_first_return(
     installation: Installation, leave: Callable[[Installation, CardSession], str]
 ) -> None:
     session = installation.add_card()
@@ -80,14 +80,14 @@ def test_a_link_opened_under_an_earlier_release_keeps_its_opening_time(
     assert times(installation, opened) == (opened.opened_at, None)
 
 
-def test_a_session_counts_as_opened_even_if_its_page_could_not_be_created(
+def test_opening_a_link_is_recorded_even_if_its_page_cannot_be_created(
     installation: Installation,
 ) -> None:
     assert installation.session_without_answer().progress is Progress.OPENED
 
 
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
-def test_noting_progress_does_not_undo_a_concurrent_change_of_the_session(
+def test_recording_progress_does_not_undo_a_concurrent_change_of_the_session(
     installation: Installation, leave: object
 ) -> None:
     session = installation.session_with_card()
@@ -100,7 +100,9 @@ def test_noting_progress_does_not_undo_a_concurrent_change_of_the_session(
     assert (ended.status, ended.progress) == (SessionStatus.COMPLETED, Progress.OPENED)
 
 
-def test_a_return_to_a_session_without_a_page_is_not_noted(installation: Installation) -> None:
+def test_a_browser_that_returns_although_no_page_was_opened_is_not_recorded(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
 
     installation.return_to_shop(session)
@@ -110,7 +112,7 @@ def test_a_return_to_a_session_without_a_page_is_not_noted(installation: Install
 
 
 @pytest.mark.parametrize("known_first", [False, True])
-def test_a_return_from_an_ended_page_counts_as_cancelled(
+def test_returning_from_an_ended_page_counts_as_cancelling_it(
     installation: Installation, *, known_first: bool
 ) -> None:
     session = installation.opened_session()
@@ -125,7 +127,7 @@ def test_a_return_from_an_ended_page_counts_as_cancelled(
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 
 
-def test_a_guest_who_cancels_is_sent_back_while_the_database_is_unavailable(
+def test_a_guest_who_cancels_is_redirected_even_while_the_database_is_unavailable(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

@@ -21,7 +21,7 @@ from tests.installation import Installation
 
 # Shows S2.
 @pytest.mark.parametrize("use_case", ["read_session", "cancel_session"])
-def test_a_session_of_another_guest_or_center_is_not_found(
+def test_reading_a_session_of_another_guest_or_center_is_refused(
     installation: Installation, use_case: str
 ) -> None:
     session = installation.add_card()
@@ -39,7 +39,9 @@ def test_a_session_of_another_guest_or_center_is_not_found(
     assert installation.session(session.token_id) == session
 
 
-def test_a_limited_caller_can_read_sessions_of_its_own_centers(installation: Installation) -> None:
+def test_a_caller_limited_to_some_centers_can_read_sessions_of_these_centers(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
 

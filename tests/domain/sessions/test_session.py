@@ -1,4 +1,4 @@
-"""What a session itself decides."""
+"""Rules of the session entity."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ NEEDED_OF_A_REQUEST: Final = {
 }
 
 
-def test_every_field_of_a_session_is_kept_or_erased_by_decision() -> None:
-    """A new field belongs to one of these. `blank_unreadable` blanks the same as the session itself."""
+def test_every_field_of_a_session_is_listed_as_kept_or_cleared_by_an_erasure() -> None:
+    """Add each new field to one of these sets. `blank_unreadable` clears the same fields."""
     session = a_session(
         status=SessionStatus.EXPIRED,
         reference="order 7",
@@ -51,7 +51,7 @@ def test_every_field_of_a_session_is_kept_or_erased_by_decision() -> None:
     assert names - changed == TELLS_WHAT_HAPPENED
 
 
-def test_every_field_of_a_page_request_is_kept_or_erased_by_decision() -> None:
+def test_every_field_of_a_page_request_is_listed_as_kept_or_cleared_by_an_erasure() -> None:
     request = an_attempt().request
     request = replace(
         request, guest_email="zoe@guests.example", billing_info=a_session().billing_info
@@ -64,7 +64,7 @@ def test_every_field_of_a_page_request_is_kept_or_erased_by_decision() -> None:
     assert names - changed == NEEDED_OF_A_REQUEST
 
 
-def test_an_erasure_removes_the_form_fields_of_a_page() -> None:
+def test_an_erasure_removes_the_form_fields_of_a_hosted_page() -> None:
     attempt = an_attempt(page=a_page(fields={"signed": "with the name of the guest"}), over=True)
 
     blank = attempt.without_personal_data()
@@ -72,7 +72,7 @@ def test_an_erasure_removes_the_form_fields_of_a_page() -> None:
     assert blank.page == a_page(fields={})
 
 
-def test_a_session_without_references_names_no_guest_or_page_at_the_psp() -> None:
+def test_removing_references_from_a_session_clears_the_psps_guest_and_page() -> None:
     request = replace(
         an_attempt().request,
         guest_reference=GuestReference("guest-at-psp"),
@@ -84,7 +84,7 @@ def test_a_session_without_references_names_no_guest_or_page_at_the_psp() -> Non
     assert blank == a_session(attempt=PageAttempt(request=unnamed, over=True))
 
 
-def test_the_worker_asks_the_psp_once_if_a_browser_could_not() -> None:
+def test_a_return_that_could_not_call_the_psp_makes_the_session_due_once() -> None:
     session = a_session(ask_again_at=NOW)
 
     later = session.asked_later()
@@ -118,7 +118,7 @@ def test_an_expired_session_stays_expired_if_the_clock_is_set_back() -> None:
     assert expired.is_past_end(expired.expires_at - timedelta(minutes=20))
 
 
-def test_a_page_still_pending_after_its_end_is_asked_about_minutes_later() -> None:
+def test_the_psp_is_asked_minutes_later_about_a_page_still_pending_after_its_end() -> None:
     page = replace(a_page(), ends_at=NOW + timedelta(minutes=30))
     session = a_session(attempt=an_attempt(page=page), expires_at=NOW + timedelta(days=3))
     now = NOW + timedelta(hours=5)

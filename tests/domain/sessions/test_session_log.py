@@ -1,4 +1,4 @@
-"""The lines of the log that tell a session's life, by the adapter that writes them."""
+"""The log lines about the steps of a session, written by the real adapter."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lines() -> Iterator[list[Any]]:
 
 
 def told(lines: Sequence[Any]) -> list[str]:
-    """Return the steps of all lines so far, each with its reason."""
+    """Return the steps of all log lines so far, each with its reason."""
     return [
         f"{line['event']} {line['reason']}" if "reason" in line else line["event"]
         for line in lines
@@ -60,7 +60,7 @@ def test_renewing_a_card_is_logged(installation: Installation, lines: list[Any])
     assert told(lines) == [*LIFE, *STORED, *LIFE, *renewed]
 
 
-def test_refusing_a_card_by_our_rules_is_logged(
+def test_a_card_that_breaks_a_rule_of_this_service_is_logged(
     installation: Installation, lines: list[Any]
 ) -> None:
     installation.configure(avs=True)
@@ -71,7 +71,7 @@ def test_refusing_a_card_by_our_rules_is_logged(
     assert told(lines) == [*LIFE, *refused]
 
 
-def test_a_card_that_is_not_accepted_is_logged_apart_from_the_end_of_its_session(
+def test_a_card_that_the_center_does_not_accept_has_a_log_line_of_its_own(
     installation: Installation, lines: list[Any]
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -102,7 +102,7 @@ def test_cards_declined_by_the_bank_are_logged(
     assert told(lines) == [*LIFE, *declined, *STORED]
 
 
-def test_discarding_a_card_typed_after_the_cancellation_is_logged(
+def test_discarding_a_card_that_was_typed_after_the_cancellation_is_logged(
     installation: Installation, lines: list[Any]
 ) -> None:
     session = installation.opened_session()
@@ -136,7 +136,9 @@ def test_a_session_that_ends_without_a_card_is_logged(
     }
 
 
-def test_a_repeated_step_is_logged_once(installation: Installation, lines: list[Any]) -> None:
+def test_repeating_a_step_of_a_session_does_not_log_it_again(
+    installation: Installation, lines: list[Any]
+) -> None:
     installation.before_next_write(lambda: installation.add_card(idempotency_key="key"))
     session = installation.add_card(idempotency_key="key")
     for _ in range(2):
@@ -153,7 +155,7 @@ def test_a_repeated_step_is_logged_once(installation: Installation, lines: list[
 
 
 @pytest.mark.installed(busy_timeout_seconds=0)
-def test_a_step_that_could_not_be_committed_is_not_logged(
+def test_a_step_of_a_session_that_could_not_be_committed_is_not_logged(
     installation: Installation, lines: list[Any]
 ) -> None:
     with closing(connect(installation.database, busy_timeout_seconds=0)) as other:
@@ -165,7 +167,7 @@ def test_a_step_that_could_not_be_committed_is_not_logged(
     assert "session_created" not in told(lines)
 
 
-def test_a_failing_log_does_not_prevent_storing_a_card(installation: Installation) -> None:
+def test_a_card_is_stored_even_if_writing_the_log_fails(installation: Installation) -> None:
     def fail(*_: object) -> str:
         raise OSError
 

@@ -42,7 +42,7 @@ def test_cancelling_a_session_expires_its_link_at_once(installation: Installatio
     assert installation.provider.calls == []
 
 
-def test_a_cancelled_session_ends_with_its_page_if_the_psp_cannot_close_it(
+def test_a_cancelled_session_ends_when_its_page_expires_if_the_psp_cannot_close_it(
     installation: Installation,
 ) -> None:
     installation.provider.close = lambda *_: None
@@ -100,7 +100,7 @@ def test_a_card_collected_after_the_cancellation_is_discarded(
 
 
 # Shows I3.
-def test_the_worker_completes_a_cancellation_that_the_psp_could_not_answer(
+def test_the_worker_completes_a_cancellation_after_an_outage_of_the_psp(
     installation: Installation,
 ) -> None:
     for number in ("4242424242424242", None):
@@ -125,7 +125,7 @@ def test_the_worker_completes_a_cancellation_that_the_psp_could_not_answer(
         assert ended.expires_at == waiting.cancelled_at
 
 
-def test_a_cancellation_is_stored_even_if_the_session_cannot_be_settled_yet(
+def test_a_cancellation_is_stored_even_if_settling_the_session_fails(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -163,7 +163,9 @@ def test_a_guest_is_not_sent_to_a_page_created_after_the_cancellation(
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 
-def test_a_clock_that_is_behind_does_not_open_a_cancelled_link(installation: Installation) -> None:
+def test_a_cancelled_link_stays_closed_on_a_machine_whose_clock_is_behind(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     installation.cancel_session(session)
@@ -196,14 +198,16 @@ def test_cancelling_an_ended_session_changes_nothing(installation: Installation)
     assert installation.provider.calls == calls
 
 
-def test_cancelling_an_expired_session_does_not_prolong_it(installation: Installation) -> None:
+def test_cancelling_an_expired_session_does_not_extend_its_lifetime(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     installation.clock.advance(timedelta(hours=1))
 
     assert installation.cancel_session(session).expires_at == session.expires_at
 
 
-def test_a_guest_who_returns_after_the_cancellation_changes_nothing(
+def test_a_guest_who_returns_after_the_cancellation_does_not_change_the_session(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -264,7 +268,7 @@ class TestSessionsOfACaller:
         operator = installation.container.note_act().operator
         assert {installation.session(each.token_id).cancelled_by for each in sessions} == {operator}
 
-    def test_a_session_that_ends_before_it_is_cancelled_stays_unchanged(
+    def test_cancelling_all_sessions_does_not_change_a_session_that_ends_meanwhile(
         self, installation: Installation
     ) -> None:
         session = installation.session_with_card()
@@ -275,7 +279,7 @@ class TestSessionsOfACaller:
         assert cancel_sessions_of_caller(installation.caller.name) == 0
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_an_unreadable_session_does_not_keep_other_sessions_open(
+    def test_an_unreadable_session_does_not_prevent_cancelling_other_sessions(
         self, installation: Installation
     ) -> None:
         unreadable, readable = installation.add_card(), installation.add_card()
@@ -288,14 +292,14 @@ class TestSessionsOfACaller:
         assert cancel_all_of(installation) == 1
         assert installation.session(readable.token_id).cancelled_at is not None
 
-    def test_sessions_of_a_caller_of_the_identity_provider_can_be_cancelled(
+    def test_all_sessions_of_a_caller_of_the_identity_provider_can_be_cancelled(
         self, installation: Installation
     ) -> None:
         session = installation.add_card(replace(KIOSK, name=CallerName("jwt:shop")))
         assert installation.container.cancel_sessions_of_caller()("jwt:shop") == 1
         assert installation.session(session.token_id).cancelled_at is not None
 
-    def test_cancelling_the_sessions_of_an_unknown_caller_is_refused(
+    def test_cancelling_all_sessions_of_an_unknown_caller_is_refused(
         self, installation: Installation
     ) -> None:
         session = installation.add_card()

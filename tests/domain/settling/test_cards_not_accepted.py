@@ -1,4 +1,4 @@
-"""A center that does not accept every card: by funding, or without authentication."""
+"""Centers that refuse cards by funding, or refuse cards without authentication."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def codes(installation: Installation, session: CardSession) -> list[tuple[int, s
         return [(each.number, each.code) for each in unit.refused_cards.of(session.token_id)]
 
 
-def test_a_prepaid_card_is_discarded_where_it_is_not_accepted(installation: Installation) -> None:
+def test_a_prepaid_card_is_discarded_if_the_center_does_not_accept_prepaid_cards(
+    installation: Installation,
+) -> None:
     session = with_prepaid_card(installation)
     installation.reconcile()
 
@@ -61,7 +63,9 @@ def test_a_prepaid_card_is_discarded_where_it_is_not_accepted(installation: Inst
     assert codes(installation, session) == [(0, "funding_not_accepted")]
 
 
-def test_another_card_on_the_same_link_is_stored(installation: Installation) -> None:
+def test_after_a_prepaid_card_was_not_accepted_the_same_link_stores_another_card(
+    installation: Installation,
+) -> None:
     session = with_prepaid_card(installation)
     # The guest first reads why.
     with pytest.raises(ClickNeeded):
@@ -78,7 +82,9 @@ def test_another_card_on_the_same_link_is_stored(installation: Installation) -> 
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_a_session_that_ends_after_such_a_card_fails(installation: Installation) -> None:
+def test_a_session_whose_last_card_was_not_accepted_ends_as_failed(
+    installation: Installation,
+) -> None:
     installation.has_endpoint("https://shop.example/events")
     session = with_prepaid_card(installation)
     installation.clock.advance(timedelta(days=1))
@@ -96,7 +102,7 @@ def test_a_session_that_ends_after_such_a_card_fails(installation: Installation)
     assert codes(installation, session) == [(0, "funding_not_accepted")]
 
 
-def test_a_session_ends_though_the_psp_refuses_to_discard_such_a_card(
+def test_a_session_ends_even_if_the_psp_refuses_to_discard_a_card_not_accepted(
     installation: Installation,
 ) -> None:
     session = with_prepaid_card(installation)
@@ -110,7 +116,7 @@ def test_a_session_ends_though_the_psp_refuses_to_discard_such_a_card(
 
 
 @pytest.mark.parametrize("second", ["no card", "another prepaid card"])
-def test_a_late_webhook_about_such_a_card_changes_nothing(
+def test_a_late_webhook_about_a_card_that_was_not_accepted_changes_nothing(
     installation: Installation, second: str
 ) -> None:
     session = with_prepaid_card(installation)
@@ -139,7 +145,7 @@ def test_a_late_webhook_about_such_a_card_changes_nothing(
     assert (ended.status, ended.due_at) == (expected, None)
 
 
-def test_a_prepaid_card_that_the_guest_types_again_is_not_accepted_again(
+def test_typing_a_prepaid_card_that_was_not_accepted_again_fails_in_the_same_way(
     installation: Installation,
 ) -> None:
     # The PSP gives the same token for the same card, and the discard has begun.
@@ -165,7 +171,7 @@ def test_a_prepaid_card_that_the_guest_types_again_is_not_accepted_again(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_the_guest_reads_why_although_a_webhook_settled_the_page_before(
+def test_the_guest_reads_why_a_card_was_not_accepted_even_if_a_webhook_came_first(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -178,7 +184,9 @@ def test_the_guest_reads_why_although_a_webhook_settled_the_page_before(
 
 
 @pytest.mark.parametrize("ends_by", ["a later page", "a cancellation"])
-def test_a_session_that_ends_otherwise_expires(installation: Installation, ends_by: str) -> None:
+def test_a_session_whose_last_page_had_no_card_ends_as_expired(
+    installation: Installation, ends_by: str
+) -> None:
     session = with_prepaid_card(installation)
     if ends_by == "a cancellation":
         installation.cancel_session(session)
@@ -191,7 +199,7 @@ def test_a_session_that_ends_otherwise_expires(installation: Installation, ends_
     assert (ended.status, ended.failure) == (SessionStatus.EXPIRED, None)
 
 
-def test_a_prepaid_card_that_is_refused_counts_against_card_testing(
+def test_a_prepaid_card_that_was_not_accepted_counts_towards_the_card_testing_limits(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID, card_testing_limits="guest=off/2")
@@ -205,7 +213,7 @@ def test_a_prepaid_card_that_is_refused_counts_against_card_testing(
 @pytest.mark.parametrize(
     ("number", "funding"), [(GOOD_CARD, Funding.CREDIT), (OTHER_GOOD_CARD, Funding.DEBIT)]
 )
-def test_a_card_of_another_funding_is_accepted(
+def test_a_center_that_refuses_prepaid_cards_accepts_credit_and_debit_cards(
     installation: Installation, number: str, funding: Funding
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -213,7 +221,7 @@ def test_a_card_of_another_funding_is_accepted(
     assert installation.stored_card(number).funding is funding
 
 
-def test_a_policy_that_came_later_does_not_apply_to_sessions_before(
+def test_a_new_card_policy_does_not_apply_to_sessions_that_already_existed(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card(PREPAID_CARD)
@@ -224,7 +232,7 @@ def test_a_policy_that_came_later_does_not_apply_to_sessions_before(
 
 
 @pytest.mark.parametrize("demanded_by", ["the center", "the client"])
-def test_the_bank_authenticates_the_guest_if_that_is_required(
+def test_the_bank_authenticates_the_guest_if_authentication_is_required(
     installation: Installation, demanded_by: str
 ) -> None:
     if demanded_by == "the center":
@@ -239,7 +247,7 @@ def test_the_bank_authenticates_the_guest_if_that_is_required(
     assert account.authenticated is True
 
 
-def test_a_card_without_authentication_is_not_accepted_if_that_is_required(
+def test_a_card_without_authentication_is_not_accepted_if_authentication_is_required(
     installation: Installation,
 ) -> None:
     installation.configure(**AUTHENTICATED)
@@ -261,7 +269,9 @@ def test_a_card_without_authentication_is_not_accepted_if_that_is_required(
     assert not installation.accounts()
 
 
-def test_a_client_cannot_weaken_what_the_center_requires(installation: Installation) -> None:
+def test_a_client_cannot_waive_the_authentication_that_the_center_requires(
+    installation: Installation,
+) -> None:
     installation.configure(**AUTHENTICATED)
 
     session = installation.opened_session(authentication="automatic")
@@ -269,7 +279,7 @@ def test_a_client_cannot_weaken_what_the_center_requires(installation: Installat
     assert session.current_attempt.request.authentication is Authentication.REQUIRED
 
 
-def test_add_card_refuses_authentication_that_the_psp_cannot_require(
+def test_add_card_refuses_required_authentication_if_the_psp_cannot_require_it(
     installation: Installation,
 ) -> None:
     add_card = installation.use_cases.add_card
@@ -286,7 +296,7 @@ def test_add_card_refuses_authentication_that_the_psp_cannot_require(
 
 
 @pytest.mark.parametrize("authentication", ["", "REQUIRED", True, ["required"]])
-def test_add_card_refuses_an_authentication_that_it_does_not_know(
+def test_add_card_refuses_an_unknown_value_for_authentication(
     installation: Installation, authentication: object
 ) -> None:
     with pytest.raises(InvalidField, match="authentication must be `automatic` or `required`"):

@@ -1,4 +1,4 @@
-"""What an earlier release, which knows no agreements, left out when it stored a card."""
+"""Completes agreements that an earlier release left out when it stored a card."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 def settled_by_0_2(
     installation: Installation, account: Account | None = None, *, keeps: bool = False
 ) -> CardSession:
-    """Return a session whose guest agreed, with its card as 0.2 stores or renews the `account`.
+    """Return a session whose guest agreed. Its card is stored or renewed as 0.2 does it.
 
-    `make test-upgrade` does this with 0.2.
+    `make test-upgrade` does the same with the real 0.2.
     """
     session = guaranteed(
         installation, keeps=keeps, agreement=a_booking(installation, reference="booking-18")
@@ -47,14 +47,16 @@ def settled_by_0_2(
 
 
 def complete(installation: Installation) -> Account:
-    """Complete the agreements twice, and return the guest's only card."""
+    """Complete the agreements twice. Return the guest's only card."""
     for _ in range(2):
         assert installation.container.complete_agreements()() == []
     (account,) = installation.accounts()
     return account
 
 
-def test_a_card_that_was_stored_without_its_agreement_gets_it(installation: Installation) -> None:
+def test_a_card_that_an_earlier_release_stored_without_its_agreement_gets_the_agreement(
+    installation: Installation,
+) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     session = settled_by_0_2(installation)
     account = complete(installation)
@@ -67,7 +69,9 @@ def test_a_card_that_was_stored_without_its_agreement_gets_it(installation: Inst
     assert told.event.agreement_id == agreement.agreement_id
 
 
-def test_a_card_that_the_guest_allowed_to_keep_is_kept(installation: Installation) -> None:
+def test_completing_agreements_keeps_a_card_that_the_guest_allowed_the_center_to_keep(
+    installation: Installation,
+) -> None:
     settled_by_0_2(installation, keeps=True)
     account = complete(installation)
     (consent,) = installation.consents(account)
@@ -76,7 +80,7 @@ def test_a_card_that_the_guest_allowed_to_keep_is_kept(installation: Installatio
 
 
 @pytest.mark.parametrize("was_kept", [True, False])
-def test_a_card_that_was_on_file_keeps_what_kept_it(
+def test_completing_agreements_does_not_shorten_how_long_a_renewed_card_is_kept(
     installation: Installation, was_kept: bool
 ) -> None:
     if was_kept:
@@ -92,7 +96,7 @@ def test_a_card_that_was_on_file_keeps_what_kept_it(
     assert len(agreements(installation, account)) == (1 if was_kept else 2)
 
 
-def test_a_card_that_was_used_before_it_was_completed_is_not_kept_for_ever(
+def test_a_card_used_again_before_its_agreement_was_completed_is_not_kept_without_end(
     installation: Installation,
 ) -> None:
     settled_by_0_2(installation)
@@ -105,7 +109,9 @@ def test_a_card_that_was_used_before_it_was_completed_is_not_kept_for_ever(
     assert account.keep_until == max(first.kept_until, second.kept_until)
 
 
-def test_a_card_that_the_guest_allowed_to_keep_since_is_kept(installation: Installation) -> None:
+def test_completing_agreements_respects_a_later_consent_to_keep_the_card(
+    installation: Installation,
+) -> None:
     settled_by_0_2(installation)
     installation.clock.advance(timedelta(minutes=1))
     guaranteed(installation, keeps=True)
@@ -115,7 +121,7 @@ def test_a_card_that_the_guest_allowed_to_keep_since_is_kept(installation: Insta
     assert len(agreements(installation, account)) == 2
 
 
-def test_a_booking_whose_page_had_no_text_about_it_is_logged_once(
+def test_a_booking_to_which_the_guest_never_agreed_is_logged_once(
     installation: Installation,
 ) -> None:
     session = settled_by_0_2(installation)
@@ -131,7 +137,7 @@ def test_a_booking_whose_page_had_no_text_about_it_is_logged_once(
 
 
 @pytest.mark.parametrize("has_clicked", [True, False])
-def test_a_booking_without_its_agreement_has_another_session_unless_the_guest_clicked(
+def test_a_booking_without_an_agreement_gets_a_new_session_unless_the_guest_had_agreed(
     installation: Installation, has_clicked: bool
 ) -> None:
     session = settled_by_0_2(installation)
@@ -142,7 +148,7 @@ def test_a_booking_without_its_agreement_has_another_session_unless_the_guest_cl
 
 
 @pytest.mark.parametrize("change", ["removed", "erased", "ended long ago"])
-def test_nothing_is_added_if_the_card_is_gone_or_the_session_is_old(
+def test_no_agreement_is_completed_for_a_removed_card_or_an_old_session(
     installation: Installation, change: str
 ) -> None:
     settled_by_0_2(installation)

@@ -1,4 +1,4 @@
-"""A PSP reports something about an earlier page: its card is stored or discarded."""
+"""A PSP reports a card from an earlier page. The card is stored or discarded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class Late:
-    """A session whose first page ended without its card, says the PSP, and has a second one."""
+    """A session with two pages. The PSP first reported that the first page ended without a card."""
 
     def __init__(
         self, installation: Installation, number: str = GOOD_CARD, *, tokens: int = 1
@@ -50,7 +50,7 @@ class Late:
 
     @property
     def current(self) -> CardSession:
-        """The session as it is stored."""
+        """Return the session as it is stored."""
         return self.it.session(self.session.token_id)
 
     def told(self, *, signed: bool = True, by_page: bool = True, by_session: bool = True) -> None:
@@ -129,7 +129,7 @@ def test_a_card_from_an_earlier_page_is_stored_if_no_other_page_is_open(
     assert (kept.page_reference, kept.told_at) == (second, None)
 
 
-def test_a_card_from_an_earlier_page_is_stored_after_a_card_that_is_not_accepted(
+def test_a_card_from_an_earlier_page_is_stored_if_the_later_card_was_not_accepted(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -149,7 +149,7 @@ def test_a_card_from_an_earlier_page_is_stored_after_a_card_that_is_not_accepted
     assert [(each.attempt, each.code) for each in refused] == [(2, NotAccepted.FUNDING)]
 
 
-def test_the_guest_keeps_the_latest_page_if_the_card_of_an_earlier_page_was_discarded(
+def test_discarding_the_card_of_an_earlier_page_does_not_change_the_current_page(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -173,7 +173,7 @@ def test_the_guest_keeps_the_latest_page_if_the_card_of_an_earlier_page_was_disc
     assert late.current.not_accepted is NotAccepted.FUNDING
 
 
-def test_a_card_on_file_that_was_typed_on_an_earlier_page_was_accepted(
+def test_typing_a_card_on_file_on_an_earlier_page_does_not_count_as_not_accepted(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -190,7 +190,9 @@ def test_a_card_on_file_that_was_typed_on_an_earlier_page_was_accepted(
     assert {(each.attempt, each.code) for each in refused} == {(1, None), (2, NotAccepted.FUNDING)}
 
 
-def test_the_page_after_an_earlier_page_has_a_new_number(installation: Installation) -> None:
+def test_a_new_page_gets_a_new_number_after_the_session_returned_to_an_earlier_page(
+    installation: Installation,
+) -> None:
     installation.configure(**NO_PREPAID)
     late = Late(installation, PREPAID_CARD)
     installation.psp.close_page(installation.page_reference(late.session))
@@ -205,7 +207,7 @@ def test_the_page_after_an_earlier_page_has_a_new_number(installation: Installat
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.NOT_FOUND])
-def test_the_psp_is_asked_about_an_earlier_page_until_it_answers(
+def test_the_psp_is_asked_about_an_earlier_page_until_it_responds(
     late: Late, trouble: Trouble
 ) -> None:
     late.stores_another_card()
@@ -222,7 +224,7 @@ def test_the_psp_is_asked_about_an_earlier_page_until_it_answers(
     assert late.current.due_at is None
 
 
-def test_the_psp_is_no_longer_asked_about_an_earlier_page_that_it_does_not_find_twice(
+def test_the_psp_is_not_asked_again_about_an_earlier_page_that_it_twice_did_not_find(
     late: Late,
 ) -> None:
     late.stores_another_card()
@@ -239,7 +241,9 @@ def test_the_psp_is_no_longer_asked_about_an_earlier_page_that_it_does_not_find_
     assert late.current.due_at is None
 
 
-def test_a_webhook_that_arrives_while_the_psp_is_asked_causes_another_call(late: Late) -> None:
+def test_a_webhook_about_an_earlier_page_during_the_call_to_the_psp_causes_another_call(
+    late: Late,
+) -> None:
     late.stores_another_card()
 
     def meanwhile() -> None:
@@ -274,7 +278,9 @@ def test_the_psp_is_asked_again_about_an_earlier_page_that_is_pending(late: Late
     assert late.current.due_at is None
 
 
-def test_the_wait_for_a_page_that_is_not_found_restarts_after_each_answer(late: Late) -> None:
+def test_any_response_about_an_earlier_page_restarts_the_wait_until_it_counts_as_lost(
+    late: Late,
+) -> None:
     late.stores_another_card()
     outcome = late.it.provider.outcome
     late.it.provider.have(Trouble.NOT_FOUND, "outcome")
@@ -303,21 +309,21 @@ def test_cards_refused_on_an_earlier_page_are_counted(late: Late) -> None:
     assert {(card.attempt, card.number) for card in refused} >= {(1, 1), (1, 2)}
 
 
-def test_an_earlier_page_is_kept_without_personal_data(late: Late) -> None:
+def test_an_earlier_page_is_stored_without_personal_data(late: Late) -> None:
     with late.it.storage.read() as unit:
         (kept,) = unit.earlier_pages.of(late.session.token_id)
 
     assert (kept.attempt.request.guest_name, kept.attempt.request.guest_email) == ("", None)
 
 
-def test_a_signed_webhook_about_an_earlier_page_is_evidence(late: Late) -> None:
+def test_a_signed_webhook_about_an_earlier_page_is_stored_as_evidence(late: Late) -> None:
     late.told()
 
     (evidence,) = late.it.evidence(late.session)
     assert evidence.origin is EvidenceOrigin.WEBHOOK
 
 
-def test_a_flood_of_webhooks_about_an_earlier_page_causes_one_call_in_two_seconds(
+def test_many_webhooks_about_an_earlier_page_cause_one_call_to_the_psp_in_2_seconds(
     late: Late,
 ) -> None:
     late.stores_another_card()

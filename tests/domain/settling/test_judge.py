@@ -108,9 +108,9 @@ def judged(session: Any = OPENED, collected: CardCollected = COLLECTED, **stored
 
 
 def is_refused(verdict: Verdict, refusal: Refusal, *, existing: Account | None = None) -> bool:
-    """Return whether the session failed, its token is discarded, and no more happens.
+    """Return whether the session failed, its token is discarded, and nothing else happens.
 
-    An existing account is read at its PSP.
+    An existing account is refreshed.
     """
     failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
     session = replace(
@@ -127,7 +127,7 @@ def is_refused(verdict: Verdict, refusal: Refusal, *, existing: Account | None =
 
 
 class TestStoring:
-    def test_a_new_card_becomes_an_account(self) -> None:
+    def test_a_card_that_is_not_on_file_is_stored_as_a_new_account(self) -> None:
         verdict = judged()
 
         account = verdict.added
@@ -146,13 +146,15 @@ class TestStoring:
         assert verdict.consent == replace(CONSENT, account_id=NEW_ID)
 
     @pytest.mark.parametrize("has_default", [False, True])
-    def test_a_new_card_becomes_the_default_if_no_other_card_is(self, has_default: bool) -> None:
+    def test_a_new_card_becomes_the_default_if_the_guest_has_no_default_card(
+        self, has_default: bool
+    ) -> None:
         account = judged(accounts=[replace(OTHER_CARD, is_default=has_default)]).added
 
         assert account is not None
         assert account.is_default is not has_default
 
-    def test_a_collected_card_completes_an_expired_session(self) -> None:
+    def test_a_card_that_is_reported_after_the_session_expired_completes_the_session(self) -> None:
         assert judged(EXPIRED).session.status is SessionStatus.COMPLETED
 
     def test_the_same_card_at_another_merchant_account_is_stored_as_a_new_account(self) -> None:
@@ -160,7 +162,7 @@ class TestStoring:
 
         assert judged(accounts=[elsewhere]).added is not None
 
-    def test_a_stored_card_ends_the_refusal_of_another_card_on_the_same_page(self) -> None:
+    def test_storing_a_card_clears_the_note_that_an_earlier_card_was_not_accepted(self) -> None:
         refused = replace(OPENED, not_accepted=NotAccepted.FUNDING)
 
         assert judged(refused).session == judged().session
@@ -206,13 +208,13 @@ class TestRenewing:
         verdict = judged(accounts=[OTHER_CARD, same])
         assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=same)
 
-    def test_a_card_collected_before_the_last_renewal_is_refused(self) -> None:
+    def test_a_card_typed_before_the_last_renewal_of_its_account_is_refused(self) -> None:
         renewed_since = replace(SAME_CARD, consented_at=LATER + timedelta(seconds=1))
 
         verdict = judged(accounts=[renewed_since])
         assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=renewed_since)
 
-    def test_a_card_collected_in_the_second_of_the_last_renewal_is_accepted(self) -> None:
+    def test_a_card_typed_in_the_same_second_as_the_last_renewal_is_accepted(self) -> None:
         """PSPs report the time in seconds, and a guest may correct an expiry date at once."""
         assert judged(accounts=[replace(SAME_CARD, consented_at=LATER)]).renewed is not None
 
@@ -241,14 +243,16 @@ class TestRefusing:
 
         assert is_refused(verdict, refusal)
 
-    def test_a_second_card_is_refused_if_the_center_allows_one_per_guest(self) -> None:
+    def test_a_second_card_is_refused_if_the_center_allows_one_card_per_guest(self) -> None:
         one = replace(OPENED, configuration=a_configuration(cards_per_guest=CardsPerGuest.ONE))
 
         assert is_refused(judged(one, accounts=[OTHER_CARD]), CenterKeepsOneCard())
         assert judged(OPENED, accounts=[OTHER_CARD]).added is not None
 
     @pytest.mark.parametrize("avs", [True, False])
-    def test_a_wrong_address_is_refused_if_avs_is_on(self, avs: bool) -> None:
+    def test_a_card_with_a_wrong_billing_address_is_refused_only_if_avs_is_on(
+        self, avs: bool
+    ) -> None:
         session = replace(OPENED, configuration=a_configuration(avs=avs))
         wrong = replace(COLLECTED, avs=AvsResult.MISMATCH)
         verdict = judged(session, wrong)
@@ -263,7 +267,7 @@ class TestRefusing:
         assert verdict == Verdict(session=EXPIRED.postponed(None), unkept=TOKEN)
 
     @pytest.mark.parametrize(("seconds", "is_stored"), [(-1, False), (0, True)])
-    def test_a_card_is_stored_only_if_it_was_collected_before_the_cancellation(
+    def test_a_card_is_stored_only_if_it_was_typed_before_the_cancellation(
         self, seconds: int, is_stored: bool
     ) -> None:
         cancelled = OPENED.cancelled(LATER + timedelta(seconds=seconds))
@@ -278,7 +282,7 @@ class TestRefusing:
 
 class TestDiscardedTokens:
     @pytest.mark.parametrize("accounts", [(), (SAME_CARD,)])
-    def test_storing_a_card_withdraws_a_discard_that_has_not_begun(
+    def test_storing_a_card_cancels_a_discard_of_its_token_that_has_not_begun(
         self, accounts: Sequence[Account]
     ) -> None:
         waiting = a_discard(token=CARD.token)
@@ -296,7 +300,7 @@ class TestDiscardedTokens:
             (timedelta(hours=1), POLL_EVERY),
         ],
     )
-    def test_a_session_waits_for_a_discard_under_way(
+    def test_a_session_waits_until_a_discard_of_its_card_token_is_done(
         self, next_try: timedelta, waits: timedelta
     ) -> None:
         begun = a_discard(token=CARD.token, begun_at=NOW, due_at=LATER + next_try)
@@ -304,7 +308,7 @@ class TestDiscardedTokens:
         assert judged(discard=begun) == Verdict(session=OPENED.postponed(LATER + waits))
 
     @pytest.mark.parametrize(("seconds", "is_dead"), [(-1, False), (0, True)])
-    def test_a_card_collected_before_the_discard_is_not_stored(
+    def test_a_card_typed_before_its_token_was_discarded_is_not_stored(
         self, seconds: int, is_dead: bool
     ) -> None:
         done = a_discard(token=CARD.token).done(LATER + timedelta(seconds=seconds))
@@ -327,7 +331,7 @@ class TestOutcomesWithoutANewCard:
         assert judge(OPENED, current, outcome, LATER) == Verdict(session=current, unkept=TOKEN)
 
     @pytest.mark.parametrize("outcome", [COLLECTED, NO_CARD, PageClosed(), Pending(), None])
-    def test_a_settled_session_does_not_change(self, outcome: Outcome | None) -> None:
+    def test_no_outcome_changes_a_settled_session(self, outcome: Outcome | None) -> None:
         assert judge(OPENED, SETTLED, outcome, LATER) is None
 
     @pytest.mark.parametrize("outcome", [PageClosed(), Pending(), None])
@@ -337,19 +341,19 @@ class TestOutcomesWithoutANewCard:
         assert judge(OPENED, ON_NEXT_PAGE, outcome, LATER) is None
 
     @pytest.mark.parametrize("outcome", [PageClosed(), Pending(), None])
-    def test_an_outcome_counts_even_if_the_guest_agrees_in_another_browser_meanwhile(
+    def test_an_outcome_is_applied_even_if_the_guest_agrees_in_another_browser_meanwhile(
         self, outcome: Outcome | None
     ) -> None:
         agreed = OPENED.agreed("the secret of another browser", LATER)
 
         assert judge(OPENED, agreed, outcome, LATER) == judge(agreed, agreed, outcome, LATER)
 
-    def test_a_payment_method_other_than_a_card_ends_its_page(self) -> None:
+    def test_collecting_a_payment_method_other_than_a_card_ends_the_page(self) -> None:
         expected = Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
 
         assert judge(OPENED, OPENED, NO_CARD, LATER) == expected
 
-    def test_a_page_without_a_card_leaves_no_token_to_discard(self) -> None:
+    def test_a_page_that_collected_no_card_leaves_no_token_to_discard(self) -> None:
         for outcome, session in (
             (PageClosed(), OPENED.without_card(LATER)),
             (Pending(), OPENED.still_pending(LATER)),
@@ -359,9 +363,9 @@ class TestOutcomesWithoutANewCard:
 
 
 class TestIncompleteCard:
-    """The PSP has a card, and leaves out what must be stored of it."""
+    """The PSP reports a card without all details that must be stored."""
 
-    def test_a_session_waits_until_the_psp_confirms_an_incomplete_card(self) -> None:
+    def test_a_session_with_an_incomplete_card_waits_until_the_psp_confirms_the_card(self) -> None:
         first = judge(OPENED, OPENED, INCOMPLETE, LATER)
 
         assert first == Verdict(session=OPENED.page_unknown(LATER))
@@ -376,7 +380,7 @@ class TestIncompleteCard:
             (EXPIRED, SessionStatus.EXPIRED),
         ],
     )
-    def test_a_confirmed_incomplete_card_is_discarded(
+    def test_an_incomplete_card_is_discarded_after_the_psp_confirmed_it(
         self, before: CardSession, status: SessionStatus
     ) -> None:
         waiting = before.page_unknown(LATER)

@@ -1,4 +1,4 @@
-"""A PSP that does not know a page, or not yet: once that was said, nothing is decided."""
+"""A PSP does not find a page, perhaps only for now. A single failure decides nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 
 # Shows F47.
 @pytest.mark.parametrize("waited", [timedelta(0), 9 * MINUTE, 25 * MINUTE])
-def test_a_card_is_stored_after_the_psp_failed_to_find_its_page_once(
+def test_a_card_is_stored_even_if_the_psp_did_not_find_its_page_the_first_time(
     installation: Installation, waited: timedelta
 ) -> None:
     session = installation.session_with_card()
@@ -32,7 +32,7 @@ def test_a_card_is_stored_after_the_psp_failed_to_find_its_page_once(
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
 
-def test_the_link_leads_to_a_missing_page_until_the_loss_is_confirmed(
+def test_a_link_still_leads_to_a_page_that_the_psp_did_not_find_only_once(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -47,7 +47,7 @@ def test_the_link_leads_to_a_missing_page_until_the_loss_is_confirmed(
 
 
 @pytest.mark.parametrize("method", ["outcome", "close"])
-def test_a_cancelled_session_with_a_missing_page_ends_after_the_second_check(
+def test_a_cancelled_session_ends_after_the_psp_twice_did_not_find_its_page(
     installation: Installation, method: str
 ) -> None:
     session = installation.opened_session()
@@ -64,7 +64,9 @@ def test_a_cancelled_session_with_a_missing_page_ends_after_the_second_check(
     assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
 
 
-def test_a_response_between_two_checks_restarts_the_wait(installation: Installation) -> None:
+def test_a_page_is_not_lost_if_the_psp_found_it_between_two_failures(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     for trouble in (True, False, True):
         installation.provider.have(Trouble.NOT_FOUND, *(["outcome"] if trouble else ["discard"]))
@@ -74,7 +76,9 @@ def test_a_response_between_two_checks_restarts_the_wait(installation: Installat
     assert not installation.session(session.token_id).current_attempt.over
 
 
-def test_a_clock_that_was_ahead_does_not_delay_the_second_check(installation: Installation) -> None:
+def test_a_clock_that_was_ahead_does_not_delay_the_second_check_for_a_missing_page(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.cancel_session(session)
     session = installation.opened_session()
@@ -91,7 +95,7 @@ def test_a_clock_that_was_ahead_does_not_delay_the_second_check(installation: In
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_customer_that_the_psp_does_not_find_yet_costs_no_attempt(
+def test_a_psp_customer_that_is_not_found_the_first_time_does_not_cost_an_attempt(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -106,7 +110,7 @@ def test_a_customer_that_the_psp_does_not_find_yet_costs_no_attempt(
     assert installation.session(session.token_id).current_attempt.request.attempt == 1
 
 
-def test_a_customer_that_the_psp_never_finds_starts_another_attempt(
+def test_a_psp_customer_that_is_never_found_causes_a_new_attempt(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -123,7 +127,7 @@ def test_a_customer_that_the_psp_never_finds_starts_another_attempt(
 
 
 @pytest.mark.parametrize("ends", ["by itself", "cancelled", "erased"])
-def test_a_session_ends_if_the_psp_omits_details_of_the_card_that_we_store(
+def test_a_session_fails_if_the_psp_omits_required_details_of_the_card(
     installation: Installation, ends: str
 ) -> None:
     session = installation.session_with_card()

@@ -17,14 +17,14 @@ from tests.installation import MERCHANT, Installation
 
 
 def receive(installation: Installation, *notices: WebhookNotice) -> None:
-    """Receive a webhook that the adapter of its PSP reads as these notices."""
+    """Receive a webhook from which its adapter reads these notices."""
     installation.provider.read_webhook = lambda _: notices
     installation.receive_webhook(WebhookDelivery(headers={}, body=b""))
 
 
 # Shows F27.
 @pytest.mark.parametrize("webhook", ["before", "during", "after", "instead"])
-def test_the_card_is_stored_whether_webhook_or_return_comes_first(
+def test_a_card_is_stored_whether_the_webhook_or_the_returning_browser_comes_first(
     installation: Installation, webhook: str
 ) -> None:
     session = installation.session_with_card()
@@ -46,7 +46,9 @@ def test_the_card_is_stored_whether_webhook_or_return_comes_first(
 
 
 # Shows F4, F25.
-def test_receiving_the_same_webhook_100_times_stores_one_card(installation: Installation) -> None:
+def test_receiving_the_same_webhook_100_times_stores_the_card_once(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
     same = installation.webhook()
     for _ in range(3):
@@ -88,7 +90,7 @@ def test_a_webhook_of_a_settled_session_changes_nothing(installation: Installati
 
 
 def of_another_merchant_account(installation: Installation) -> CardSession:
-    """Have a session whose center takes cards through another merchant account."""
+    """Create a session of a center that uses another merchant account."""
     session = installation.opened_session()
     configuration = replace(session.configuration, merchant_account=MerchantAccount("other"))
     theirs = replace(session, configuration=configuration)
@@ -101,7 +103,7 @@ def a_notice_about(token_id: TokenId) -> WebhookNotice:
 
 
 # Shows F32.
-def test_a_notice_without_effect_does_not_block_other_notices_of_its_webhook(
+def test_an_item_of_a_webhook_without_effect_does_not_block_the_other_items(
     installation: Installation,
 ) -> None:
     theirs = of_another_merchant_account(installation)
@@ -117,7 +119,7 @@ def test_a_notice_without_effect_does_not_block_other_notices_of_its_webhook(
     assert installation.session(settled.token_id).due_at is None
 
 
-def test_every_notice_of_a_webhook_takes_effect(installation: Installation) -> None:
+def test_every_item_of_a_webhook_takes_effect(installation: Installation) -> None:
     account = installation.stored_card()
     nudged, told, named_by_page = (installation.opened_session() for _ in range(3))
     installation.clock.advance(ANSWERED_WITHIN)
@@ -153,12 +155,12 @@ def test_a_webhook_only_about_another_merchant_account_is_rejected(
 
 
 class TestUnsigned:
-    """Anybody may have sent it."""
+    """Anyone may have sent an unsigned webhook."""
 
     def nudge(self, installation: Installation, notice: WebhookNotice) -> None:
         receive(installation, replace(notice, signed=False))
 
-    def test_an_unsigned_webhook_has_the_card_stored_without_being_evidence(
+    def test_an_unsigned_webhook_leads_to_a_stored_card_but_is_not_kept_as_evidence(
         self, installation: Installation
     ) -> None:
         session = installation.session_with_card()
@@ -174,7 +176,7 @@ class TestUnsigned:
         installation.reconcile()
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_a_flood_of_unsigned_webhooks_causes_one_call_in_two_seconds(
+    def test_many_unsigned_webhooks_cause_one_call_to_the_psp_in_2_seconds(
         self, installation: Installation
     ) -> None:
         session = installation.opened_session()
@@ -188,7 +190,7 @@ class TestUnsigned:
 
         assert installation.provider.calls == ["outcome"] * 5
 
-    def test_an_unsigned_webhook_does_not_cause_a_reading_of_a_card_on_file(
+    def test_an_unsigned_webhook_does_not_cause_a_refresh_of_a_card_on_file(
         self, installation: Installation
     ) -> None:
         account = installation.stored_card()
@@ -198,7 +200,7 @@ class TestUnsigned:
 
         assert installation.accounts() == (account,)
 
-    def test_an_unsigned_webhook_without_effect_does_not_write(
+    def test_an_unsigned_webhook_without_effect_does_not_write_to_the_database(
         self, installation: Installation
     ) -> None:
         settled, nudged = installation.session_with_card(), installation.opened_session()
@@ -218,7 +220,7 @@ class TestUnsigned:
 
 
 # Shows F29.
-def test_a_webhook_about_an_expired_session_has_the_psp_asked_again(
+def test_a_webhook_about_an_expired_session_causes_another_call_to_the_psp(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card()
@@ -231,7 +233,9 @@ def test_a_webhook_about_an_expired_session_has_the_psp_asked_again(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_many_returns_of_a_browser_leave_room_for_webhooks(installation: Installation) -> None:
+def test_webhooks_are_kept_as_evidence_even_if_the_browser_returned_many_times(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     for number in range(60):
         installation.return_to_shop(session, result=str(number))

@@ -65,7 +65,7 @@ def test_a_collected_card_is_stored_for_its_guest(installation: Installation) ->
 
 
 # Shows I3.
-def test_settling_a_session_again_changes_nothing(installation: Installation) -> None:
+def test_settling_a_settled_session_changes_nothing(installation: Installation) -> None:
     session = installation.session_with_card()
     done = settled(installation, session)
     asked = len(installation.provider.calls)
@@ -80,7 +80,7 @@ def test_an_unknown_session_cannot_be_settled(installation: Installation) -> Non
 
 
 # Shows F14.
-def test_concurrent_settlements_store_the_card_once(installation: Installation) -> None:
+def test_settling_a_session_concurrently_stores_the_card_once(installation: Installation) -> None:
     session = installation.session_with_card()
 
     with ThreadPoolExecutor(8) as pool:
@@ -93,7 +93,7 @@ def test_concurrent_settlements_store_the_card_once(installation: Installation) 
 
 # Shows F30.
 @pytest.mark.parametrize("number", [DECLINED_CARD, CHALLENGED_CARD])
-def test_a_declined_or_challenged_card_leaves_the_session_open(
+def test_a_session_stays_open_after_a_declined_or_challenged_card(
     installation: Installation, number: str
 ) -> None:
     session = installation.session_with_card(number)
@@ -104,7 +104,7 @@ def test_a_declined_or_challenged_card_leaves_the_session_open(
 
 
 # Shows I7, F36.
-def test_collecting_the_same_card_again_fails_the_second_session(
+def test_a_session_fails_if_the_guest_types_a_card_that_is_already_on_file(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -129,7 +129,7 @@ def test_collecting_the_same_card_again_fails_the_second_session(
         (("payment_configurations", "centers"), InvalidCenterId()),
     ],
 )
-def test_a_card_is_not_stored_if_its_guest_or_center_is_deleted_meanwhile(
+def test_a_card_is_not_stored_if_its_guest_or_center_was_deleted_meanwhile(
     installation: Installation, gone: tuple[str, ...], refusal: Refusal
 ) -> None:
     session = installation.session_with_card()
@@ -142,7 +142,7 @@ def test_a_card_is_not_stored_if_its_guest_or_center_is_deleted_meanwhile(
 
 
 # Shows I3.
-def test_a_card_that_appears_after_the_session_expired_is_stored(
+def test_a_card_that_the_psp_reports_after_the_session_expired_is_stored(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card()
@@ -154,7 +154,7 @@ def test_a_card_that_appears_after_the_session_expired_is_stored(
 
 
 class TestReturnsInQuickSuccession:
-    def test_the_worker_settles_a_session_that_a_return_could_not_settle(
+    def test_the_worker_settles_a_session_after_a_return_came_too_soon_to_call_the_psp(
         self, installation: Installation
     ) -> None:
         session = installation.opened_session()
@@ -173,7 +173,7 @@ class TestReturnsInQuickSuccession:
 
     # Shows S26.
     @pytest.mark.parametrize("seconds", [0, 29.5, 31])
-    def test_a_return_during_a_call_to_the_psp_causes_another_call(
+    def test_a_browser_that_returns_during_a_call_to_the_psp_causes_another_call(
         self, installation: Installation, seconds: float
     ) -> None:
         # It may be due already, or before the question is over: the first poll is after 30 seconds.
@@ -192,7 +192,7 @@ class TestReturnsInQuickSuccession:
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
     # Shows S26.
-    def test_a_loop_of_returns_causes_one_call_to_the_psp_in_2_seconds(
+    def test_a_browser_that_returns_in_a_loop_causes_one_call_to_the_psp_in_2_seconds(
         self, installation: Installation
     ) -> None:
         session = installation.opened_session()
@@ -219,7 +219,7 @@ class TestReturnsInQuickSuccession:
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
-def test_an_answer_ends_the_silence_of_the_psp(
+def test_a_response_of_the_psp_clears_the_start_time_of_its_outage(
     installation: Installation, trouble: Trouble
 ) -> None:
     session = installation.opened_session()
@@ -231,7 +231,7 @@ def test_an_answer_ends_the_silence_of_the_psp(
 
 
 # Shows I4.
-def test_an_unanswered_attempt_is_resolved_before_the_session_expires(
+def test_a_session_expires_only_after_the_psp_responded_about_its_last_attempt(
     installation: Installation,
 ) -> None:
     session = installation.session_without_answer(Trouble.AFTER_IT_ACTED)
@@ -256,7 +256,7 @@ def test_the_token_of_a_stored_card_is_not_discarded(installation: Installation)
 
 
 def token_to_discard(installation: Installation, session: CardSession) -> CardToken:
-    """Type a card whose token is to be discarded; return the token."""
+    """Type a card whose token is to be discarded. Return the token."""
     now = installation.clock.now()
     card = installation.type_card(session).card
     assert card is not None
@@ -277,7 +277,7 @@ def token_to_discard(installation: Installation, session: CardSession) -> CardTo
     ("minutes", "call", "status"),
     [(0, "outcome", SessionStatus.OPEN), (30, "close", SessionStatus.EXPIRED)],
 )
-def test_news_that_arrive_during_a_call_to_the_psp_cause_another_call(
+def test_a_webhook_that_arrives_during_a_call_to_the_psp_causes_another_call(
     installation: Installation, minutes: int, call: str, status: SessionStatus
 ) -> None:
     session = installation.opened_session()
@@ -315,13 +315,15 @@ def test_concurrent_settlements_do_not_undo_each_other(installation: Installatio
 
 
 def give_another_page(installation: Installation, session: CardSession) -> None:
-    """Have the page die, as somebody else was told, and the guest open the link again."""
+    """Let another process learn that the page is over, and let the guest open the link again."""
     seen = installation.session(session.token_id)
     installation.put_session(seen.without_card(installation.clock.now()))
     installation.open_page(session)
 
 
-def test_a_card_from_an_earlier_page_does_not_end_the_session(installation: Installation) -> None:
+def test_a_card_from_an_earlier_page_does_not_complete_the_session(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
 
     installation.provider.meanwhile["outcome"] = lambda: give_another_page(installation, session)
@@ -336,7 +338,7 @@ def test_a_card_from_an_earlier_page_does_not_end_the_session(installation: Inst
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
-def test_refused_cards_of_an_earlier_page_are_counted_in_addition_to_the_next(
+def test_cards_refused_on_an_earlier_page_and_on_the_next_page_are_both_counted(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card(DECLINED_CARD)
@@ -357,7 +359,7 @@ def test_refused_cards_of_an_earlier_page_are_counted_in_addition_to_the_next(
     assert center.refused_cards == 2
 
 
-def test_a_session_expires_with_its_closed_page_even_if_the_psp_calls_it_pending(
+def test_a_session_expires_after_its_page_was_closed_even_if_the_psp_reports_it_pending(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -369,7 +371,7 @@ def test_a_session_expires_with_its_closed_page_even_if_the_psp_calls_it_pending
 
 
 # Shows I7.
-def test_a_valid_link_opens_no_new_page_while_the_last_page_may_hold_a_card(
+def test_a_link_does_not_open_a_new_page_while_the_last_page_may_have_collected_a_card(
     installation: Installation,
 ) -> None:
     installation.configure(link_minutes=7 * 24 * 60)
@@ -387,7 +389,7 @@ def test_a_valid_link_opens_no_new_page_while_the_last_page_may_hold_a_card(
     assert len(installation.tokens_at_psp()) == 1
 
 
-def test_evidence_that_arrives_during_a_call_is_passed_to_the_next_call(
+def test_evidence_that_arrives_during_a_call_to_the_psp_is_passed_to_the_next_call(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -409,7 +411,7 @@ def keep_evidence(installation: Installation, session: CardSession) -> None:
 
 
 def collects_no_card(installation: Installation, session: CardSession) -> CardToken:
-    """Have the PSP hold something that is no card for this session; return its token."""
+    """Let the PSP store something other than a card for this session. Return its token."""
     page = installation.type_card(session)
     assert page.card is not None
     collected = NoCardCollected(
@@ -441,7 +443,7 @@ def test_a_payment_method_other_than_a_card_is_discarded(installation: Installat
     assert not installation.accounts()
 
 
-def test_every_call_to_the_psp_receives_the_evidence(installation: Installation) -> None:
+def test_every_call_about_an_outcome_passes_the_stored_evidence(installation: Installation) -> None:
     session = installation.opened_session()
     installation.return_to_shop(session)
     installation.clock.advance(ASK_AGAIN_AFTER)
@@ -452,7 +454,7 @@ def test_every_call_to_the_psp_receives_the_evidence(installation: Installation)
     assert installation.provider.evidence == [(), *[('{"result": "abc"}',)] * 3]
 
 
-def test_evidence_over_the_size_limit_is_not_kept(installation: Installation) -> None:
+def test_evidence_over_the_size_limit_is_not_stored(installation: Installation) -> None:
     session = installation.opened_session()
     longest = "x" * (4_096 - len('{"result": ""}'))
     for result in (longest + "x", longest):
@@ -462,7 +464,7 @@ def test_evidence_over_the_size_limit_is_not_kept(installation: Installation) ->
     assert installation.provider.evidence == [(), (f'{{"result": "{longest}"}}',)]
 
 
-def test_the_same_return_with_reordered_parameters_is_evidence_once(
+def test_a_return_with_the_same_parameters_in_another_order_is_stored_once(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -485,7 +487,7 @@ def test_a_discarded_token_is_never_stored(installation: Installation) -> None:
 
 
 def goes_on_telling(installation: Installation, session: CardSession) -> None:
-    """Make the PSP report the session's card for ever, even after it is discarded."""
+    """Let the PSP report the session's card even after it was discarded."""
     provider, attempt = installation.provider, session.current_attempt
     assert attempt.page is not None
     told: Outcome = provider.outcome(attempt.request, attempt.page, ())

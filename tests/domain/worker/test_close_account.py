@@ -1,4 +1,4 @@
-"""A merchant account that is closed, has lost its keys, or whose PSP is no longer used."""
+"""Merchant accounts that are closed, have lost their keys, or whose PSP is no longer used."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTHING = Affected(0, 0, 0, 0)
 
 @pytest.fixture(params=["revoked keys", "no PSP"])
 def lose(request: pytest.FixtureRequest, installation: Installation) -> Callable[[], None]:
-    """Return the change after which the PSP can no longer be asked."""
+    """Return a function after which the PSP can no longer be called."""
     psps = [installation.container.worker_psps(), installation.container.psps()]
 
     def lose_it() -> None:
@@ -71,7 +71,7 @@ def finish_erasures(installation: Installation) -> None:
         installation.container.finish_erasures()()
 
 
-def test_closing_a_merchant_account_ends_everything_stored_there(
+def test_closing_a_merchant_account_ends_its_cards_sessions_and_discards(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.has_endpoint()
@@ -105,7 +105,7 @@ def test_closing_a_merchant_account_ends_everything_stored_there(
     assert installation.container.close_account().count(ACCOUNT) == NOTHING
 
 
-def test_a_closed_merchant_account_causes_no_calls_or_log_lines(
+def test_a_closed_merchant_account_causes_no_calls_to_the_psp_and_no_warnings(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.removed_card()
@@ -128,7 +128,7 @@ def test_a_closed_merchant_account_causes_no_calls_or_log_lines(
     assert not status.due["cards"].items
 
 
-def test_closing_a_merchant_account_ends_its_erasures_with_a_note(
+def test_an_erasure_that_a_closed_merchant_account_prevents_is_logged_and_ended(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.stored_card()
@@ -209,7 +209,7 @@ def test_a_webhook_of_a_closed_merchant_account_changes_nothing(
     assert not installation.evidence(session)
 
 
-def test_a_webhook_of_an_unknown_psp_is_refused_unless_its_merchant_account_is_closed(
+def test_a_webhook_of_an_unknown_psp_is_accepted_only_for_a_closed_merchant_account(
     installation: Installation,
 ) -> None:
     close(installation)

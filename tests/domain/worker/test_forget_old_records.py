@@ -1,4 +1,4 @@
-"""Old records are deleted, each kind after its own time."""
+"""Old records of each kind are deleted after a retention period."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def forget_after(installation: Installation, days: int) -> None:
     installation.container.forget_old_records()()
 
 
-def test_records_of_each_kind_are_forgotten_after_their_retention_period(
+def test_records_of_each_kind_are_deleted_after_their_retention_period(
     installation: Installation,
 ) -> None:
     kept, removed = installation.stored_card(), installation.removed_card(OTHER_GOOD_CARD)
@@ -47,7 +47,7 @@ def test_records_of_each_kind_are_forgotten_after_their_retention_period(
 
 
 @pytest.mark.parametrize(("seconds", "is_known"), [(0, True), (1, False)])
-def test_idempotency_keys_are_forgotten_after_a_day(
+def test_idempotency_keys_are_deleted_after_a_day(
     installation: Installation, seconds: int, is_known: bool
 ) -> None:
     first = installation.add_card(idempotency_key="key")
@@ -60,7 +60,7 @@ def test_idempotency_keys_are_forgotten_after_a_day(
     assert known == (first.token_id if is_known else None)
 
 
-def test_idempotency_keys_are_forgotten_in_batches(installation: Installation) -> None:
+def test_idempotency_keys_are_deleted_in_batches(installation: Installation) -> None:
     now = installation.clock.now()
     token_id = installation.add_card().token_id
     with committed(installation.storage) as unit:
@@ -76,7 +76,7 @@ def test_idempotency_keys_are_forgotten_in_batches(installation: Installation) -
         assert unit.idempotency_keys.forget(before=installation.clock.now()) == 0
 
 
-def test_deliveries_are_forgotten_even_if_idempotency_keys_cannot_be_forgotten(
+def test_old_deliveries_are_deleted_even_if_deleting_idempotency_keys_fails(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> int:

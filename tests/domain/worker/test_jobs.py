@@ -40,7 +40,9 @@ def test_an_unopened_link_expires_without_a_call_to_the_psp(installation: Instal
         (-86_400, 600 - 86_400),
     ],
 )
-def test_the_psp_is_asked_on_a_fixed_schedule(passed_seconds: int, next_seconds: int) -> None:
+def test_the_psp_is_asked_about_an_open_page_on_a_fixed_schedule(
+    passed_seconds: int, next_seconds: int
+) -> None:
     now = START + timedelta(seconds=passed_seconds)
 
     assert next_poll_at(START, now) == START + timedelta(seconds=next_seconds)
@@ -63,7 +65,9 @@ def test_the_psp_is_asked_about_an_abandoned_page_on_schedule(installation: Inst
 
 
 # Shows F6.
-def test_work_taken_by_a_dead_process_is_taken_again(installation: Installation) -> None:
+def test_a_session_that_a_dead_process_was_settling_is_settled_after_its_lease_ends(
+    installation: Installation,
+) -> None:
     installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
     now = installation.clock.now()
@@ -76,7 +80,7 @@ def test_work_taken_by_a_dead_process_is_taken_again(installation: Installation)
 
 
 # Shows F5.
-def test_a_discard_is_retried_until_the_psp_answers(installation: Installation) -> None:
+def test_a_discard_is_retried_until_the_psp_responds(installation: Installation) -> None:
     installation.removed_card()
     installation.provider.have(Trouble.AFTER_IT_ACTED)
     installation.reconcile()
@@ -91,7 +95,7 @@ def test_a_discard_is_retried_until_the_psp_answers(installation: Installation) 
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
-def test_the_worker_counts_all_work_of_a_round(
+def test_the_worker_counts_all_jobs_of_a_round(
     installation: Installation, trouble: Trouble
 ) -> None:
     for number in (GOOD_CARD, OTHER_GOOD_CARD):
@@ -108,7 +112,9 @@ def test_the_worker_counts_all_work_of_a_round(
     assert (last.jobs["sessions"], last.jobs["discards"], last.silent) == (2, 2, 4)
 
 
-def test_a_session_waits_for_a_psp_that_is_no_longer_set_up(installation: Installation) -> None:
+def test_a_session_whose_psp_is_no_longer_set_up_waits_without_an_error(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.container.worker_psps().clear()
     installation.clock.advance(timedelta(seconds=30))
@@ -118,7 +124,9 @@ def test_a_session_waits_for_a_psp_that_is_no_longer_set_up(installation: Instal
 
 
 # Shows F32.
-def test_an_unreadable_row_does_not_stop_other_work(installation: Installation) -> None:
+def test_an_unreadable_session_does_not_stop_the_worker_from_settling_others(
+    installation: Installation,
+) -> None:
     broken, good = installation.opened_session(), installation.opened_session()
     installation.type_card(good)
     change_by_hand(
@@ -165,7 +173,7 @@ def test_a_discard_taken_over_by_another_worker_is_left_to_that_worker(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_the_psp_is_asked_for_the_last_time_at_the_end_of_the_session(
+def test_the_last_scheduled_call_to_the_psp_is_at_the_end_of_the_session(
     installation: Installation,
 ) -> None:
     installation.configure(session_minutes=125)

@@ -14,7 +14,7 @@ from tests.installation import MERCHANT, Installation, Trouble
 MINUTE = timedelta(minutes=1)
 
 
-def test_a_new_installation_has_no_waiting_work(installation: Installation) -> None:
+def test_the_status_of_a_new_installation_shows_no_waiting_work(installation: Installation) -> None:
     status = installation.container.read_status()()
 
     assert status.is_worker_missing
@@ -53,7 +53,9 @@ def test_the_status_shows_a_waiting_erasure_until_it_is_done(installation: Insta
     assert installation.container.read_status()().due["erasures"] == (0, None)
 
 
-def test_the_status_shows_work_of_each_kind_until_it_is_done(installation: Installation) -> None:
+def test_the_status_shows_due_work_of_each_kind_until_the_work_is_done(
+    installation: Installation,
+) -> None:
     with committed(installation.storage) as unit:
         unit.event_endpoints.add(an_event_endpoint())
         unit.accounts.add(an_account(guest_id=OTHER_GUEST_ID, due_at=installation.clock.now()))
@@ -82,7 +84,7 @@ def test_the_status_shows_work_of_each_kind_until_it_is_done(installation: Insta
     ]
 
 
-def test_the_status_shows_unanswered_work_of_each_kind_by_merchant_account(
+def test_the_status_counts_calls_that_the_psp_did_not_answer_by_merchant_account(
     installation: Installation,
 ) -> None:
     due = an_account(
