@@ -1,4 +1,4 @@
-"""What every way to authenticate promises, run over each."""
+"""Tests that every way to authenticate must pass."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Way(ABC):
 
     @abstractmethod
     def token(self, permissions: Permissions = EVERY_PERMISSION, centers: Centers = None) -> str:
-        """Return a token of a caller."""
+        """Return a valid token of a caller."""
 
     @abstractmethod
     def expired_token(self) -> str:
-        """Return a token whose time is over."""
+        """Return an expired token."""
 
 
 class Opaque(Way):
@@ -76,21 +76,21 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
         installation.close()
 
 
-def test_a_caller_has_only_its_own_permissions(way: Way) -> None:
+def test_a_caller_has_exactly_the_permissions_of_its_token(way: Way) -> None:
     for permissions in ((Permission.GUESTS_ADD,), EVERY_PERMISSION):
         caller = way.identity.authenticate(way.token(permissions=permissions))
         assert isinstance(caller, Caller)
         assert caller.permissions == frozenset(permissions)
 
 
-def test_a_caller_is_limited_to_its_centers(way: Way) -> None:
+def test_a_caller_is_limited_to_the_centers_of_its_token(way: Way) -> None:
     for centers in (None, (CENTER_ID,), (CENTER_ID, OTHER_CENTER_ID)):
         caller = way.identity.authenticate(way.token(centers=centers))
         assert isinstance(caller, Caller)
         assert caller.centers == (None if centers is None else frozenset(centers))
 
 
-def test_a_caller_has_one_name_under_all_its_tokens(way: Way) -> None:
+def test_a_caller_has_the_same_name_with_each_of_its_tokens(way: Way) -> None:
     callers = [way.identity.authenticate(way.token(centers=each)) for each in (None, (CENTER_ID,))]
     names = {caller.name for caller in callers if isinstance(caller, Caller)}
 
@@ -113,7 +113,7 @@ def test_a_token_with_one_changed_character_is_refused(way: Way) -> None:
     "text",
     ["", ".", "..", "a.b.c", "cof_", "cof_.cof_.x", "\0", "e30.e30.e30", "a" * 16_000, "é.ü.ß"],
 )
-def test_a_malformed_token_is_refused_without_showing_it(way: Way, text: str) -> None:
+def test_refusing_a_malformed_token_does_not_reveal_the_token(way: Way, text: str) -> None:
     why = way.identity.authenticate(text)
 
     assert isinstance(why, str)

@@ -1,4 +1,4 @@
-"""What the migrations of every storage promise, and that both lead to the same schema."""
+"""Tests that the migrations of both storages must pass. Both lead to the same schema."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = {"sqlite": [*OF_0_1_0, *postgresql.MIGRATIONS], "postgresql": list(postgre
 
 @dataclass(frozen=True, kw_only=True)
 class Migrated:
-    """A database to migrate, and SQL to look at it."""
+    """A database to migrate, with SQL to inspect it."""
 
     every: list[str]
     migrate_to_0_2: Callable[[], object]
@@ -118,7 +118,7 @@ def test_a_failing_migration_leaves_the_database_unchanged(empty: Migrated) -> N
 
 
 # Shows F10.
-def test_the_database_of_a_newer_release_is_left_alone(empty: Migrated) -> None:
+def test_migrating_the_database_of_a_newer_release_is_refused(empty: Migrated) -> None:
     empty.migrate()
     empty.execute(f"INSERT INTO {empty.applied}")
     before = empty.execute(empty.columns)
@@ -129,7 +129,7 @@ def test_the_database_of_a_newer_release_is_left_alone(empty: Migrated) -> None:
     assert empty.execute(empty.columns) == before
 
 
-def test_the_database_of_a_development_build_is_left_alone(empty: Migrated) -> None:
+def test_migrating_the_database_of_a_development_build_is_refused(empty: Migrated) -> None:
     empty.migrate()
     empty.execute(f"INSERT INTO {empty.applied}")
     empty.execute(f"DELETE FROM {empty.applied.split()[0]} WHERE name = '{empty.every[-1]}'")
@@ -143,7 +143,7 @@ def test_the_database_of_a_development_build_is_left_alone(empty: Migrated) -> N
 
 
 def a_session_with(number: int, text: str, account: int | None, *, ended: int) -> str:
-    """Return the statement that stores a session which has ended at that minute."""
+    """Return the statement that stores a session that ended at the minute `ended`."""
     consent = {"version": "2026-11", "text": text}
     attempt = json.dumps({"request": {"consent": consent}}) if text else "null"
     account_id = "NULL" if account is None else f"'{a_uuid(account)}'"
@@ -156,7 +156,7 @@ def a_session_with(number: int, text: str, account: int | None, *, ended: int) -
 
 
 def an_account_with(number: int, session: int, *, agreed: int, removed: str = "NULL") -> str:
-    """Return the statement that stores an account whose guest agreed at that minute."""
+    """Return the statement that stores an account whose guest agreed at the minute `agreed`."""
     return (
         "INSERT INTO payment_accounts (account_id, token_id, guest_id, center_id, provider, "
         "merchant_account, guest_reference, token, fingerprint, card_logo, last_four, "
@@ -172,7 +172,7 @@ def at(minute: int) -> str:
 
 
 # Shows I11.
-def test_migrated_accounts_keep_the_consents_of_existing_sessions(empty: Migrated) -> None:
+def test_migrated_accounts_get_the_consents_of_existing_sessions(empty: Migrated) -> None:
     empty.migrate_to_0_2()
     for statement in (
         an_account_with(11, 1, agreed=30),
@@ -203,7 +203,7 @@ def test_migrated_accounts_keep_the_consents_of_existing_sessions(empty: Migrate
     ]
 
 
-def test_migrated_accounts_are_read_again_within_30_days(empty: Migrated) -> None:
+def test_migrated_accounts_are_refreshed_within_30_days(empty: Migrated) -> None:
     empty.migrate_to_0_2()
     for number in range(11, 51):
         empty.execute(an_account_with(number, number, agreed=30))

@@ -1,4 +1,4 @@
-"""Queries that are frequent, or on tables that grow, use an index: no scan of a table, no sort."""
+"""Frequent queries and queries on growing tables use an index instead of a scan or a sort."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ SEARCHED: Final = {
 
 
 def fill(unit: WriteUnit) -> None:
-    """Store two of what is listed, so that no list is skipped for being empty."""
+    """Store two records of each kind, so that no query is skipped because of an empty list."""
     unit.centers.put_many([a_center()])
     unit.products.put_many([a_product(1), a_product(2)])
     unit.sessions.add(a_session(attempt=an_attempt(), due_at=NOW))
@@ -293,7 +293,7 @@ def steps_of(plan: Plan) -> list[Plan]:
 
 @pytest.fixture(scope="module")
 def database(postgresql_server: str) -> Iterator[str]:
-    """A database that no other test has filled: plans follow from what was in its tables."""
+    """A database that no other test has filled, because plans depend on the table contents."""
     with new_database(postgresql_server) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""What the tests of several repositories share: records of every type are written and read alike."""
+"""Helpers for the tests of several repositories. They write records of every type alike."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def store(storage: Storage, *records: object) -> None:
 
 # Any: `changes` are fields of a session, of any type.
 def numbered_sessions(*changes: Mapping[str, Any]) -> list[CardSession]:
-    """Return sessions with these changes, under ids in this order."""
+    """Return a session for each of these `changes`, with ids in this order."""
     return [
         a_session(**{"token_id": TokenId(a_uuid(500 + number)), **each})
         for number, each in enumerate(changes)

@@ -17,7 +17,7 @@ def test_all_access_tokens_are_listed_oldest_first(storage: Storage) -> None:
     assert list(listed) == [an_access_token(), an_access_token(token_hash="0"), late]
 
 
-def test_expiring_active_tokens_are_listed_soonest_first(storage: Storage) -> None:
+def test_active_tokens_that_expire_are_listed_in_order_of_expiry(storage: Storage) -> None:
     ends = {"late": 3 * MINUTE, "last": 2 * MINUTE, "next": MINUTE, "over": timedelta(0)}
     tokens = {
         name: an_access_token(token_hash=name, expires_at=NOW + wait) for name, wait in ends.items()
@@ -29,7 +29,7 @@ def test_expiring_active_tokens_are_listed_soonest_first(storage: Storage) -> No
     assert list(found) == [tokens["next"], tokens["last"]]
 
 
-def test_revoking_a_token_again_keeps_the_first_time(storage: Storage) -> None:
+def test_revoking_a_token_twice_keeps_the_time_of_the_first_revocation(storage: Storage) -> None:
     token, other = an_access_token(), an_access_token(token_hash="other")
     with storage.write() as unit:
         add(unit, token, other)
@@ -39,7 +39,7 @@ def test_revoking_a_token_again_keeps_the_first_time(storage: Storage) -> None:
         assert unit.access_tokens.get(other.token_hash) == other
 
 
-def test_the_last_use_of_a_token_never_moves_back(storage: Storage) -> None:
+def test_the_time_of_a_tokens_last_use_never_moves_back(storage: Storage) -> None:
     token, other = an_access_token(), an_access_token(token_hash="other")
     with storage.write() as unit:
         add(unit, token, other)

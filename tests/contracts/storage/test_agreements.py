@@ -43,7 +43,7 @@ def test_the_agreements_of_a_card_are_listed_oldest_first(storage: Storage) -> N
         assert unit.agreements.page(AccountId(a_uuid(103)), PageRequest()).total == 0
 
 
-def test_agreements_move_to_another_account_or_guest(storage: Storage) -> None:
+def test_agreements_can_be_moved_to_another_account_or_guest(storage: Storage) -> None:
     with committed(storage) as unit:
         add(unit, an_agreement(1), an_agreement(2, account_id=SECOND))
         unit.agreements.move(FIRST, SECOND)
@@ -58,7 +58,9 @@ def test_agreements_move_to_another_account_or_guest(storage: Storage) -> None:
         assert len(unit.agreements.of_guest(OTHER_GUEST_ID)) == 2
 
 
-def test_a_booking_has_the_session_that_was_named_last(storage: Storage) -> None:
+def test_the_session_that_was_stored_last_for_a_booking_reference_is_found(
+    storage: Storage,
+) -> None:
     with committed(storage) as unit:
         unit.agreements.name_session(GUEST_ID, CENTER_ID, "17", TOKEN_ID)
         assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "17") == TOKEN_ID
@@ -70,7 +72,9 @@ def test_a_booking_has_the_session_that_was_named_last(storage: Storage) -> None
         assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "18") is None
 
 
-def test_bookings_move_to_another_guest_who_has_no_session_for_them(storage: Storage) -> None:
+def test_merging_guests_moves_booking_sessions_unless_the_other_guest_has_such_a_booking(
+    storage: Storage,
+) -> None:
     with committed(storage) as unit:
         for reference in ("17", "18"):
             unit.agreements.name_session(GUEST_ID, CENTER_ID, reference, TOKEN_ID)
@@ -85,7 +89,7 @@ def test_bookings_move_to_another_guest_who_has_no_session_for_them(storage: Sto
         assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "17") is None
 
 
-def test_the_agreements_that_are_over_are_found_in_order(storage: Storage) -> None:
+def test_due_agreements_are_found_in_order_of_their_due_times(storage: Storage) -> None:
     later, first = an_agreement(1, due_at=NOW), an_agreement(2, due_at=NOW - DAY)
     with committed(storage) as unit:
         add(unit, later, first, an_agreement(3, due_at=None))
@@ -102,7 +106,7 @@ def test_the_agreements_that_are_over_are_found_in_order(storage: Storage) -> No
         assert [*unit.agreements.due(NOW, at_most=9)] == [None, later]
 
 
-def test_the_cards_that_have_to_go_are_found_in_order(storage: Storage) -> None:
+def test_cards_whose_retention_has_ended_are_found_in_order(storage: Storage) -> None:
     later = an_account(1, keep_until=NOW - MICROSECOND)
     first = an_account(2, keep_until=NOW - DAY)
     with committed(storage) as unit:
@@ -123,7 +127,9 @@ def test_the_cards_that_have_to_go_are_found_in_order(storage: Storage) -> None:
         assert [*unit.accounts.kept_until_before(NOW, at_most=9)] == [None, later]
 
 
-def test_sessions_about_a_booking_that_lack_their_agreement_are_found(storage: Storage) -> None:
+def test_completed_sessions_for_a_booking_without_a_stored_agreement_are_found(
+    storage: Storage,
+) -> None:
     ended = a_session(agreement=terms_of_a_booking(), status=SessionStatus.COMPLETED, ended_at=NOW)
 
     def session(number: int, **changes: Any) -> CardSession:  # fields of a session
@@ -153,7 +159,7 @@ LATER = ENDED.kept_until + MICROSECOND
 
 
 def completed(account_id: AccountId = FIRST) -> CardSession:
-    """Return the session of an agreement, as it ended."""
+    """Return the completed session of an agreement."""
     return a_session(
         status=SessionStatus.COMPLETED,
         account_id=account_id,
@@ -164,7 +170,7 @@ def completed(account_id: AccountId = FIRST) -> CardSession:
 
 
 def forgotten(storage: Storage) -> list[int]:
-    """Forget what is old enough; return how many deliveries, sessions and accounts it was."""
+    """Delete old records. Return the numbers of deliveries, sessions and accounts deleted."""
     with committed(storage) as unit:
         return [
             repository.forget(before=LATER)
@@ -172,7 +178,7 @@ def forgotten(storage: Storage) -> list[int]:
         ]
 
 
-def test_an_agreement_is_forgotten_after_its_time_though_the_card_stays(storage: Storage) -> None:
+def test_an_old_agreement_is_deleted_even_if_its_card_stays(storage: Storage) -> None:
     due, later = an_agreement(2), replace(ENDED, agreement_id=an_agreement(3).agreement_id)
     with committed(storage) as unit:
         add(unit, an_account(1), ENDED, due, replace(later, kept_until=LATER))
@@ -186,7 +192,9 @@ def test_an_agreement_is_forgotten_after_its_time_though_the_card_stays(storage:
         assert reading.accounts.get(FIRST) == an_account(1)
 
 
-def test_the_records_of_an_agreement_stay_while_it_is_stored(storage: Storage) -> None:
+def test_the_sessions_cards_and_events_of_an_agreement_are_kept_as_long_as_the_agreement(
+    storage: Storage,
+) -> None:
     with committed(storage) as unit:
         unit.guests.put_many([a_guest()])
         # Events before and after the agreement are kept.
@@ -201,7 +209,9 @@ def test_the_records_of_an_agreement_stay_while_it_is_stored(storage: Storage) -
     assert forgotten(storage) == [2, 1, 1]
 
 
-def test_records_stay_after_their_agreement_moved_to_another_account(storage: Storage) -> None:
+def test_the_records_of_an_agreement_are_kept_after_it_moved_to_another_account(
+    storage: Storage,
+) -> None:
     with committed(storage) as unit:
         unit.guests.put_many([a_guest()])
         add(unit, an_account(1, removed_at=NOW), an_account(2), completed(), ENDED)
@@ -218,7 +228,7 @@ def test_records_stay_after_their_agreement_moved_to_another_account(storage: St
     assert forgotten(storage) == [1, 1, 2]
 
 
-def test_records_without_an_agreement_of_their_own_are_forgotten(storage: Storage) -> None:
+def test_old_records_without_an_agreement_are_deleted(storage: Storage) -> None:
     other = replace(completed(), token_id=OTHER_TOKEN_ID, link_key=None)
     of_other = replace(DELIVERED.event, token_id=OTHER_TOKEN_ID)
     with committed(storage) as unit:
@@ -228,7 +238,7 @@ def test_records_without_an_agreement_of_their_own_are_forgotten(storage: Storag
     assert forgotten(storage) == [1, 1, 1]
 
 
-def test_a_consent_to_a_booking_only_is_forgotten_with_its_agreement(storage: Storage) -> None:
+def test_the_consent_to_a_booking_is_deleted_together_with_its_agreement(storage: Storage) -> None:
     general = a_consent(account_id=FIRST, token_id=OTHER_TOKEN_ID, text="Keep my card.")
     booking = a_consent(
         account_id=FIRST,
@@ -252,7 +262,7 @@ def test_a_consent_to_a_booking_only_is_forgotten_with_its_agreement(storage: St
         assert rows == [(general.text,)]
 
 
-def test_the_events_of_an_erased_guest_are_no_evidence(storage: Storage) -> None:
+def test_events_of_an_erased_guest_are_not_kept_as_evidence(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.put_many([a_guest()])
         add(unit, an_account(1), completed(), ENDED)
@@ -267,7 +277,7 @@ def test_the_events_of_an_erased_guest_are_no_evidence(storage: Storage) -> None
     assert forgotten(storage) == [2, 0, 0]
 
 
-def test_the_browsers_of_clicks_are_forgotten_after_the_end_of_the_session(
+def test_recorded_browsers_of_clicks_are_deleted_after_the_session_ended(
     storage: Storage,
 ) -> None:
     browser = BrowserOfClick(clicked_at=NOW, address="192.0.2.7", user_agent="A browser")

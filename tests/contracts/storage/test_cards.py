@@ -33,7 +33,7 @@ def accounts_of(
 
 
 # Shows I2.
-def test_the_same_card_is_not_stored_twice(storage: Storage) -> None:
+def test_storing_the_same_card_twice_is_refused(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.accounts.add(an_account(1))
         with pytest.raises(AlreadyStored):
@@ -43,7 +43,9 @@ def test_the_same_card_is_not_stored_twice(storage: Storage) -> None:
 
 
 # Shows I2.
-def test_a_session_stores_one_account_even_after_its_removal(storage: Storage) -> None:
+def test_a_session_cannot_store_a_second_account_even_if_the_first_was_removed(
+    storage: Storage,
+) -> None:
     with storage.write() as unit:
         first = an_account(1, removed_at=NOW)
         unit.accounts.add(first)
@@ -77,7 +79,7 @@ def test_a_card_may_be_stored_again_after_its_removal(storage: Storage) -> None:
     assert accounts_of(storage) == ([a_uuid(102)], 1)
 
 
-def test_the_removed_cards_that_a_guest_took_back_are_found(storage: Storage) -> None:
+def test_removed_cards_whose_consent_the_guest_had_withdrawn_are_found(storage: Storage) -> None:
     withdrawn = partial(an_account, withdrawn_at=NOW)
     removed = partial(withdrawn, removed_at=NOW)
     store(
@@ -94,7 +96,7 @@ def test_the_removed_cards_that_a_guest_took_back_are_found(storage: Storage) ->
 
 
 # Shows I9.
-def test_a_guest_has_one_default_card_per_center(storage: Storage) -> None:
+def test_a_guest_has_one_default_card_at_each_center(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.accounts.add(an_account(1, is_default=True))
         unit.accounts.add(an_account(2))
@@ -114,7 +116,7 @@ def test_a_guest_has_one_default_card_per_center(storage: Storage) -> None:
 
 
 # Shows I2, F36.
-def test_concurrent_additions_of_a_card_store_it_once(storage: Storage) -> None:
+def test_adding_a_card_concurrently_stores_one_account(storage: Storage) -> None:
     def add(number: int) -> bool:
         try:
             store(storage, an_account(number, fingerprint="the same"))
@@ -126,7 +128,7 @@ def test_concurrent_additions_of_a_card_store_it_once(storage: Storage) -> None:
     assert accounts_of(storage)[1] == 1
 
 
-def test_a_token_counts_as_held_while_its_account_is_active(storage: Storage) -> None:
+def test_a_card_token_counts_as_used_while_its_account_is_active(storage: Storage) -> None:
     store(storage, an_account(1), an_account(2, removed_at=NOW))
     with storage.read() as unit:
         held = unit.accounts.is_held
@@ -155,7 +157,7 @@ def test_active_accounts_are_listed_in_the_order_of_creation(storage: Storage) -
     assert list(active) == [an_account(number) for number in (5, 3, 4)]
 
 
-def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
+def test_accounts_are_listed_in_order_of_their_expiry_date(storage: Storage) -> None:
     def expiring(month: int, year: int, *, page: int = 1) -> tuple[list[AccountId], int]:
         request = PageRequest(page=page, size=2)
         with storage.read() as unit:
@@ -221,7 +223,9 @@ def test_found_accounts_are_sorted_by_creation_or_expiry(
 
 
 # Shows S2.
-def test_listing_accounts_neither_shows_nor_counts_other_centers(storage: Storage) -> None:
+def test_a_list_of_accounts_does_not_show_or_count_accounts_of_other_centers(
+    storage: Storage,
+) -> None:
     store(storage, an_account(1), an_account(2, center_id=OTHER_CENTER_ID))
     both = frozenset({CENTER_ID, OTHER_CENTER_ID})
     assert accounts_of(storage, frozenset({CENTER_ID})) == ([a_uuid(101)], 1)
@@ -232,7 +236,9 @@ def test_listing_accounts_neither_shows_nor_counts_other_centers(storage: Storag
     assert accounts_of(storage, many) == ([a_uuid(102)], 1)
 
 
-def test_accounts_with_a_due_expiry_notice_are_found_earliest_first(storage: Storage) -> None:
+def test_accounts_with_a_due_expiry_notice_are_found_in_order_of_their_due_times(
+    storage: Storage,
+) -> None:
     waits = {1: timedelta(0), 2: -MINUTE, 3: MICROSECOND}
     with storage.write() as unit:
         for number, wait in waits.items():
@@ -247,7 +253,7 @@ def test_accounts_with_a_due_expiry_notice_are_found_earliest_first(storage: Sto
         assert not unit.accounts.is_expiry_notice_due(NOW - DAY)
 
 
-def test_concurrent_processes_send_one_expiry_notice_per_account(storage: Storage) -> None:
+def test_each_expiry_notice_is_taken_by_only_one_of_several_processes(storage: Storage) -> None:
     numbers = range(40)
     store(storage, *(an_account(number, expiry_notice_at=NOW) for number in numbers))
 
@@ -267,7 +273,7 @@ def test_concurrent_processes_send_one_expiry_notice_per_account(storage: Storag
     assert sorted(told) == sorted(an_account(number).account_id for number in numbers)
 
 
-def test_concurrent_additions_give_one_card_to_a_guest_who_may_have_only_one(
+def test_a_guest_limited_to_one_card_gets_one_card_from_concurrent_additions(
     storage: Storage,
 ) -> None:
     def add_only_card(taker: int) -> list[bool]:
@@ -289,7 +295,9 @@ def test_concurrent_additions_give_one_card_to_a_guest_who_may_have_only_one(
     assert [sum(of_guest) for of_guest in zip(*added, strict=True)] == [1] * 5
 
 
-def test_the_order_of_listed_accounts_never_changes(storage: Storage) -> None:
+def test_adding_accounts_concurrently_does_not_reorder_accounts_already_listed(
+    storage: Storage,
+) -> None:
     adding = set(range(1, 7))
 
     def add(unit: WriteUnit, number: int) -> None:

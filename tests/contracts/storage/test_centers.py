@@ -61,7 +61,7 @@ def lengthen_account(unit: WriteUnit) -> str:
 
 
 @pytest.mark.parametrize("lengthen", [lengthen_contact, lengthen_account])
-def test_concurrent_changes_to_a_center_are_all_kept(
+def test_concurrent_changes_to_a_center_do_not_overwrite_each_other(
     storage: Storage, lengthen: Callable[[WriteUnit], str]
 ) -> None:
     def change(_: int) -> None:
@@ -74,7 +74,7 @@ def test_concurrent_changes_to_a_center_are_all_kept(
         assert lengthen(unit) == "x" * 9
 
 
-def test_a_center_without_stored_settings_has_the_defaults(storage: Storage) -> None:
+def test_a_center_without_stored_settings_has_the_default_settings(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.center_settings.put(CENTER_ID, center_settings())
     with storage.read() as unit:

@@ -21,7 +21,7 @@ ACCOUNT = an_account(1, consented_at=NOW + DAY, consent_version="2025-01")
 
 
 def a_completed_session(number: int, **changes: Any) -> CardSession:
-    """Return the session of the account with this number, whose page showed a text of its own."""
+    """Return the session of the account with this number. Its page showed a distinct text."""
     account = an_account(number)
     shown = Consent(version="2025-01", text=f"text {number}")
     return replace(
@@ -62,8 +62,8 @@ def test_equal_consent_texts_are_stored_once(storage: Storage) -> None:
         assert transaction_of(reading).one("SELECT count(*) FROM consent_texts") == (4,)
 
 
-def test_the_consent_of_a_session_is_listed_if_no_other_is_stored(storage: Storage) -> None:
-    """As when 0.1.0 has stored and renewed the account beside this release."""
+def test_a_consent_that_only_its_session_records_is_listed_too(storage: Storage) -> None:
+    """This happens if 0.1.0 stored and renewed the account while it ran beside this release."""
     stored = a_consent(token_id=TokenId(a_uuid(203)), agreed_at=NOW + MINUTE)
     other = AccountId(a_uuid(999))
     with committed(storage) as unit:

@@ -10,14 +10,14 @@ from tests.builders import PROVIDER, a_discard, an_account
 from tests.contracts.storage.records import DAY, add
 
 
-def test_a_second_discard_of_a_token_changes_nothing(storage: Storage) -> None:
+def test_adding_a_second_discard_of_a_token_does_not_change_the_first(storage: Storage) -> None:
     begun = a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY)
     with storage.write() as unit:
         add(unit, begun, a_discard())
         assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")) == begun
 
 
-def test_removing_a_discard_leaves_other_tokens(storage: Storage) -> None:
+def test_removing_a_discard_keeps_the_discards_of_other_tokens(storage: Storage) -> None:
     others = [
         a_discard(token=CardToken("token-2")),
         a_discard(merchant_account=MerchantAccount("other")),
@@ -43,7 +43,9 @@ def test_updating_a_removed_discard_does_not_restore_it(storage: Storage) -> Non
 
 
 # Shows I7.
-def test_a_concurrent_discard_does_not_discard_a_stored_token(storage: Storage) -> None:
+def test_a_token_is_either_stored_or_discarded_by_concurrent_units_but_not_both(
+    storage: Storage,
+) -> None:
     def discard(unit: WriteUnit, number: int) -> bool:
         token = CardToken(f"token-{number}")
         if unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, token):

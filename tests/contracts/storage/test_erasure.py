@@ -1,4 +1,4 @@
-"""Erasures of guests, and what they delete."""
+"""Erasures of guests and the records that they delete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def erasure_of(number: int, due_at: datetime | None) -> Erasure:
     return replace(ERASURE, guest_id=GuestId(a_uuid(900 + number)), due_at=due_at)
 
 
-def test_a_guest_is_erased_once(storage: Storage) -> None:
+def test_adding_a_second_erasure_of_a_guest_is_refused(storage: Storage) -> None:
     store(storage, ERASURE)
     with storage.write() as unit, pytest.raises(AlreadyStored):
         unit.erasures.add(ERASURE)
@@ -50,7 +50,7 @@ def test_a_guest_is_erased_once(storage: Storage) -> None:
         assert unit.erasures.among([]) == frozenset()
 
 
-def test_an_erasure_can_be_reopened_whether_or_not_it_is_done(storage: Storage) -> None:
+def test_finished_and_unfinished_erasures_can_be_reopened(storage: Storage) -> None:
     going_on = erasure_of(1, NOW + MINUTE)
     store(storage, ERASURE.done(NOW), going_on)
     with committed(storage) as unit:
@@ -83,7 +83,7 @@ def test_the_count_of_unfinished_erasures_includes_those_not_yet_due(storage: St
         assert unit.erasures.count_left() == (2, NOW - MINUTE)
 
 
-def test_removing_a_guest_leaves_other_guests(storage: Storage) -> None:
+def test_removing_a_guest_keeps_other_guests(storage: Storage) -> None:
     other = a_guest(id=OTHER_GUEST_ID)
     with committed(storage) as unit:
         unit.guests.put_many([a_guest(), other])
@@ -102,7 +102,7 @@ def test_all_sessions_of_a_guest_are_found(storage: Storage) -> None:
 
 
 class TestUnreadableSession:
-    """A session that another release has written, of an erased guest."""
+    """A session of an erased guest that another release has written."""
 
     SESSION = a_session(attempt=an_attempt(), due_at=NOW, reference="order 7")
 
@@ -123,7 +123,7 @@ class TestUnreadableSession:
         change_by_hand(storage, f"UPDATE card_sessions SET source = {self.SESSION.source}")
         return are_over
 
-    def test_an_unreadable_session_keeps_its_page_reference_until_its_end(
+    def test_blanking_an_unreadable_session_keeps_its_page_reference_until_it_ends(
         self, storage: Storage
     ) -> None:
         assert not self.blank(storage, self.SESSION.expires_at - timedelta(seconds=1))
@@ -162,7 +162,9 @@ class TestUnreadableSession:
             assert list(unit.evidence.of(TOKEN_ID)) == []
             assert list(unit.earlier_pages.of(TOKEN_ID)) == []
 
-    def test_blanking_an_unreadable_session_leaves_other_sessions(self, storage: Storage) -> None:
+    def test_blanking_an_unreadable_session_does_not_change_other_sessions(
+        self, storage: Storage
+    ) -> None:
         self.blank(storage, self.SESSION.expires_at)
         with storage.read() as unit:
             other = replace(self.SESSION, token_id=OTHER_TOKEN_ID, link_key=None)
@@ -223,7 +225,9 @@ def test_blanking_an_unreadable_agreement_keeps_its_terms_but_not_its_reference(
             assert unit.agreements.get(kept.agreement_id) == kept
 
 
-def test_blanking_the_removed_accounts_of_a_guest_leaves_other_accounts(storage: Storage) -> None:
+def test_blanking_the_removed_accounts_of_a_guest_does_not_change_other_accounts(
+    storage: Storage,
+) -> None:
     blanked, *kept = (
         an_account(1, removed_at=NOW, charge_reference="charge-1", network_transaction_id="0123"),
         an_account(2),
@@ -239,7 +243,9 @@ def test_blanking_the_removed_accounts_of_a_guest_leaves_other_accounts(storage:
 
 
 @pytest.mark.parametrize("kind", ["guest", "session", "account", "reference"])
-def test_a_guest_is_on_file_as_long_as_any_record_is(storage: Storage, kind: str) -> None:
+def test_a_guest_counts_as_on_file_as_long_as_any_record_names_the_guest(
+    storage: Storage, kind: str
+) -> None:
     with storage.write() as unit:
         if kind == "guest":
             unit.guests.add(a_guest())
@@ -253,7 +259,7 @@ def test_a_guest_is_on_file_as_long_as_any_record_is(storage: Storage, kind: str
         assert not unit.guests.is_on_file(OTHER_GUEST_ID)
 
 
-def test_all_references_of_a_guest_are_found(storage: Storage) -> None:
+def test_all_psp_references_of_a_guest_are_found(storage: Storage) -> None:
     account = an_account(guest_reference=GuestReference("in an account"))
     session = a_session(attempt=an_attempt())
     assert session.attempt is not None
@@ -269,7 +275,9 @@ def test_all_references_of_a_guest_are_found(storage: Storage) -> None:
         }
 
 
-def test_removing_the_evidence_of_a_session_leaves_other_evidence(storage: Storage) -> None:
+def test_removing_the_evidence_of_a_session_keeps_the_evidence_of_other_sessions(
+    storage: Storage,
+) -> None:
     removed, kept = TOKEN_ID, OTHER_TOKEN_ID
     with committed(storage) as unit:
         for token_id in (removed, kept):
@@ -280,7 +288,7 @@ def test_removing_the_evidence_of_a_session_leaves_other_evidence(storage: Stora
         assert list(unit.evidence.of(kept)) == [an_evidence()]
 
 
-def test_discards_are_found_by_guest_reference(storage: Storage) -> None:
+def test_discards_are_found_by_the_guest_reference_of_their_card(storage: Storage) -> None:
     mine = [a_discard(), a_discard(token=CardToken("done"), done_at=NOW, due_at=None)]
     others = [
         a_discard(token=CardToken("theirs"), guest_reference=GuestReference("another")),
@@ -293,7 +301,7 @@ def test_discards_are_found_by_guest_reference(storage: Storage) -> None:
     assert sorted(discard.token for discard in found) == ["done", "token-1"]
 
 
-def test_a_former_reference_of_a_guest_is_found(storage: Storage) -> None:
+def test_a_replaced_psp_reference_of_a_guest_is_still_found(storage: Storage) -> None:
     psp_account, reference = an_account().psp_account, GuestReference("former")
     with committed(storage) as unit:
         for _ in range(2):
@@ -304,7 +312,9 @@ def test_a_former_reference_of_a_guest_is_found(storage: Storage) -> None:
         assert unit.guest_references.guests(psp_account, reference) == {GUEST_ID}
 
 
-def test_removing_the_references_of_a_guest_leaves_those_of_others(storage: Storage) -> None:
+def test_removing_the_psp_references_of_a_guest_keeps_references_of_other_guests(
+    storage: Storage,
+) -> None:
     guest = a_psp_guest()
     removed = [
         guest,
@@ -330,9 +340,7 @@ def test_the_space_of_deleted_rows_can_be_overwritten_repeatedly(storage: Storag
 
 
 class TestMergedGuests:
-    def test_those_who_were_merged_into_a_guest_are_found_by_that_guest(
-        self, storage: Storage
-    ) -> None:
+    def test_the_guests_who_were_merged_into_a_guest_are_found(self, storage: Storage) -> None:
         merged = [
             replace(erasure_of(number, NOW), merged_into=into)
             for number, into in ((2, GUEST_ID), (1, GUEST_ID), (3, OTHER_GUEST_ID), (4, None))
@@ -351,7 +359,9 @@ class TestMergedGuests:
                 merged[0], merged_into=OTHER_GUEST_ID
             )
 
-    def test_every_account_is_given_to_the_guest_who_stays(self, storage: Storage) -> None:
+    def test_merging_guests_moves_every_account_to_the_remaining_guest(
+        self, storage: Storage
+    ) -> None:
         active, removed = an_account(1), an_account(2, removed_at=NOW)
         other = an_account(3, guest_id=GuestId(a_uuid(77)))
         store(storage, active, removed, other)
@@ -363,7 +373,7 @@ class TestMergedGuests:
                 assert unit.accounts.get(each.account_id) == replace(each, guest_id=OTHER_GUEST_ID)
             assert unit.accounts.get(other.account_id) == other
 
-    def test_the_active_accounts_of_all_centers_are_found_oldest_first(
+    def test_the_active_accounts_of_a_guest_at_all_centers_are_listed_oldest_first(
         self, storage: Storage
     ) -> None:
         accounts = [
@@ -375,7 +385,9 @@ class TestMergedGuests:
         with storage.read() as unit:
             assert list(unit.accounts.active_of(GUEST_ID)) == accounts
 
-    def test_a_session_is_given_but_its_request_stays(self, storage: Storage) -> None:
+    def test_moving_a_session_to_another_guest_keeps_the_request_that_the_psp_knows(
+        self, storage: Storage
+    ) -> None:
         session = a_session(attempt=an_attempt())
         other = a_session(token_id=OTHER_TOKEN_ID, guest_id=GuestId(a_uuid(77)))
         store(storage, session, other)
@@ -385,7 +397,9 @@ class TestMergedGuests:
             assert unit.sessions.get(TOKEN_ID) == replace(session, guest_id=OTHER_GUEST_ID)
             assert unit.sessions.get(OTHER_TOKEN_ID) == other
 
-    def test_a_session_that_cannot_be_decoded_is_given_too(self, storage: Storage) -> None:
+    def test_a_session_that_cannot_be_decoded_can_be_moved_to_another_guest(
+        self, storage: Storage
+    ) -> None:
         store(storage, a_session())
         change_by_hand(storage, "UPDATE card_sessions SET source = 77")
         with committed(storage) as unit:
@@ -394,7 +408,7 @@ class TestMergedGuests:
             (guest_id,) = transaction_of(unit).one("SELECT guest_id FROM card_sessions", {})
         assert guest_id == OTHER_GUEST_ID
 
-    def test_a_refused_card_is_given(self, storage: Storage) -> None:
+    def test_a_refused_card_can_be_moved_to_another_guest(self, storage: Storage) -> None:
         card = a_refused_card()
         with committed(storage) as unit:
             unit.refused_cards.add([card])

@@ -43,7 +43,7 @@ def listed(
     return [(each.position.number, each.event.event_id) for each in found]
 
 
-def test_an_event_is_listed_once_it_has_a_number(storage: Storage) -> None:
+def test_an_event_is_listed_only_after_it_was_numbered(storage: Storage) -> None:
     first, second = an_event(1), an_event(2)
     store(storage, second, first)
     with storage.read() as unit:
@@ -61,7 +61,7 @@ def test_an_event_is_listed_once_it_has_a_number(storage: Storage) -> None:
         assert unit.events.position(3) is None
 
 
-def test_an_event_of_an_open_unit_comes_after_those_committed_meanwhile(
+def test_an_event_that_is_committed_later_is_listed_after_events_committed_before(
     postgresql_storage: Storage,
 ) -> None:
     storage = postgresql_storage
@@ -75,8 +75,8 @@ def test_an_event_of_an_open_unit_comes_after_those_committed_meanwhile(
     assert listed(storage) == [(1, late.event_id), (2, early.event_id)]
 
 
-def test_fifty_writers_leave_no_gap_before_a_position_that_was_read(storage: Storage) -> None:
-    """Two readers that go on from their positions while all write read every event once."""
+def test_readers_see_every_event_once_while_fifty_writers_add_events(storage: Storage) -> None:
+    """Two readers continue from their positions while the writers add events."""
     writers, readers, each_writes = 50, 2, 4
     begin = Barrier(writers + readers)
     seen: list[list[tuple[int, EventId]]] = [[] for _ in range(readers)]
@@ -100,7 +100,7 @@ def test_fifty_writers_leave_no_gap_before_a_position_that_was_read(storage: Sto
     }
 
 
-def test_events_are_listed_by_condition(storage: Storage) -> None:
+def test_events_can_be_filtered_by_center_and_type(storage: Storage) -> None:
     here, failed = an_event(1), replace(an_event(2), type=EventType.SESSION_FAILED)
     there = replace(an_event(3), center_id=OTHER_CENTER_ID)
     store(storage, here, failed, there)
@@ -120,7 +120,7 @@ def test_events_are_listed_by_condition(storage: Storage) -> None:
     assert found(EVERYTHING, after=1, limit=1) == [2]
 
 
-def test_events_are_found_by_guest(storage: Storage) -> None:
+def test_events_are_found_by_their_guest(storage: Storage) -> None:
     mine, other = an_event(1), replace(an_event(2), guest_id=OTHER_GUEST_ID)
     store(storage, replace(mine, occurred_at=NOW + DAY), other, third := an_event(3))
     with storage.read() as unit:
@@ -132,7 +132,7 @@ def forget(storage: Storage, kept_for: timedelta = DAY) -> int:
         return unit.events.forget(before=NOW - kept_for, until=NOW + kept_for)
 
 
-def test_old_events_are_deleted_from_the_beginning(storage: Storage) -> None:
+def test_old_events_are_deleted_from_the_beginning_of_the_list(storage: Storage) -> None:
     old = [replace(an_event(number), occurred_at=NOW - 2 * DAY) for number in (1, 2)]
     wrong_clock = replace(an_event(3), occurred_at=NOW + 2 * DAY)
     kept, behind_kept = an_event(4), replace(an_event(5), occurred_at=NOW - 2 * DAY)
@@ -153,7 +153,7 @@ def test_old_events_are_deleted_from_the_beginning(storage: Storage) -> None:
     assert listed(storage) == []
 
 
-def test_numbers_go_on_after_every_event_was_deleted(storage: Storage) -> None:
+def test_event_numbers_continue_after_all_events_were_deleted(storage: Storage) -> None:
     old = replace(an_event(1), occurred_at=NOW - 2 * DAY)
     store(storage, old)
     number_all(storage)
@@ -165,7 +165,7 @@ def test_numbers_go_on_after_every_event_was_deleted(storage: Storage) -> None:
     assert listed(storage) == [(2, an_event(2).event_id)]
 
 
-def test_an_event_of_a_newer_release_is_not_left_out(storage: Storage) -> None:
+def test_listing_events_fails_at_an_event_of_a_newer_release(storage: Storage) -> None:
     newer = replace(an_event(1))
     object.__setattr__(newer, "type", "session.teleported")
     store(storage, newer)

@@ -17,7 +17,7 @@ from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKE
 from tests.databases import committed
 
 
-def test_a_url_has_one_active_endpoint(storage: Storage) -> None:
+def test_each_url_can_have_only_one_active_endpoint(storage: Storage) -> None:
     other = EndpointId(a_uuid(401))
     with storage.write() as unit:
         unit.event_endpoints.add(an_event_endpoint(disabled_at=NOW))
@@ -31,7 +31,7 @@ def test_a_url_has_one_active_endpoint(storage: Storage) -> None:
         assert [each.endpoint_id for each in listed] == [other, later.endpoint_id]
 
 
-def test_an_event_has_one_delivery_per_endpoint(storage: Storage) -> None:
+def test_an_event_has_one_delivery_to_each_endpoint(storage: Storage) -> None:
     store(storage, an_event_delivery())
     with storage.write() as unit:
         with pytest.raises(AlreadyStored):
@@ -60,11 +60,11 @@ def deliveries(storage: Storage) -> Iterator[EventDeliveries]:
         yield unit.event_deliveries
 
 
-def test_deliveries_are_found_by_event(deliveries: EventDeliveries) -> None:
+def test_deliveries_are_found_by_their_event(deliveries: EventDeliveries) -> None:
     assert deliveries.of(EVENTS[0].event_id) == (FAILED[0], PENDING)
 
 
-def test_deliveries_are_found_by_guest(deliveries: EventDeliveries) -> None:
+def test_deliveries_are_found_by_the_guest_of_their_event(deliveries: EventDeliveries) -> None:
     about_another = replace(EVENTS[0], event_id=EventId("evt_other"), guest_id=OTHER_GUEST_ID)
     deliveries.add(another := replace(PENDING, event=about_another))
     assert deliveries.naming(OTHER_GUEST_ID) == [another]
@@ -79,7 +79,7 @@ def test_deliveries_are_listed_latest_first(deliveries: EventDeliveries) -> None
     assert deliveries.latest(limit=9, only_failed=True) == (*FAILED[::-1],)
 
 
-def test_deliveries_are_counted_by_endpoint(deliveries: EventDeliveries) -> None:
+def test_deliveries_are_counted_by_endpoint_and_status(deliveries: EventDeliveries) -> None:
     first, second = DELIVERED.endpoint_id, PENDING.endpoint_id
     assert deliveries.counts() == {
         first: DeliveryCounts(failed=3),
@@ -107,12 +107,12 @@ def test_the_deliveries_of_a_session_are_listed_oldest_first(deliveries: EventDe
     )
 
 
-def test_old_deliveries_are_forgotten(deliveries: EventDeliveries) -> None:
+def test_old_deliveries_are_deleted(deliveries: EventDeliveries) -> None:
     assert deliveries.forget(before=NOW + 2 * MINUTE) == 2
     assert deliveries.latest(limit=9, only_failed=False) == (DELIVERED, FAILED[2], PENDING)
 
 
-def test_deliveries_to_excluded_endpoints_are_not_taken(storage: Storage) -> None:
+def test_a_worker_does_not_take_deliveries_to_excluded_endpoints(storage: Storage) -> None:
     endpoints = [EndpointId(a_uuid(number)) for number in (400, 401)]
     with storage.write() as unit:
         for each in endpoints:
@@ -132,7 +132,7 @@ def test_deliveries_to_excluded_endpoints_are_not_taken(storage: Storage) -> Non
         assert repository.take_due(NOW, until=NOW, except_to=endpoints) is None
 
 
-def test_the_endpoint_that_has_waited_longest_is_served_first(storage: Storage) -> None:
+def test_the_delivery_to_the_endpoint_that_waited_longest_is_taken_first(storage: Storage) -> None:
     with committed(storage) as unit:
         for number, wait in ((401, MINUTE), (402, 3 * MINUTE), (400, 2 * MINUTE)):
             each = EndpointId(a_uuid(number))
@@ -145,7 +145,9 @@ def test_the_endpoint_that_has_waited_longest_is_served_first(storage: Storage) 
     assert [each.endpoint_id for each in taken if each] == [a_uuid(n) for n in (402, 400, 401)]
 
 
-def test_expiry_notices_are_sent_after_all_other_events(storage: Storage) -> None:
+def test_deliveries_of_expiry_notices_are_taken_after_all_other_deliveries(
+    storage: Storage,
+) -> None:
     first, second = (EndpointId(a_uuid(number)) for number in (400, 401))
     told = [
         (first, EventType.ACCOUNT_EXPIRING, -DAY),

@@ -25,7 +25,7 @@ def test_the_evidence_of_a_session_is_listed_oldest_first(storage: Storage) -> N
         assert list(unit.evidence.of(TOKEN_ID)) == [early, *together, late]
 
 
-def test_the_same_evidence_is_kept_once_per_origin(storage: Storage) -> None:
+def test_the_same_evidence_is_stored_once_for_each_origin(storage: Storage) -> None:
     returned = an_evidence(origin=EvidenceOrigin.RETURN)
     for evidence in (returned, an_evidence(), an_evidence(received_at=NOW + MINUTE)):
         with committed(storage) as unit:
@@ -34,7 +34,7 @@ def test_the_same_evidence_is_kept_once_per_origin(storage: Storage) -> None:
         assert list(unit.evidence.of(TOKEN_ID)) == [returned, an_evidence()]
 
 
-def test_a_session_keeps_only_a_limited_number_of_pieces_of_evidence(storage: Storage) -> None:
+def test_the_number_of_pieces_of_evidence_for_a_session_is_limited(storage: Storage) -> None:
     with committed(storage) as unit:
         for number in range(5):
             unit.evidence.add(TOKEN_ID, an_evidence(content=str(number)), at_most=3)
@@ -45,7 +45,9 @@ def test_a_session_keeps_only_a_limited_number_of_pieces_of_evidence(storage: St
         assert len(reading.evidence.of(TokenId(a_uuid(22)))) == 1
 
 
-def test_concurrent_units_do_not_exceed_the_limit_on_evidence(storage: Storage) -> None:
+def test_concurrent_units_do_not_exceed_the_limit_on_evidence_for_a_session(
+    storage: Storage,
+) -> None:
     def add_ten(number: int) -> None:
         def add(unit: WriteUnit, content: str) -> None:
             unit.evidence.add(TOKEN_ID, an_evidence(content=content), at_most=50)

@@ -1,4 +1,4 @@
-"""What is deleted because of its age, and what is never."""
+"""Which records are deleted because of their age, and which are always kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OLD = BEFORE - timedelta(seconds=1)
 ENDED = a_session(status=SessionStatus.EXPIRED, ended_at=OLD, due_at=None)
 
 
-def test_an_old_session_is_forgotten_with_its_dependent_records(storage: Storage) -> None:
+def test_an_old_session_is_deleted_together_with_its_dependent_records(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.sessions.add(ENDED)
         unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
@@ -48,7 +48,7 @@ def test_an_old_session_is_forgotten_with_its_dependent_records(storage: Storage
         assert list(reading.desk_links.of(TOKEN_ID)) == []
 
 
-def test_an_old_portal_session_is_forgotten(storage: Storage) -> None:
+def test_an_old_portal_session_is_deleted(storage: Storage) -> None:
     old, young = a_portal_session(created_at=OLD), a_portal_session(2, created_at=BEFORE)
     with committed(storage) as unit:
         add(unit, old, young)
@@ -58,7 +58,7 @@ def test_an_old_portal_session_is_forgotten(storage: Storage) -> None:
         assert list(reading.portal_sessions.of(young.guest_id)) == [young]
 
 
-def test_a_young_or_open_or_due_session_is_kept(storage: Storage) -> None:
+def test_a_session_that_is_recent_open_or_due_is_not_deleted(storage: Storage) -> None:
     young = a_session(status=SessionStatus.EXPIRED, ended_at=BEFORE, due_at=None)
     due = a_session(token_id=OTHER_TOKEN_ID, status=SessionStatus.EXPIRED, ended_at=OLD, due_at=NOW)
     with committed(storage) as unit:
@@ -72,7 +72,7 @@ def test_a_young_or_open_or_due_session_is_kept(storage: Storage) -> None:
         assert reading.sessions.get(OTHER_TOKEN_ID) == due
 
 
-def test_a_session_that_is_the_only_proof_of_a_consent_is_kept(storage: Storage) -> None:
+def test_a_session_that_holds_the_only_record_of_a_consent_is_not_deleted(storage: Storage) -> None:
     account = an_account(token_id=TOKEN_ID)
     completed = a_session(
         status=SessionStatus.COMPLETED, account_id=account.account_id, ended_at=OLD, due_at=None
@@ -84,7 +84,7 @@ def test_a_session_that_is_the_only_proof_of_a_consent_is_kept(storage: Storage)
         assert unit.sessions.forget(before=BEFORE) == 1
 
 
-def test_a_session_whose_account_is_deleted_is_forgotten(storage: Storage) -> None:
+def test_an_old_session_whose_account_was_deleted_is_deleted(storage: Storage) -> None:
     gone = AccountId(an_account().account_id)
     with committed(storage) as unit:
         unit.sessions.add(
@@ -93,7 +93,7 @@ def test_a_session_whose_account_is_deleted_is_forgotten(storage: Storage) -> No
         assert unit.sessions.forget(before=BEFORE) == 1
 
 
-def test_a_removed_card_is_forgotten_later_with_its_consents(storage: Storage) -> None:
+def test_an_account_is_deleted_with_its_consents_long_after_its_removal(storage: Storage) -> None:
     old, young, active = (
         an_account(1, removed_at=OLD),
         an_account(2, removed_at=BEFORE),
@@ -114,7 +114,7 @@ def test_a_removed_card_is_forgotten_later_with_its_consents(storage: Storage) -
             assert len(reading.consents.of(account)) == 1
 
 
-def test_the_guest_reference_of_a_forgotten_card_is_kept(storage: Storage) -> None:
+def test_the_guest_reference_of_a_deleted_account_is_kept(storage: Storage) -> None:
     imported, erased = an_account(1, removed_at=OLD), an_account(2, removed_at=OLD)
     with committed(storage) as unit:
         add(unit, imported, replace(erased, guest_id=OTHER_GUEST_ID))
@@ -126,7 +126,7 @@ def test_the_guest_reference_of_a_forgotten_card_is_kept(storage: Storage) -> No
         assert reading.guest_references.of(OTHER_GUEST_ID) == []
 
 
-def test_a_removed_card_is_kept_until_its_token_is_discarded(storage: Storage) -> None:
+def test_a_removed_account_is_not_deleted_before_its_token_is_discarded(storage: Storage) -> None:
     account = an_account(1, removed_at=OLD)
     discard = a_discard(token=account.token)
     with committed(storage) as unit:
@@ -136,7 +136,7 @@ def test_a_removed_card_is_kept_until_its_token_is_discarded(storage: Storage) -
         assert unit.accounts.forget(before=BEFORE) == 1
 
 
-def test_old_entries_of_the_audit_trail_are_forgotten(storage: Storage) -> None:
+def test_old_entries_of_the_audit_trail_are_deleted(storage: Storage) -> None:
     old, young = (
         AuditEntry(
             entry_id=f"entry-{number}",

@@ -35,7 +35,7 @@ def test_putting_a_guest_without_a_language_keeps_the_language_on_file(storage: 
         assert reading.guests.get(GUEST_ID) == a_guest()
 
 
-def test_an_existing_guest_is_not_added_again(storage: Storage) -> None:
+def test_adding_an_existing_guest_does_not_overwrite_the_guest(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.add(a_guest())
     with pytest.raises(AlreadyStored), storage.write() as unit:
@@ -46,7 +46,7 @@ def test_an_existing_guest_is_not_added_again(storage: Storage) -> None:
         assert reading.guests.get(GUEST_ID) == a_guest(last_name="Ríos")
 
 
-def test_concurrent_additions_of_a_guest_add_it_once(storage: Storage) -> None:
+def test_adding_a_guest_concurrently_adds_one_guest(storage: Storage) -> None:
     def add(number: int) -> bool:
         try:
             with committed(storage) as unit:
@@ -58,7 +58,9 @@ def test_concurrent_additions_of_a_guest_add_it_once(storage: Storage) -> None:
     assert sum(at_once(8, add)) == 1
 
 
-def test_concurrent_changes_of_a_locked_guest_are_seen_by_each_other(storage: Storage) -> None:
+def test_a_unit_that_waited_for_the_lock_on_a_guest_sees_the_committed_change(
+    storage: Storage,
+) -> None:
     with committed(storage) as unit:
         unit.guests.add(a_guest())
 
@@ -72,7 +74,7 @@ def test_concurrent_changes_of_a_locked_guest_are_seen_by_each_other(storage: St
     assert sum(at_once(8, change)) == 1
 
 
-def test_an_import_that_fails_midway_stores_no_guests(storage: Storage) -> None:
+def test_a_guest_import_that_fails_midway_stores_no_guests(storage: Storage) -> None:
     def guests() -> Iterator[Guest]:
         yield a_guest()
         raise ZeroDivisionError

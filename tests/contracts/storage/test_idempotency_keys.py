@@ -37,7 +37,9 @@ def test_an_expired_idempotency_key_can_be_claimed_again(storage: Storage) -> No
         assert unit.idempotency_keys.get(CALLER, "key", since=NOW) == OTHER_TOKEN_ID
 
 
-def test_concurrent_claims_of_an_idempotency_key_return_one_session(storage: Storage) -> None:
+def test_concurrent_claims_of_an_idempotency_key_all_return_the_same_session(
+    storage: Storage,
+) -> None:
     def add(number: int) -> CardSession | None:
         mine = a_session(token_id=TokenId(a_uuid(number)))
 
@@ -56,7 +58,7 @@ def test_concurrent_claims_of_an_idempotency_key_return_one_session(storage: Sto
     assert others == [first] * 7
 
 
-def test_old_idempotency_keys_are_forgotten(storage: Storage) -> None:
+def test_old_idempotency_keys_are_deleted(storage: Storage) -> None:
     with storage.write() as unit:
         for key, used_at in (("old", NOW - DAY), ("young", NOW)):
             unit.idempotency_keys.claim(CALLER, key, TOKEN_ID, now=used_at, since=NOW - 2 * DAY)

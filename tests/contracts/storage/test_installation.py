@@ -17,7 +17,7 @@ from tests.contracts.storage.records import store
 from tests.databases import committed
 
 
-def test_storing_the_installation_again_replaces_it(storage: Storage) -> None:
+def test_storing_the_installation_record_again_replaces_the_first_record(storage: Storage) -> None:
     with committed(storage) as unit:
         assert unit.installations.get() == Installation()
         for each in (
@@ -31,7 +31,9 @@ def test_storing_the_installation_again_replaces_it(storage: Storage) -> None:
 
 
 # Shows F49.
-def test_a_copy_drops_all_records_that_would_act_for_the_original(storage: Storage) -> None:
+def test_separating_a_copy_drops_all_records_that_would_act_for_the_original(
+    storage: Storage,
+) -> None:
     account, endpoint = an_account(due_at=NOW), an_event_endpoint()
     token, delivery = an_access_token(revoked_at=None), an_event_delivery(due_at=NOW)
     own_page, discard = a_portal_session(), a_discard(due_at=NOW)

@@ -42,7 +42,7 @@ def test_the_products_of_a_center_are_listed_in_order_of_creation(storage: Stora
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 10**4000], ids=["1", "2", "3", "far"])
-def test_every_page_has_the_correct_total(storage: Storage, page: int) -> None:
+def test_every_page_of_products_has_the_correct_total(storage: Storage, page: int) -> None:
     put_products(storage, *map(a_product, range(3)))
     request = PageRequest(page=page, size=2)
     with storage.read() as unit:
@@ -62,7 +62,7 @@ def test_updating_a_product_keeps_its_position(storage: Storage) -> None:
     assert products_of(storage, page=2, size=2) == (a_product(4), a_product(3))
 
 
-def test_an_uncommitted_import_of_products_leaves_no_gap(storage: Storage) -> None:
+def test_an_uncommitted_import_of_products_does_not_change_their_order(storage: Storage) -> None:
     put_products(storage, a_product(1))
     with storage.write() as unit:
         unit.products.put_many([a_product(1, name="Sauna"), a_product(2)])
@@ -70,7 +70,7 @@ def test_an_uncommitted_import_of_products_leaves_no_gap(storage: Storage) -> No
     assert products_of(storage, size=2) == (a_product(1), a_product(3))
 
 
-def test_pages_of_products_stay_full_under_concurrent_imports(storage: Storage) -> None:
+def test_pages_of_products_have_no_gaps_during_concurrent_imports(storage: Storage) -> None:
     # No importer writes it, so none waits for the row of another.
     put_products(storage, a_product(0))
     importers, imports, of_each = 3, 3, 10

@@ -36,7 +36,9 @@ from tests.builders import (
 from tests.databases import committed, transaction_of
 
 
-def test_keeping_a_guest_reference_replaces_the_last_one_of_that_guest(storage: Storage) -> None:
+def test_storing_a_guest_reference_replaces_the_previous_reference_of_that_guest(
+    storage: Storage,
+) -> None:
     guest = a_psp_guest()
     others = [
         guest._replace(provider=ProviderName("other")),
@@ -53,7 +55,7 @@ def test_keeping_a_guest_reference_replaces_the_last_one_of_that_guest(storage: 
         assert [reading.guest_references.get(each) for each in others] == [None] * 5
 
 
-def test_all_references_of_a_guest_are_found_even_from_an_earlier_release(storage: Storage) -> None:
+def test_all_guest_references_are_found_even_those_of_an_earlier_release(storage: Storage) -> None:
     guest = a_psp_guest()
     with committed(storage) as unit:
         for other, reference in (
@@ -77,7 +79,7 @@ def test_all_references_of_a_guest_are_found_even_from_an_earlier_release(storag
     )
 
 
-def test_guests_are_found_by_any_of_their_references(storage: Storage) -> None:
+def test_a_guest_is_found_by_any_guest_reference(storage: Storage) -> None:
     shared, guest = GuestReference("shared"), a_psp_guest()
     at, replaced = guest._replace(guest_id=OTHER_GUEST_ID), GuestId(a_uuid(76))
     with committed(storage) as unit:
@@ -92,7 +94,7 @@ def test_guests_are_found_by_any_of_their_references(storage: Storage) -> None:
         assert not found(an_account().psp_account, GuestReference("other"))
 
 
-def test_the_first_merchant_identity_is_kept_until_it_is_forgotten(storage: Storage) -> None:
+def test_a_stored_merchant_identity_is_not_replaced_until_it_is_deleted(storage: Storage) -> None:
     with storage.write() as unit:
         identities = unit.merchant_identities
         for identity in ("acct_1", "acct_2"):
@@ -109,7 +111,9 @@ def test_the_first_merchant_identity_is_kept_until_it_is_forgotten(storage: Stor
         assert identities.get(PROVIDER, MerchantAccount("other")) == "acct_2"
 
 
-def test_a_merchant_account_without_stored_standing_has_the_default(storage: Storage) -> None:
+def test_a_merchant_account_without_a_stored_standing_has_the_default_standing(
+    storage: Storage,
+) -> None:
     closed = a_standing(closed_at=NOW)
     with committed(storage) as unit:
         unit.merchant_standings.put(closed)
@@ -120,7 +124,9 @@ def test_a_merchant_account_without_stored_standing_has_the_default(storage: Sto
         assert reading.merchant_standings.all() == (closed,)
 
 
-def test_open_work_at_a_merchant_account_is_found(storage: Storage) -> None:
+def test_the_sessions_cards_and_discards_left_at_a_merchant_account_are_found(
+    storage: Storage,
+) -> None:
     account, here = an_account(), an_account().psp_account
     other = PspAccount(PROVIDER, MerchantAccount("other"))
     sessions: Sequence[dict[str, Any]] = (  # fields of CardSession
@@ -150,7 +156,7 @@ def test_open_work_at_a_merchant_account_is_found(storage: Storage) -> None:
         assert list(reading.erasures.left()) == [erasure]
 
 
-def test_cards_unknown_to_a_psp_are_counted_separately(storage: Storage) -> None:
+def test_cards_that_were_removed_as_unknown_to_the_psp_are_counted(storage: Storage) -> None:
     account, minute_ago = an_account(1, read_at=NOW), NOW - timedelta(minutes=1)
     elsewhere = MerchantAccount("other")
     with committed(storage) as unit:
@@ -169,7 +175,7 @@ def test_cards_unknown_to_a_psp_are_counted_separately(storage: Storage) -> None
         assert reading.accounts.count_unknown(account.psp_account, since=earlier) == 2
 
 
-def test_only_one_of_many_concurrently_claimed_merchant_identities_is_kept(
+def test_only_one_of_several_concurrent_claims_of_a_merchant_identity_succeeds(
     storage: Storage,
 ) -> None:
     def claim(number: int) -> str:
@@ -179,7 +185,7 @@ def test_only_one_of_many_concurrently_claimed_merchant_identities_is_kept(
     assert len(set(at_once(8, claim))) == 1
 
 
-def test_all_guest_references_kept_concurrently_are_found(storage: Storage) -> None:
+def test_guest_references_that_are_stored_concurrently_are_all_found(storage: Storage) -> None:
     guest = a_psp_guest()
 
     def keep(number: int) -> None:
@@ -192,7 +198,9 @@ def test_all_guest_references_kept_concurrently_are_found(storage: Storage) -> N
         assert len(reading.guest_references.of(guest.guest_id)) == 24
 
 
-def test_a_replaced_guest_reference_is_found_until_all_are_removed(storage: Storage) -> None:
+def test_a_replaced_guest_reference_is_found_until_all_references_are_removed(
+    storage: Storage,
+) -> None:
     guest = a_psp_guest()
     here = PspAccount(guest.provider, guest.merchant_account)
     with committed(storage) as unit:

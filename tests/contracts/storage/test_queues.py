@@ -1,4 +1,4 @@
-"""What is due is taken by one worker at a time: sessions, discards and deliveries of events."""
+"""Queues of due sessions, cards, discards and deliveries. Each job is taken by one worker."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ each_queue = pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "c
 
 
 @each_queue
-def test_due_records_are_taken_in_order_of_their_due_times(
-    storage: Storage, due: DueRecords
-) -> None:
+def test_due_jobs_are_taken_in_order_of_their_due_times(storage: Storage, due: DueRecords) -> None:
     waits = {2: timedelta(0), 0: -MINUTE, 1: -MICROSECOND, 3: MICROSECOND}
     with storage.write() as unit:
         for number, wait in waits.items():
@@ -116,7 +114,7 @@ def test_due_records_are_taken_in_order_of_their_due_times(
 
 
 @each_queue
-def test_due_records_are_counted(storage: Storage, due: DueRecords) -> None:
+def test_due_jobs_are_counted(storage: Storage, due: DueRecords) -> None:
     with storage.write() as unit:
         assert due.count(unit, NOW) == Waiting()
         for number, wait in enumerate((timedelta(0), -MINUTE, MICROSECOND)):
@@ -128,7 +126,9 @@ def test_due_records_are_counted(storage: Storage, due: DueRecords) -> None:
 
 
 @each_queue
-def test_a_taken_record_is_due_again_at_its_new_time(storage: Storage, due: DueRecords) -> None:
+def test_a_job_that_was_taken_is_due_again_at_its_new_time(
+    storage: Storage, due: DueRecords
+) -> None:
     until = NOW + MINUTE
     with committed(storage) as unit:
         due.add(unit, TOKEN_ID, NOW)
@@ -140,7 +140,7 @@ def test_a_taken_record_is_due_again_at_its_new_time(storage: Storage, due: DueR
 
 # Shows F6.
 @each_queue
-def test_taking_a_record_without_a_commit_has_no_effect(storage: Storage, due: DueRecords) -> None:
+def test_taking_a_job_without_a_commit_has_no_effect(storage: Storage, due: DueRecords) -> None:
     with committed(storage) as unit:
         due.add(unit, TOKEN_ID, NOW)
     for _ in range(2):
@@ -150,7 +150,7 @@ def test_taking_a_record_without_a_commit_has_no_effect(storage: Storage, due: D
 
 # Shows F14.
 @each_queue
-def test_concurrent_workers_take_each_record_once(storage: Storage, due: DueRecords) -> None:
+def test_concurrent_workers_take_each_due_job_once(storage: Storage, due: DueRecords) -> None:
     each = [a_uuid(number) for number in range(300, 324)]
     with committed(storage) as unit:
         for number in each:
@@ -167,7 +167,7 @@ def test_concurrent_workers_take_each_record_once(storage: Storage, due: DueReco
     assert sorted(found for taker in at_once(8, take_all) for found in taker) == each
 
 
-def test_records_of_excluded_merchant_accounts_are_not_taken(storage: Storage) -> None:
+def test_a_worker_does_not_take_jobs_of_excluded_merchant_accounts(storage: Storage) -> None:
     accounts = [
         PspAccount(ProviderName(provider), MerchantAccount(account))
         for provider in ("fake", "stripe")
@@ -199,7 +199,7 @@ def test_records_of_excluded_merchant_accounts_are_not_taken(storage: Storage) -
     [(DUE[1], MAX_BACKOFF), (DUE[2], READ_EVERY[1]), (DUE[3], LONGEST_WAIT)],
     ids=["discards", "cards", "events"],
 )
-def test_a_record_due_beyond_its_longest_wait_is_due_now(
+def test_a_job_whose_due_time_is_impossibly_late_is_due_now(
     storage: Storage, due: DueRecords, waits_at_most: timedelta
 ) -> None:
     latest = latest_due(NOW, longest_wait=waits_at_most)
@@ -214,7 +214,7 @@ def test_a_record_due_beyond_its_longest_wait_is_due_now(
     assert taken == [a_uuid(3), a_uuid(2), None]
 
 
-def test_unanswered_records_are_counted_by_merchant_account(storage: Storage) -> None:
+def test_jobs_that_the_psp_did_not_answer_are_counted_by_merchant_account(storage: Storage) -> None:
     spain = MerchantAccount("spain")
     waits = [(MERCHANT_ACCOUNT, None), (spain, 2 * MINUTE), (spain, DAY), (MERCHANT_ACCOUNT, DAY)]
     with storage.write() as unit:
@@ -261,7 +261,9 @@ def test_merchant_accounts_take_turns_even_if_one_has_a_backlog(storage: Storage
             }
 
 
-def test_the_readings_per_merchant_account_are_limited(storage: Storage) -> None:
+def test_the_number_of_card_refreshes_per_minute_is_limited_for_each_merchant_account(
+    storage: Storage,
+) -> None:
     spain = MerchantAccount("spain")
     with storage.write() as unit:
         for number in range(READINGS_PER_MINUTE + 2):

@@ -152,7 +152,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
     ],
     ids=kind,
 )
-def test_a_stored_record_is_read_back_unchanged(storage: Storage, record: object) -> None:
+def test_every_kind_of_record_is_read_back_unchanged(storage: Storage, record: object) -> None:
     with storage.read() as unit:
         assert GET[kind(record)](unit, record) is None
     with committed(storage) as unit:
@@ -219,7 +219,7 @@ def test_a_stored_record_is_read_back_unchanged(storage: Storage, record: object
     ],
     ids=kind,
 )
-def test_an_update_replaces_every_field_of_one_record_only(
+def test_an_update_replaces_every_field_of_a_record_and_changes_no_other_record(
     storage: Storage, before: object, other: object, after: object
 ) -> None:
     with committed(storage) as unit:
@@ -283,7 +283,7 @@ Look = Callable[[WriteUnit], Any]
     ],
     ids=["session", "account", "discard", "endpoint", "delivery", "portal session"],
 )
-def test_concurrent_changes_to_a_record_are_all_kept(
+def test_concurrent_changes_to_a_record_do_not_overwrite_each_other(
     storage: Storage, record: object, field: str, looks: Sequence[Look]
 ) -> None:
     with committed(storage) as unit:

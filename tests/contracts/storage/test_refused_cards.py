@@ -35,7 +35,7 @@ from tests.databases import committed
         (CountedPer.CENTER, {"center_id": OTHER_CENTER_ID}),
     ],
 )
-def test_only_records_of_the_same_subject_within_the_window_count_towards_a_limit(
+def test_a_limit_counts_only_recent_records_of_its_guest_caller_or_center(
     storage: Storage, counted: Counted, per: CountedPer, another: dict[str, Any]
 ) -> None:
     with committed(storage) as unit:
@@ -59,7 +59,7 @@ def test_only_records_of_the_same_subject_within_the_window_count_towards_a_limi
     assert of_another == {limits[0]: NOW + 4 * MINUTE}
 
 
-def test_a_guest_is_counted_across_all_centers(storage: Storage) -> None:
+def test_the_limit_of_a_guest_also_counts_sessions_at_other_centers(storage: Storage) -> None:
     store(storage, a_session(), a_session(token_id=OTHER_TOKEN_ID, center_id=OTHER_CENTER_ID))
     limits = [CardLimit(Counted.SESSIONS, per, 2) for per in CountedPer]
     with storage.read() as unit:
@@ -68,7 +68,7 @@ def test_a_guest_is_counted_across_all_centers(storage: Storage) -> None:
 
 
 # Shows S23.
-def test_concurrent_units_stay_within_the_limit_of_a_guest(storage: Storage) -> None:
+def test_concurrent_units_do_not_exceed_the_limit_of_a_guest(storage: Storage) -> None:
     limits = [CardLimit(Counted.SESSIONS, CountedPer.GUEST, 3)]
 
     def add_below_the_limit(number: int) -> bool:
@@ -115,7 +115,7 @@ def test_adding_a_refused_card_again_does_not_change_it(storage: Storage) -> Non
     assert reached == {limits[0]: NOW + MINUTE, limits[1]: NOW}
 
 
-def test_the_refused_cards_of_a_session_have_their_codes(storage: Storage) -> None:
+def test_the_refused_cards_of_a_session_are_listed_with_their_codes(storage: Storage) -> None:
     first = a_refused_card(code="insufficient_funds")
     second = a_refused_card(number=2, refused_at=NOW + MINUTE)
     on_next_page = a_refused_card(attempt=2, code="expired_card", refused_at=NOW + MINUTE)
@@ -128,7 +128,7 @@ def test_the_refused_cards_of_a_session_have_their_codes(storage: Storage) -> No
         assert unit.refused_cards.of(TOKEN_ID) == (first, second, on_next_page)
 
 
-def test_centers_with_many_refused_cards_within_the_window_are_found(storage: Storage) -> None:
+def test_centers_with_many_recently_refused_cards_are_found(storage: Storage) -> None:
     with committed(storage) as unit:
         add(unit, *numbered_sessions({"created_at": NOW}, {"created_at": NOW + MINUTE}))
         unit.refused_cards.add(a_refused_card(number=n) for n in range(3))
@@ -150,7 +150,7 @@ def test_centers_with_many_refused_cards_within_the_window_are_found(storage: St
     ]
 
 
-def test_refused_cards_are_found_by_guest(storage: Storage) -> None:
+def test_refused_cards_are_found_by_their_guest(storage: Storage) -> None:
     later = a_refused_card(refused_at=NOW + MINUTE, center_id=OTHER_CENTER_ID)
     earlier = a_refused_card(number=2)
     with committed(storage) as unit:

@@ -74,7 +74,7 @@ def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
         assert (page.items, page.total) == ((sessions[2], sessions[0]), 2)
 
 
-def test_a_session_is_found_by_merchant_account_with_its_current_page(storage: Storage) -> None:
+def test_a_session_is_found_by_its_current_page_and_merchant_account(storage: Storage) -> None:
     other = MerchantAccount("other")
     elsewhere = a_session(
         token_id=OTHER_TOKEN_ID,
@@ -132,7 +132,7 @@ def test_a_session_is_found_by_the_key_of_its_link(storage: Storage) -> None:
         ({"link_key": None, "redirect_uri": ""}, False),
     ],
 )
-def test_sessions_without_a_link_key_are_found_within_a_period(
+def test_sessions_without_a_link_key_are_found_by_the_time_of_their_creation(
     storage: Storage, changes: dict[str, Any], is_any: bool
 ) -> None:
     store(storage, a_session(**changes))
@@ -141,7 +141,7 @@ def test_sessions_without_a_link_key_are_found_within_a_period(
     assert found is is_any
 
 
-def test_a_malformed_session_id_finds_no_session(storage: Storage) -> None:
+def test_no_session_is_found_by_a_malformed_session_id(storage: Storage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
         for token_id in ("", "order-7", TOKEN_ID.replace("-", ""), f"{TOKEN_ID}\x00"):
@@ -149,7 +149,9 @@ def test_a_malformed_session_id_finds_no_session(storage: Storage) -> None:
         assert unit.sessions.get(TOKEN_ID) == a_session()
 
 
-def test_taking_a_session_sees_the_concurrent_change_of_another_unit(storage: Storage) -> None:
+def test_a_unit_that_takes_a_session_sees_concurrent_changes_by_other_units(
+    storage: Storage,
+) -> None:
     store(storage, a_session(due_at=NOW - MINUTE), a_session(token_id=OTHER_TOKEN_ID, due_at=NOW))
     looked = Event()
 
@@ -179,7 +181,7 @@ def test_taking_a_session_sees_the_concurrent_change_of_another_unit(storage: St
     assert session.due_at == NOW + 5 * MINUTE
 
 
-def test_all_other_open_sessions_of_a_guest_with_a_page_are_made_due(storage: Storage) -> None:
+def test_the_guests_other_open_sessions_that_have_a_page_can_be_made_due(storage: Storage) -> None:
     with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
     of_another = {"guest_id": OTHER_GUEST_ID}
     ended = {"status": SessionStatus.EXPIRED, "due_at": None}
@@ -199,7 +201,7 @@ def test_all_other_open_sessions_of_a_guest_with_a_page_are_made_due(storage: St
     assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY, NOW + DAY]
 
 
-def test_open_sessions_are_found_by_caller(storage: Storage) -> None:
+def test_open_sessions_are_found_by_the_caller_that_created_them(storage: Storage) -> None:
     sessions = numbered_sessions(
         {},
         {"attempt": an_attempt()},
@@ -223,7 +225,7 @@ def test_open_sessions_are_found_by_caller(storage: Storage) -> None:
         ({"expires_at": NOW}, POLL_EVERY),
     ],
 )
-def test_a_session_due_beyond_its_longest_wait_is_due_now(
+def test_a_session_whose_due_time_is_impossibly_late_is_due_now(
     storage: Storage, state: dict[str, Any], waits_at_most: timedelta
 ) -> None:
     latest = latest_due(NOW, longest_wait=waits_at_most)
@@ -238,7 +240,7 @@ def test_a_session_due_beyond_its_longest_wait_is_due_now(
 
 
 @pytest.mark.parametrize("attempt", [None, an_attempt(over=True)])
-def test_a_session_without_a_page_is_due_at_the_end_of_its_link(
+def test_a_session_without_a_page_is_due_when_its_link_expires(
     storage: Storage, attempt: PageAttempt | None
 ) -> None:
     end = NOW + 365 * DAY
@@ -248,7 +250,7 @@ def test_a_session_without_a_page_is_due_at_the_end_of_its_link(
         assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is None
 
 
-def test_a_taken_session_has_its_merchant_account(storage: Storage) -> None:
+def test_taking_a_due_session_returns_its_merchant_account(storage: Storage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session(due_at=NOW))
         assert unit.sessions.take_due(NOW, until=NOW + MINUTE) == DueSession(
@@ -280,7 +282,7 @@ def test_sessions_are_found_by_the_prefix_of_their_id(storage: Storage) -> None:
         (SessionFilter(center_id=OTHER_CENTER_ID, created_since=NOW + 3 * MINUTE), [4]),
     ],
 )
-def test_found_sessions_are_listed_newest_first(
+def test_a_search_for_sessions_lists_the_matching_sessions_newest_first(
     storage: Storage, wanted: SessionFilter, numbers: list[int]
 ) -> None:
     sessions = numbered_sessions(

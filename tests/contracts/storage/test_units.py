@@ -16,7 +16,7 @@ def read_session(storage: Storage) -> CardSession | None:
         return unit.sessions.get(TOKEN_ID)
 
 
-def test_other_units_see_a_write_after_its_commit(storage: Storage) -> None:
+def test_a_write_is_visible_to_other_units_after_its_commit(storage: Storage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
         assert unit.sessions.get(TOKEN_ID) == a_session()
@@ -26,7 +26,7 @@ def test_other_units_see_a_write_after_its_commit(storage: Storage) -> None:
 
 
 # Shows F3.
-def test_a_unit_without_a_commit_is_rolled_back(storage: Storage) -> None:
+def test_a_unit_of_work_without_a_commit_is_rolled_back(storage: Storage) -> None:
     with storage.write() as unit:
         add(unit, a_guest(), a_session())
     storage.transact(lambda unit: unit.sessions.add(a_session()))
@@ -35,7 +35,7 @@ def test_a_unit_without_a_commit_is_rolled_back(storage: Storage) -> None:
         assert reading.sessions.get(TOKEN_ID) is None
 
 
-def test_a_unit_with_an_error_is_rolled_back(storage: Storage) -> None:
+def test_a_unit_of_work_that_raises_an_error_is_rolled_back(storage: Storage) -> None:
     calls = []
 
     def add_and_fail(unit: WriteUnit) -> None:
@@ -51,7 +51,7 @@ def test_a_unit_with_an_error_is_rolled_back(storage: Storage) -> None:
     assert read_session(storage) is None
 
 
-def test_transact_returns_the_result_of_the_work(storage: Storage) -> None:
+def test_transact_returns_the_result_of_its_callable(storage: Storage) -> None:
     def add(unit: WriteUnit) -> str:
         unit.sessions.add(a_session())
         unit.commit()
@@ -83,7 +83,9 @@ def test_a_read_unit_refuses_to_write(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_an_ended_unit_refuses_all_operations(storage: Storage, is_committed: bool) -> None:
+def test_a_unit_of_work_that_has_ended_refuses_all_operations(
+    storage: Storage, is_committed: bool
+) -> None:
     def refuses_everything(unit: WriteUnit) -> None:
         for use in (unit.sessions.add, unit.sessions.update):
             with pytest.raises(RuntimeError, match="is over"):
@@ -102,7 +104,7 @@ def test_an_ended_unit_refuses_all_operations(storage: Storage, is_committed: bo
 
 
 # Shows F13.
-def test_units_do_not_nest(storage: Storage) -> None:
+def test_opening_a_unit_of_work_inside_another_unit_is_refused(storage: Storage) -> None:
     for outer in (storage.read, storage.write):
         for inner in (storage.read, storage.write):
             with outer(), pytest.raises(RuntimeError, match="do not nest"), inner():
@@ -114,13 +116,13 @@ def test_units_do_not_nest(storage: Storage) -> None:
     storage.transact(lambda unit: unit.commit())
 
 
-def test_checking_the_storage_does_not_block_writes(storage: Storage) -> None:
+def test_checking_the_health_of_the_storage_does_not_block_writes(storage: Storage) -> None:
     storage.check()
     storage.check()
     store(storage, a_session())
 
 
-def test_a_closed_storage_reopens_on_use(storage: Storage) -> None:
+def test_a_closed_storage_is_reopened_at_its_next_use(storage: Storage) -> None:
     storage.close()
     store(storage, a_session())
     at_once(4, lambda _: read_session(storage))

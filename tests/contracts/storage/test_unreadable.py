@@ -1,4 +1,4 @@
-"""Rows with values of another release, which this one cannot decode."""
+"""Rows with values of another release that this release cannot decode."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DiscardOfAnotherRelease(Discard):
             raise ValueError
 
 
-def test_an_unreadable_account_does_not_block_expiry_notices_of_others(
+def test_an_unreadable_account_does_not_block_the_expiry_notices_of_other_accounts(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A process logs a row once, and other tests are in the same process.
@@ -121,7 +121,7 @@ def test_an_unreadable_discard_is_skipped_until_its_lease_ends(
     ]
 
 
-def test_lists_for_operators_omit_unreadable_rows(storage: Storage) -> None:
+def test_lists_for_operators_omit_rows_that_cannot_be_decoded(storage: Storage) -> None:
     other = EndpointId(a_uuid(401))
     with committed(storage) as unit:
         unit.event_endpoints.add(an_event_endpoint())
@@ -151,7 +151,9 @@ def test_lists_for_operators_omit_unreadable_rows(storage: Storage) -> None:
                 get()
 
 
-def test_an_unreadable_configuration_still_names_its_merchant_account(storage: Storage) -> None:
+def test_the_merchant_account_of_an_unreadable_configuration_can_still_be_read(
+    storage: Storage,
+) -> None:
     with committed(storage) as unit:
         unit.configurations.put(CENTER_ID, a_configuration())
     change_by_hand(storage, "UPDATE payment_configurations SET cards_per_guest = 'three'")

@@ -36,7 +36,9 @@ def test_workers_are_listed_in_order_of_their_first_heartbeats(storage: Storage)
         assert abs(now() - each.since) < MINUTE
 
 
-def test_the_age_of_a_worker_is_the_age_of_its_last_heartbeat(storage: Storage) -> None:
+def test_the_reported_age_of_a_worker_is_the_time_since_its_last_heartbeat(
+    storage: Storage,
+) -> None:
     leave_heartbeats(storage, a_worker(1), a_worker(2))
     workers_age(storage, 5 * MINUTE)
     leave_heartbeats(storage, a_worker(1))
@@ -63,7 +65,9 @@ def test_only_a_running_worker_can_be_marked_as_lost(storage: Storage) -> None:
     assert states == {running: WorkerState.LOST, stopped: WorkerState.STOPPED}
 
 
-def test_a_lost_worker_counts_as_running_after_a_heartbeat(storage: Storage) -> None:
+def test_a_worker_that_was_marked_as_lost_counts_as_running_after_a_heartbeat(
+    storage: Storage,
+) -> None:
     leave_heartbeats(storage, a_worker())
     for _ in range(2):
         with committed(storage) as unit:
@@ -87,7 +91,7 @@ def test_an_unknown_worker_state_does_not_hide_other_workers(
     assert [line["event"] for line in lines] == ["record_unreadable"]
 
 
-def test_forgetting_a_worker_keeps_other_workers(storage: Storage) -> None:
+def test_deleting_a_worker_keeps_other_workers(storage: Storage) -> None:
     leave_heartbeats(storage, a_worker(1), a_worker(2))
     for _ in range(2):
         with committed(storage) as unit:
