@@ -11,7 +11,7 @@ from domain.events.event import EventType
 from tests.adapters.events.conftest import an_event
 
 
-def test_an_event_says_what_happened_to_which_card() -> None:
+def test_the_payload_of_an_event_says_what_happened_to_which_card() -> None:
     assert msgspec.json.decode(
         encode(an_event(reason="renewed", language="de", reference="order-1", live=True))
     ) == {
@@ -47,7 +47,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
 
 
 @pytest.mark.parametrize("type_", EventType)
-def test_every_event_type_has_all_fields(type_: EventType) -> None:
+def test_the_payload_of_every_event_type_has_all_fields(type_: EventType) -> None:
     body = msgspec.json.decode(encode(an_event(type=type_, account_id=None, card=None)))
 
     assert body["type"] == type_
@@ -58,14 +58,14 @@ def test_every_event_type_has_all_fields(type_: EventType) -> None:
     }
 
 
-def test_a_time_with_fractions_of_a_second_is_truncated() -> None:
+def test_the_timestamp_of_an_event_keeps_fractions_of_a_second() -> None:
     event = an_event()
     later = an_event(occurred_at=event.occurred_at + timedelta(microseconds=1))
 
     assert msgspec.json.decode(encode(later))["timestamp"] == "2026-11-20T12:00:00.000001Z"
 
 
-def test_the_card_of_an_event_has_the_field_names_of_the_api() -> None:
+def test_the_card_in_an_event_has_the_same_field_names_as_in_the_api() -> None:
     card = msgspec.json.decode(encode(an_event()))["data"]["card"]
 
     assert card.keys() <= set(StoredCard.__struct_fields__)

@@ -87,7 +87,9 @@ def not_sent(url: str, **options: Any) -> str:  # Any: as a_sender() takes them
     return str(raised.value)
 
 
-def test_connecting_sends_nothing(receiver: ListeningServer, attempts: list[str]) -> None:
+def test_opening_a_connection_to_an_endpoint_sends_no_request(
+    receiver: ListeningServer, attempts: list[str]
+) -> None:
     a_sender().connect(receiver.url)
 
     assert (attempts, receiver.requests) == (["127.0.0.1"], [])
@@ -179,7 +181,7 @@ class TestAddresses:
             ("fe80::1%lo", "fe80::/10", False),
         ],
     )
-    def test_an_ipv6_address_is_judged_by_its_embedded_ipv4_address(
+    def test_an_ipv6_address_is_private_if_its_embedded_ipv4_address_is_private(
         self, attempts: list[str], address: str, network: str, *, is_allowed: bool
     ) -> None:
         info = (socket.AF_INET6, socket.SOCK_STREAM, 0, "", (address, 443, 0, 0))
@@ -189,7 +191,7 @@ class TestAddresses:
 
         assert bool(attempts) is is_allowed
 
-    def test_the_sender_tries_the_next_address_if_the_first_does_not_accept(
+    def test_the_sender_tries_the_next_address_if_the_first_refuses_the_connection(
         self, receiver: ListeningServer, attempts: list[str]
     ) -> None:
         url = f"http://{NAME}:{receiver.server_port}"
@@ -205,7 +207,9 @@ class TestAddresses:
             ("https://receiver.example:8443", (NAME, 8443)),
         ],
     )
-    def test_a_host_is_looked_up_with_its_port(self, url: str, expected: tuple[str, int]) -> None:
+    def test_the_host_of_an_endpoint_is_looked_up_with_its_port(
+        self, url: str, expected: tuple[str, int]
+    ) -> None:
         looked_up: list[tuple[str, int]] = []
 
         def look_up(host: str, port: int) -> Iterable[AddressInfo]:
@@ -216,7 +220,7 @@ class TestAddresses:
 
         assert looked_up == [expected]
 
-    def test_http_is_refused_unless_it_is_allowed(
+    def test_the_sender_refuses_plain_http_unless_it_is_allowed(
         self, receiver: ListeningServer, attempts: list[str]
     ) -> None:
         assert not_sent(receiver.url, may_be_http=False).startswith(
@@ -227,7 +231,7 @@ class TestAddresses:
 
 class TestResponse:
     @pytest.mark.parametrize("status", [200, 204, 301, 304, 404, 410, 429, 500, 503])
-    def test_the_sender_returns_the_response_status_after_one_try(
+    def test_the_sender_returns_the_status_of_the_first_response(
         self, receiver: ListeningServer, status: int
     ) -> None:
         receiver.acts = [responding(status)]
@@ -237,7 +241,7 @@ class TestResponse:
 
     # Shows S24.
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-    def test_a_redirect_is_not_followed(
+    def test_the_sender_does_not_follow_redirects(
         self, receiver: ListeningServer, attempts: list[str], status: int
     ) -> None:
         with running(ListeningServer()) as internal:
@@ -256,7 +260,7 @@ class TestResponse:
         assert not_sent(receiver.url, total_seconds=HURRIED) == "no response in time"
         assert len(receiver.requests) == 1
 
-    def test_a_slowly_dripping_body_does_not_hide_the_status(
+    def test_the_sender_returns_the_status_even_if_the_response_body_arrives_too_slowly(
         self, receiver: ListeningServer
     ) -> None:
         sender_has_left = threading.Event()
@@ -272,7 +276,7 @@ class TestResponse:
         assert send(receiver.url, total_seconds=HURRIED) == 200
         assert sender_has_left.wait(2 * LONG_SECONDS)
 
-    def test_the_deadline_is_15_seconds(self) -> None:
+    def test_the_deadline_for_a_response_to_an_event_is_15_seconds(self) -> None:
         assert TOTAL_SECONDS == 15
 
     def test_the_sender_stops_reading_a_huge_response(self, receiver: ListeningServer) -> None:
@@ -307,7 +311,7 @@ class TestResponse:
         ],
         ids=["nothing", "SSH", "no status", "interim", "endless head", "bytes"],
     )
-    def test_a_malformed_response_is_reported_without_quoting_it(
+    def test_the_error_about_a_malformed_response_does_not_quote_the_response(
         self, receiver: ListeningServer, written: bytes, reason: str
     ) -> None:
         def act(handler: Handler) -> None:
@@ -350,7 +354,7 @@ class TestConnection:
     def test_sending_fails_if_the_host_name_has_no_address(self) -> None:
         assert not_sent(f"https://{NAME}", look_up=finding()) == "not reachable"
 
-    def test_sending_fails_if_name_servers_hang(self) -> None:
+    def test_sending_fails_if_the_name_servers_do_not_respond(self) -> None:
         released, has_answered = threading.Event(), threading.Event()
 
         def look_up(host: str, port: int) -> Iterable[AddressInfo]:
@@ -364,7 +368,7 @@ class TestConnection:
         assert not has_answered.is_set()
         released.set()
 
-    def test_the_sender_ignores_proxies_of_the_environment(
+    def test_the_sender_ignores_proxies_that_the_environment_configures(
         self, receiver: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with running(ListeningServer()) as proxy:
@@ -378,23 +382,27 @@ class TestConnection:
 
 
 class TestTls:
-    def test_a_trusted_certificate_for_the_host_is_accepted(self, authority: trustme.CA) -> None:
+    def test_the_sender_accepts_a_trusted_certificate_for_the_host(
+        self, authority: trustme.CA
+    ) -> None:
         with receiving(authority, NAME) as (url, asked_for):
             assert send(url, tls=trusting(authority), look_up=finding("127.0.0.1")) == 200
 
         assert asked_for == [NAME]
 
-    def test_an_untrusted_certificate_is_refused(self, authority: trustme.CA) -> None:
+    def test_the_sender_refuses_an_untrusted_certificate(self, authority: trustme.CA) -> None:
         with receiving(authority, NAME) as (url, _):
             assert not_sent(url, look_up=finding("127.0.0.1")) == "certificate not trusted"
 
-    def test_a_certificate_for_another_host_is_refused(self, authority: trustme.CA) -> None:
+    def test_the_sender_refuses_a_certificate_for_another_host(self, authority: trustme.CA) -> None:
         with receiving(authority, "other.example", "127.0.0.1") as (url, _):
             reason = not_sent(url, tls=trusting(authority), look_up=finding("127.0.0.1"))
 
         assert reason == "certificate not trusted"
 
-    def test_a_receiver_without_tls_gets_no_request(self, receiver: ListeningServer) -> None:
+    def test_the_sender_sends_no_request_to_a_receiver_without_tls(
+        self, receiver: ListeningServer
+    ) -> None:
         assert not_sent(receiver.url.replace("http:", "https:")) == "TLS failed"
         assert receiver.requests == []
 

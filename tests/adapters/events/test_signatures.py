@@ -35,7 +35,7 @@ def is_verified(request: Request, secret: str, **changed: str) -> bool:
     return bool(event["data"]["guest_id"] == an_event().guest_id)
 
 
-def test_a_receiver_can_verify_the_sent_request(receiver: ListeningServer) -> None:
+def test_a_receiver_can_verify_the_signature_of_an_event(receiver: ListeningServer) -> None:
     request = sent(receiver)
 
     assert is_verified(request, SECRETS.current)
@@ -47,7 +47,7 @@ def test_a_receiver_can_verify_the_sent_request(receiver: ListeningServer) -> No
 
 
 @pytest.mark.parametrize(("end", "signs"), [(BEFORE, True), (AFTER, False)])
-def test_the_previous_secret_signs_for_24_hours(
+def test_events_are_also_signed_with_the_previous_secret_for_24_hours(
     receiver: ListeningServer, end: timedelta, *, signs: bool
 ) -> None:
     now = datetime.now(UTC)
@@ -58,7 +58,9 @@ def test_the_previous_secret_signs_for_24_hours(
     assert is_verified(request, SECRETS.current) is signs
 
 
-def test_a_changed_id_or_time_invalidates_the_signature(receiver: ListeningServer) -> None:
+def test_changing_the_id_or_time_of_an_event_invalidates_its_signature(
+    receiver: ListeningServer,
+) -> None:
     request = sent(receiver)
     later = str(int(request.headers["webhook-timestamp"]) + 1)
 
@@ -66,7 +68,7 @@ def test_a_changed_id_or_time_invalidates_the_signature(receiver: ListeningServe
     assert not is_verified(request, SECRETS.current, webhook_id="another")
 
 
-def test_each_attempt_signs_the_event_again(receiver: ListeningServer) -> None:
+def test_each_delivery_attempt_signs_the_event_again(receiver: ListeningServer) -> None:
     now = datetime.now(UTC)
     first, second = sent(receiver, now=now), sent(receiver, now=now + timedelta(minutes=4))
 
@@ -76,7 +78,7 @@ def test_each_attempt_signs_the_event_again(receiver: ListeningServer) -> None:
         assert first.headers[name] != second.headers[name]
 
 
-def test_the_signed_time_is_the_time_of_the_attempt_in_unix_seconds(
+def test_the_signed_time_is_the_unix_time_of_the_delivery_attempt(
     receiver: ListeningServer,
 ) -> None:
     now = datetime(2026, 11, 20, 12, 0, 0, 999_999, tzinfo=UTC)

@@ -27,7 +27,7 @@ def errors(*, avs: bool = False, **typed: str) -> dict[str, str]:
         *("\u0660\u0668/\u0663\u0660", "\uff10\uff18\uff0f\uff13\uff10", "08\u201330"),
     ],
 )
-def test_an_expiry_date_may_be_written_in_many_ways(expiry: str) -> None:
+def test_the_card_form_accepts_an_expiry_date_in_many_formats(expiry: str) -> None:
     entry = read(expiry=expiry)
     assert (entry.expiry_month, entry.expiry_year) == (8, 2030)
     assert entry.repeatable["expiry"] == expiry
@@ -45,7 +45,7 @@ def test_a_card_is_valid_until_the_end_of_its_expiry_month() -> None:
         *("\u0664\u0662" * 8, "\uff14\uff12" * 8, "\U0001e954\U0001e952" * 8),
     ],
 )
-def test_a_card_number_may_contain_separators(number: str) -> None:
+def test_the_card_form_accepts_a_card_number_with_separators(number: str) -> None:
     assert read(number=number).number == GOOD
 
 
@@ -71,38 +71,38 @@ def test_a_card_number_may_contain_separators(number: str) -> None:
         ("country_code", "unknown", ["XX"]),
     ],
 )
-def test_an_invalid_field_of_the_form_is_refused(field: str, fault: str, texts: list[str]) -> None:
+def test_the_card_form_refuses_an_invalid_field(field: str, fault: str, texts: list[str]) -> None:
     for text in texts:
         assert errors(avs=True, **{field: text}) == {field: fault}
 
 
-def test_a_card_number_is_not_shown_again() -> None:
+def test_the_card_form_does_not_show_a_refused_card_number_again() -> None:
     numbers = repeatable({"number": GOOD, "cvc": "123", "city": f"Seattle {GOOD}", "expiry": GOOD})
     assert set(numbers.values()) == {""}
 
 
-def test_overlong_text_is_not_shown_again() -> None:
+def test_the_card_form_does_not_show_overlong_text_again() -> None:
     assert repeatable({"address": "x" * 200})["address"] == "x" * 200
     too_long = repeatable({"address": "x" * 201, "expiry": " " * 50 + "08/30"})
     assert too_long["address"] == too_long["expiry"] == ""
 
 
-def test_all_invalid_fields_are_named_in_the_order_of_the_form() -> None:
+def test_the_card_form_names_all_invalid_fields_in_the_order_of_the_form() -> None:
     needed = ["number", "expiry", "cvc", "address", "zipcode", "country_code"]
     with pytest.raises(EntryRefused) as refused:
         read_entry({}, avs=True, now=START)
     assert list(refused.value.errors) == needed
 
 
-def test_a_billing_address_is_ignored_unless_it_is_verified() -> None:
+def test_the_billing_address_is_ignored_if_avs_is_off() -> None:
     assert read(avs=False, address="", zipcode="\x00", country_code="XX").number == GOOD
 
 
-def test_an_address_needs_no_city_or_state() -> None:
+def test_a_billing_address_may_omit_city_and_state() -> None:
     assert read(avs=True, city="", state="").zipcode == "98101"
 
 
-def test_a_country_without_postal_codes_needs_no_postal_code() -> None:
+def test_a_billing_address_in_a_country_without_postal_codes_may_omit_the_postal_code() -> None:
     assert read(avs=True, zipcode="", country_code="AE").zipcode == ""
     assert errors(avs=True, zipcode="") == {"zipcode": "empty"}
 
@@ -112,10 +112,10 @@ def test_a_billing_field_with_unsafe_characters_is_refused(bad: str) -> None:
     assert errors(avs=True, **dict.fromkeys(ADDRESS, bad)) == dict.fromkeys(ADDRESS, UNCLEAN)
 
 
-def test_every_country_has_a_name() -> None:
+def test_every_country_code_has_a_name_in_the_card_form() -> None:
     assert set(countries.NAMES) == COUNTRY_CODES
     assert countries.WITHOUT_POSTAL_CODES <= COUNTRY_CODES
 
 
-def test_repr_does_not_show_the_card_number() -> None:
+def test_the_repr_of_a_card_entry_does_not_show_the_card_number() -> None:
     assert UNPUBLISHED not in repr(read(number=UNPUBLISHED))

@@ -51,7 +51,7 @@ def listed(installation: Installation) -> list[dict[str, Any]]:
         (CHARGE_UNCONFIRMED, "authentication_required"),
     ],
 )
-def test_the_test_card_decides_the_answer_to_a_charge(
+def test_the_number_of_the_test_card_decides_the_result_of_a_charge(
     installation: Installation, number: str, status: str
 ) -> None:
     account = installation.stored_card(number)
@@ -63,21 +63,21 @@ def test_the_test_card_decides_the_answer_to_a_charge(
     assert answered.json.items() >= request_of(account).items()
 
 
-def test_a_removed_card_is_gone_for_charges(installation: Installation) -> None:
+def test_charging_a_removed_card_reports_card_gone(installation: Installation) -> None:
     account = installation.removed_card()
     installation.reconcile()
 
     assert send(installation, request_of(account)).json["status"] == "card_gone"
 
 
-def test_a_card_of_another_guest_is_gone_for_charges(installation: Installation) -> None:
+def test_charging_the_card_of_another_guest_reports_card_gone(installation: Installation) -> None:
     account = installation.stored_card()
     other = request_of(account, guest_reference="guest_other")
 
     assert send(installation, other).json["status"] == "card_gone"
 
 
-def test_an_expired_card_is_declined(psp: FakePsp, clock: SettableClock) -> None:
+def test_charging_an_expired_card_is_declined(psp: FakePsp, clock: SettableClock) -> None:
     card = psp.try_card(psp.start_page(REQUEST).reference, card_entry()).card
     assert card is not None
     clock.advance(timedelta(days=3_650))
@@ -88,7 +88,9 @@ def test_an_expired_card_is_declined(psp: FakePsp, clock: SettableClock) -> None
     assert psp.charge(request, None).status is ChargeStatus.DECLINED
 
 
-def test_an_idempotency_key_charges_a_card_once(installation: Installation) -> None:
+def test_repeating_a_charge_with_its_idempotency_key_charges_the_card_once(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
 
     first = send(installation, request_of(account), key="booking-1")
@@ -100,7 +102,9 @@ def test_an_idempotency_key_charges_a_card_once(installation: Installation) -> N
     assert listed(installation) == [first.json]
 
 
-def test_concurrent_requests_with_a_key_charge_a_card_once(psp: FakePsp, database: Path) -> None:
+def test_concurrent_charges_with_one_idempotency_key_charge_the_card_once(
+    psp: FakePsp, database: Path
+) -> None:
     # A second FakePsp on the same file stands for a second process.
     other = FakePsp(database, base_url=BASE_URL, clock=psp.clock, ids=SeededIds(2))
     request = ChargeRequest(
@@ -113,7 +117,7 @@ def test_concurrent_requests_with_a_key_charge_a_card_once(psp: FakePsp, databas
     assert set(answers) == {answers[0]}
 
 
-def test_a_list_has_the_last_charges(psp: FakePsp) -> None:
+def test_the_list_of_charges_contains_the_latest_charges(psp: FakePsp) -> None:
     for number in range(MAX_LISTED + 1):
         request = ChargeRequest(
             guest_reference="guest_1", token="card_1", amount=f"{number + 1}", currency="JPY"
@@ -127,7 +131,7 @@ def test_a_list_has_the_last_charges(psp: FakePsp) -> None:
 
 @pytest.mark.parametrize("sent", [None, "Bearer", "Bearer x", "Bearer \u00e9", "Basic {key}"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_charges_need_the_charge_key(
+def test_charging_a_card_requires_the_charge_key(
     installation: Installation, method: str, sent: str | None
 ) -> None:
     account = installation.stored_card()
@@ -158,7 +162,7 @@ def test_charges_need_the_charge_key(
         {"token": None},
     ],
 )
-def test_a_charge_that_no_psp_would_take_is_refused(
+def test_a_charge_with_invalid_values_is_refused(
     installation: Installation, changes: dict[str, Any]
 ) -> None:
     account = installation.stored_card()
@@ -170,7 +174,9 @@ def test_a_charge_that_no_psp_would_take_is_refused(
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"amount": "' + b"1" * 20_000 + b'"}'])
-def test_a_body_that_is_no_charge_is_refused(installation: Installation, body: bytes) -> None:
+def test_a_request_body_that_is_not_a_charge_is_refused(
+    installation: Installation, body: bytes
+) -> None:
     headers = {"Authorization": f"Bearer {installation.psp.charge_key}"}
 
     answered = installation.client().simulate_post(PATH, body=body, headers=headers)
@@ -178,7 +184,7 @@ def test_a_body_that_is_no_charge_is_refused(installation: Installation, body: b
     assert answered.status_code == 400
 
 
-def test_the_charges_of_an_erased_guest_are_deleted(psp: FakePsp, database: Path) -> None:
+def test_erasing_a_guest_deletes_the_charges_of_the_guest(psp: FakePsp, database: Path) -> None:
     card = psp.try_card(psp.start_page(REQUEST).reference, card_entry()).card
     assert card is not None
     kept, gone = (

@@ -66,7 +66,7 @@ def is_way_back_shown(result: Result, uri: str = CANCEL_URI) -> bool:
 # The form.
 
 
-def test_the_form_names_the_center_but_not_the_guest(browser: Browser) -> None:
+def test_the_card_form_names_the_center_but_not_the_guest(browser: Browser) -> None:
     shown = browser.open()
     assert shown.status_code == 200
     assert "<h1><bdi>Harbor Spa</bdi></h1>" in shown.text
@@ -89,13 +89,13 @@ def test_markup_in_the_center_name_is_escaped_in_the_consent(browser: Browser) -
     assert "تأذنون لـ <bdi>&lt;b&gt;Spa!</bdi> بحفظها" in text
 
 
-def test_card_fields_are_not_sent_to_a_spell_checker(browser: Browser) -> None:
+def test_browsers_do_not_send_the_card_fields_to_a_spell_checker(browser: Browser) -> None:
     text = browser.open().text
     assert re.findall(r'<form [^>]*spellcheck="(\w+)"', text) == ["false"]
     assert re.findall(r'enterkeyhint="(\w+)"', text) == ["next", "next", "done"]
 
 
-def test_the_form_asks_for_the_address_only_if_it_is_verified(
+def test_the_card_form_asks_for_the_billing_address_only_if_avs_is_on(
     browser: Browser, verified: Browser
 ) -> None:
     assert 'name="zipcode"' not in browser.open().text
@@ -105,7 +105,7 @@ def test_the_form_asks_for_the_address_only_if_it_is_verified(
     assert '<option value="US" selected>United States</option>' in shown.text
 
 
-def test_markup_in_names_is_escaped(browser: Browser) -> None:
+def test_markup_in_the_names_of_center_and_guest_is_escaped(browser: Browser) -> None:
     names = {"center_name": "<script>Spa</script>", "guest_name": "<b> &"}
     address = BillingInfo(address='"><script>')
     shown = browser.at(session=3, avs=True, billing_info=address, **names).open()
@@ -113,12 +113,12 @@ def test_markup_in_names_is_escaped(browser: Browser) -> None:
     assert "&lt;script&gt;Spa&lt;/script&gt;" in shown.text
 
 
-def test_a_guest_may_have_a_blank_name(browser: Browser) -> None:
+def test_the_card_form_opens_for_a_guest_with_a_blank_name(browser: Browser) -> None:
     assert browser.at(session=3, guest_name=" ").open().status_code == 200
 
 
 # Shows S9.
-def test_pages_load_nothing_from_other_hosts(browser: Browser) -> None:
+def test_the_card_form_loads_nothing_from_other_hosts(browser: Browser) -> None:
     text = browser.open().text
     addresses = re.findall(r'(?:src|action|<link [^>]*href)="([^"]*)"', text)
     assert len(addresses) >= 6
@@ -130,14 +130,14 @@ def test_pages_load_nothing_from_other_hosts(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("name", ["none.css", "..%2fpages.py", "%2e%2e%2fpsp.py"])
-def test_only_static_files_are_served(browser: Browser, name: str) -> None:
+def test_the_fake_psp_serves_only_its_static_files(browser: Browser, name: str) -> None:
     assert browser.client.simulate_get(f"/fake-psp/static/{name}").status_code == 404
 
 
 # The result of a card.
 
 
-def test_a_good_card_leads_back_to_the_return_uri(browser: Browser) -> None:
+def test_submitting_a_good_card_redirects_to_the_return_uri(browser: Browser) -> None:
     sent = browser.pay()
     assert sent.status_code == 303
     assert sent.headers["location"] == RETURN_URI
@@ -148,7 +148,7 @@ def test_a_good_card_leads_back_to_the_return_uri(browser: Browser) -> None:
     ("number", "message"),
     [(DECLINED, "declined this card"), (UNPUBLISHED, "only the test card numbers")],
 )
-def test_the_guest_can_try_another_card_after_a_refusal(
+def test_the_guest_can_type_another_card_after_a_card_was_refused(
     browser: Browser, number: str, message: str
 ) -> None:
     sent = browser.pay(number)
@@ -158,14 +158,16 @@ def test_the_guest_can_try_another_card_after_a_refusal(
     assert browser.pay().status_code == 303
 
 
-def test_reloading_after_a_refusal_does_not_try_the_card_again(browser: Browser) -> None:
+def test_reloading_the_form_does_not_submit_a_refused_card_again(browser: Browser) -> None:
     # A browser that was sent on by 303 loads the form again, not the request with the card.
     assert browser.pay(DECLINED).status_code == 303
     assert browser.open().status_code == browser.open().status_code == 200
     assert browser.page.attempts == 1
 
 
-def test_a_page_of_a_psp_out_of_order_asks_to_try_later(browser: Browser) -> None:
+def test_the_card_form_asks_the_guest_to_try_later_if_the_psp_is_out_of_order(
+    browser: Browser,
+) -> None:
     before = browser.page
     sent = browser.pay(OUT_OF_ORDER)
     assert sent.status_code == 503
@@ -182,7 +184,7 @@ def test_the_guest_can_correct_a_wrong_postal_code_on_the_page(verified: Browser
     assert verified.pay(**ADDRESS).status_code == 303
 
 
-def test_a_challenge_is_confirmed_on_its_own_page(browser: Browser) -> None:
+def test_the_guest_confirms_a_challenge_on_a_page_of_its_own(browser: Browser) -> None:
     early = browser.open(challenge=True)
     assert early.headers["location"] == browser.address
     sent = browser.pay(CHALLENGE)
@@ -198,7 +200,7 @@ def test_a_challenge_is_confirmed_on_its_own_page(browser: Browser) -> None:
     assert browser.page.state is PageState.COMPLETED
 
 
-def test_a_failed_challenge_leads_back_to_the_form_with_a_message(browser: Browser) -> None:
+def test_a_failed_challenge_redirects_to_the_card_form_with_a_message(browser: Browser) -> None:
     browser.pay(CHALLENGE)
     unclear = browser.answer("perhaps")
     assert unclear.headers["location"] == f"{browser.address}/challenge"
@@ -210,7 +212,7 @@ def test_a_failed_challenge_leads_back_to_the_form_with_a_message(browser: Brows
 
 
 @pytest.mark.parametrize("answer", ["confirm", "fail"])
-def test_a_challenge_stores_no_card_if_another_tab_has_replaced_the_card(
+def test_confirming_a_challenge_stores_no_card_if_another_tab_replaced_the_card(
     browser: Browser, answer: str
 ) -> None:
     browser.pay(CHALLENGE, expiry="09 / 31")
@@ -233,7 +235,7 @@ def test_a_challenge_stores_no_card_if_another_tab_has_replaced_the_card(
 # Wrong input.
 
 
-def test_the_error_summary_links_to_every_invalid_field(verified: Browser) -> None:
+def test_the_error_summary_of_the_card_form_links_to_every_invalid_field(verified: Browser) -> None:
     sent = verified.pay("4242424242424241", expiry="10/26", cvc="12")
     assert sent.status_code == 422
     assert errors(sent) == {
@@ -253,7 +255,9 @@ def test_the_error_summary_links_to_every_invalid_field(verified: Browser) -> No
 
 
 @pytest.mark.parametrize("cvc", ["98761", "987"], ids=["refused at once", "refused as a card"])
-def test_the_form_keeps_typed_values_except_card_number_or_cvc(verified: Browser, cvc: str) -> None:
+def test_the_card_form_shows_typed_values_again_except_card_number_and_cvc(
+    verified: Browser, cvc: str
+) -> None:
     address = {**ADDRESS, "city": '"Ålesund" & co', "state": ""}
     sent = verified.pay(UNPUBLISHED, cvc=cvc, **address)
     if sent.status_code == 303:
@@ -269,21 +273,21 @@ def test_the_form_keeps_typed_values_except_card_number_or_cvc(verified: Browser
 FIELDS = ["number", "expiry", "cvc", *ADDRESS]
 
 
-def test_typed_markup_is_escaped(verified: Browser) -> None:
+def test_markup_that_is_typed_into_the_card_form_is_escaped(verified: Browser) -> None:
     sent = verified.pay(**dict.fromkeys(FIELDS, "<script>"))
     assert sent.status_code == 422
     assert "<script>" not in sent.text
     assert "&lt;script&gt;" in sent.text
 
 
-def test_form_values_that_are_not_utf_8_are_refused(verified: Browser) -> None:
+def test_the_card_form_refuses_values_that_are_not_utf_8(verified: Browser) -> None:
     card = form(verified)
     for bad in ("%FF", "\udcff", "%ED%A0%80"):
         body = f"{card}&address={bad}".encode(errors="surrogateescape")
         assert errors(verified.send_body(body))["address"] == ENGLISH.text("form.fault.unclean")
 
 
-def test_malformed_page_references_are_not_found(browser: Browser) -> None:
+def test_a_malformed_page_reference_is_not_found(browser: Browser) -> None:
     for odd in ("page_none", "%00", "%ff", "%ED%A0%80", "a" * 5000, "'"):
         result = browser.client.simulate_get(f"/fake-psp/pages/{odd}")
         assert result.status_code == 404
@@ -293,7 +297,7 @@ def test_malformed_page_references_are_not_found(browser: Browser) -> None:
 # Limits.
 
 
-def test_the_fifth_refusal_ends_the_page(browser: Browser) -> None:
+def test_the_page_ends_after_the_fifth_refused_card(browser: Browser) -> None:
     for _ in range(MAX_CARD_ATTEMPTS - 1):
         assert browser.pay(DECLINED).status_code == 303
     for refused in (browser.pay(DECLINED), browser.send_body(form(browser)), browser.open()):
@@ -304,7 +308,7 @@ def test_the_fifth_refusal_ends_the_page(browser: Browser) -> None:
     assert browser.page.attempts == MAX_CARD_ATTEMPTS
 
 
-def test_an_overlong_form_is_refused(browser: Browser) -> None:
+def test_an_overlong_form_body_is_refused(browser: Browser) -> None:
     token = f"form_token={browser.psp.form_token(browser.reference)}&x="
     within = token + "x" * (MAX_FORM_BYTES - len(token))
     assert browser.send_body(within).status_code == 422
@@ -314,7 +318,7 @@ def test_an_overlong_form_is_refused(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["application/json", ""])
-def test_a_body_that_is_not_a_form_is_refused(browser: Browser, content_type: str) -> None:
+def test_a_request_body_that_is_not_a_form_is_refused(browser: Browser, content_type: str) -> None:
     sent = browser.send_body("{}", headers={"Content-Type": content_type})
     assert sent.status_code == 415
     assert "cannot be read" in sent.text
@@ -344,7 +348,7 @@ def test_a_form_sent_from_another_site_is_refused(
 @pytest.mark.parametrize(
     "headers", [{}, {"Origin": "null"}, {"Origin": "null", "Sec-Fetch-Site": "same-origin"}]
 )
-def test_a_form_with_its_token_is_accepted_without_an_origin(
+def test_a_form_with_its_form_token_is_accepted_without_an_origin_header(
     browser: Browser, headers: dict[str, str]
 ) -> None:
     assert send_form(browser, headers).status_code == 303
@@ -360,7 +364,7 @@ def send_form(browser: Browser, headers: dict[str, str]) -> Result:
 
 # Shows S10.
 @pytest.mark.parametrize("token", ["", "0" * 64, "\ud800"])
-def test_a_form_without_its_token_is_refused(browser: Browser, token: str) -> None:
+def test_a_form_without_its_form_token_is_refused(browser: Browser, token: str) -> None:
     fields = CARD | ({"form_token": token} if token else {})
     sent = browser.send_body(urlencode(fields, errors="surrogatepass"))
     assert sent.status_code == 403
@@ -368,11 +372,15 @@ def test_a_form_without_its_token_is_refused(browser: Browser, token: str) -> No
 
 
 # Shows S10.
-def test_the_token_of_another_page_is_refused(browser: Browser, verified: Browser) -> None:
+def test_a_form_with_the_form_token_of_another_page_is_refused(
+    browser: Browser, verified: Browser
+) -> None:
     assert browser.send_body(form(verified)).status_code == 403
 
 
-def test_a_challenge_is_answered_only_from_its_own_page(browser: Browser) -> None:
+def test_a_challenge_can_be_confirmed_only_with_the_form_token_of_its_page(
+    browser: Browser,
+) -> None:
     browser.pay(CHALLENGE)
     sent = browser.send_body("answer=confirm", challenge=True)
     assert sent.status_code == 403
@@ -392,7 +400,7 @@ def send_everything(browser: Browser) -> list[Result]:
     ]
 
 
-def test_a_completed_page_leads_back_for_every_request(browser: Browser) -> None:
+def test_every_request_to_a_completed_page_redirects_to_the_return_uri(browser: Browser) -> None:
     browser.pay()
     for result in send_everything(browser):
         assert (result.status_code, result.headers["location"]) == (303, RETURN_URI)
@@ -405,7 +413,9 @@ def test_a_completed_page_leads_back_for_every_request(browser: Browser) -> None
     [{"number": MASTERCARD}, {"expiry": "09 / 30"}, {"number": ""}],
     ids=["another card", "another date", "nothing"],
 )
-def test_a_completed_page_refuses_another_card(browser: Browser, typed: dict[str, str]) -> None:
+def test_submitting_another_card_to_a_completed_page_is_refused(
+    browser: Browser, typed: dict[str, str]
+) -> None:
     other = form(browser, **typed)
     browser.pay()
 
@@ -419,7 +429,7 @@ def test_a_completed_page_refuses_another_card(browser: Browser, typed: dict[str
 
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "outlived"])
-def test_an_ended_page_answers_every_request_as_gone(
+def test_every_request_to_an_ended_page_gets_the_status_410_gone(
     browser: Browser, clock: SettableClock, is_closed: bool
 ) -> None:
     if is_closed:
@@ -433,7 +443,7 @@ def test_an_ended_page_answers_every_request_as_gone(
     assert browser.psp.tokens(MAIN) == frozenset()
 
 
-def test_a_page_asks_to_try_again_if_the_database_cannot_be_written(
+def test_the_card_form_asks_the_guest_to_try_again_if_the_database_is_locked(
     browser: Browser, database: Path
 ) -> None:
     before = browser.page
@@ -450,7 +460,7 @@ def test_a_page_asks_to_try_again_if_the_database_cannot_be_written(
 
 
 # Shows S9.
-def test_the_security_headers_of_a_page_block_other_sites(browser: Browser) -> None:
+def test_the_security_headers_of_the_card_form_block_other_sites(browser: Browser) -> None:
     pages = [browser.open(), browser.pay(cvc="")]
     leaving = [browser.pay(DECLINED), browser.pay(CHALLENGE)]
     pages.append(browser.open(challenge=True))
@@ -481,7 +491,7 @@ def test_browsers_send_no_referrer_from_pages_without_a_form(browser: Browser) -
 
 
 # Shows S9.
-def test_pages_on_https_enable_hsts(tmp_path: Path) -> None:
+def test_pages_of_the_fake_psp_on_https_enable_hsts(tmp_path: Path) -> None:
     installed = Installation(
         tmp_path, base_url="https://pay.example", CARDONFILE_ALLOW_FAKE_PSP="1"
     )
@@ -521,7 +531,7 @@ def walk_every_path(browser: Browser, cvc: str) -> None:
 
 
 # Shows S11.
-def test_card_numbers_reach_neither_the_database_nor_the_log(
+def test_full_card_numbers_are_never_written_to_the_database_or_the_log(
     browser: Browser,
     database: Path,
     caplog: pytest.LogCaptureFixture,
@@ -540,7 +550,7 @@ def test_card_numbers_reach_neither_the_database_nor_the_log(
 
 
 # Shows S11.
-def test_stored_data_does_not_depend_on_the_cvc(
+def test_nothing_that_is_stored_or_logged_depends_on_the_cvc(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     def kept(cvc: str) -> tuple[list[str], str]:

@@ -19,14 +19,14 @@ from tests.adapters.fake_psp.conftest import BASE_URL, MAIN, hosted_page_request
 REQUEST = hosted_page_request(avs=True)
 
 
-def test_a_page_lives_for_at_least_30_minutes(provider: FakeProvider) -> None:
+def test_a_page_of_the_fake_psp_stays_open_for_at_least_30_minutes(provider: FakeProvider) -> None:
     page = provider.start(replace(REQUEST, live_until=START + timedelta(minutes=15)))
 
     assert page.address == f"{BASE_URL}/fake-psp/pages/{page.reference}"
     assert page.ends_at == START + timedelta(minutes=30)
 
 
-def test_repeating_a_start_with_other_parameters_is_refused(provider: FakeProvider) -> None:
+def test_creating_a_page_again_with_other_parameters_is_refused(provider: FakeProvider) -> None:
     provider.start(REQUEST)
 
     with pytest.raises(ProviderRefused):
@@ -42,7 +42,7 @@ def test_repeating_a_start_with_other_parameters_is_refused(provider: FakeProvid
     ],
     ids=["start", "close", "discard"],
 )
-def test_a_locked_database_is_an_outage(
+def test_a_locked_database_is_reported_as_an_outage_of_the_psp(
     provider: FakeProvider, database: Path, call: Callable[[FakeProvider, HostedPage], object]
 ) -> None:
     page = provider.start(REQUEST)

@@ -37,7 +37,7 @@ from tests.adapters.fake_psp.conftest import (
 OTHER = MerchantAccount("other")
 
 
-def test_a_wrong_postal_code_is_refused_only_if_the_address_is_verified(psp: FakePsp) -> None:
+def test_a_wrong_postal_code_is_refused_only_if_avs_is_on(psp: FakePsp) -> None:
     verified = psp.start_page(hosted_page_request(session=1, avs=True)).reference
     page = psp.try_card(verified, card_entry(zipcode="00000"))
     assert (page.state, page.refusal) == (PageState.OPEN, CardRefusal.WRONG_ADDRESS)
@@ -50,7 +50,9 @@ def test_a_wrong_postal_code_is_refused_only_if_the_address_is_verified(psp: Fak
 
 
 @pytest.mark.parametrize("number", [MASTERCARD, DECLINED])
-def test_another_card_replaces_a_challenged_card(psp: FakePsp, number: str) -> None:
+def test_a_card_that_waits_for_its_challenge_can_be_replaced_by_another_card(
+    psp: FakePsp, number: str
+) -> None:
     reference = psp.start_page(REQUEST).reference
     psp.try_card(reference, card_entry(CHALLENGE))
     page = psp.try_card(reference, card_entry(number))
@@ -59,7 +61,7 @@ def test_another_card_replaces_a_challenged_card(psp: FakePsp, number: str) -> N
     assert kept == ("4444" if number == MASTERCARD else None)
 
 
-def test_the_next_part_of_a_card_list_continues_after_the_last_card(psp: FakePsp) -> None:
+def test_the_second_part_of_a_card_list_continues_after_the_first_part(psp: FakePsp) -> None:
     for session in range(MAX_LISTED + 1):
         psp.try_card(psp.start_page(hosted_page_request(session=session)).reference, card_entry())
 
@@ -70,7 +72,9 @@ def test_the_next_part_of_a_card_list_continues_after_the_last_card(psp: FakePsp
     assert {card.token for card in (*first, *rest)} == psp.tokens(MAIN)
 
 
-def test_concurrent_tries_on_a_page_store_one_card(psp: FakePsp, database: Path) -> None:
+def test_submitting_cards_concurrently_on_one_page_stores_one_card(
+    psp: FakePsp, database: Path
+) -> None:
     # A second FakePsp on the same file stands for a second process.
     other = FakePsp(database, base_url=BASE_URL, clock=psp.clock, ids=SeededIds(2))
     reference = psp.start_page(REQUEST).reference
@@ -81,7 +85,7 @@ def test_concurrent_tries_on_a_page_store_one_card(psp: FakePsp, database: Path)
     assert len(psp.tokens(MAIN)) == 1
 
 
-def test_a_webhook_is_not_sent_again_after_the_last_try(psp: FakePsp) -> None:
+def test_a_webhook_is_not_sent_again_after_the_last_attempt(psp: FakePsp) -> None:
     reference, other = (
         psp.start_page(hosted_page_request(session=session)).reference for session in (1, 2)
     )
@@ -109,7 +113,7 @@ def test_the_fingerprint_of_a_card_differs_between_merchant_accounts(psp: FakePs
 
 
 # Shows F40.
-def test_a_closed_page_stays_closed_if_the_clock_goes_back(
+def test_a_closed_page_stays_closed_if_the_clock_is_set_back(
     psp: FakePsp, clock: SettableClock
 ) -> None:
     reference = psp.start_page(REQUEST).reference
@@ -119,7 +123,7 @@ def test_a_closed_page_stays_closed_if_the_clock_goes_back(
     assert psp.try_card(reference, card_entry()).state is PageState.CLOSED
 
 
-def test_a_token_of_another_guest_is_not_discarded(psp: FakePsp) -> None:
+def test_discarding_a_token_of_another_guest_has_no_effect(psp: FakePsp) -> None:
     page = psp.try_card(psp.start_page(REQUEST).reference, card_entry())
     assert page.card is not None
     with pytest.raises(Unknown):
@@ -128,7 +132,7 @@ def test_a_token_of_another_guest_is_not_discarded(psp: FakePsp) -> None:
 
 
 # Shows F13.
-def test_reading_leaves_no_transaction_open(psp: FakePsp) -> None:
+def test_reading_a_page_leaves_no_database_transaction_open(psp: FakePsp) -> None:
     psp.page(psp.start_page(REQUEST).reference)
     assert not psp._database._connection().conn.in_transaction
 
@@ -148,7 +152,7 @@ def test_the_records_of_the_fake_psp_survive_a_restart(
     assert card.fingerprint == page.card.fingerprint
 
 
-def test_concurrently_starting_processes_use_the_same_keys(
+def test_processes_that_start_concurrently_use_the_same_keys(
     database: Path, clock: SettableClock
 ) -> None:
     def found(seed: int) -> str:
@@ -158,7 +162,9 @@ def test_concurrently_starting_processes_use_the_same_keys(
     assert len(set(at_once(8, found))) == 1
 
 
-def test_only_its_owner_can_read_the_database_file(database: Path, clock: SettableClock) -> None:
+def test_only_the_owner_can_read_the_database_file_of_the_fake_psp(
+    database: Path, clock: SettableClock
+) -> None:
     database.touch(mode=0o644)
     psp = FakePsp(database, base_url=BASE_URL, clock=clock, ids=SeededIds())
     psp.start_page(REQUEST)
@@ -167,12 +173,14 @@ def test_only_its_owner_can_read_the_database_file(database: Path, clock: Settab
 
 
 # Shows F7.
-def test_records_are_synced_to_disk_before_the_response(psp: FakePsp) -> None:
+def test_records_of_the_fake_psp_are_synced_to_disk_before_the_response(psp: FakePsp) -> None:
     with psp._database.write() as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_a_folder_that_is_missing_is_an_outage(tmp_path: Path, clock: SettableClock) -> None:
+def test_a_missing_folder_is_reported_as_an_outage_of_the_psp(
+    tmp_path: Path, clock: SettableClock
+) -> None:
     with pytest.raises(PspUnavailable):
         FakePsp(tmp_path / "no" / "psp.db", base_url=BASE_URL, clock=clock, ids=SeededIds())

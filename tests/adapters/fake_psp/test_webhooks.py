@@ -66,7 +66,7 @@ def complete_a_page(psp: FakePsp, session: int = 1) -> str:
     return reference
 
 
-def test_a_completed_page_is_reported_once(site: Site, clock: SettableClock) -> None:
+def test_a_completed_page_is_reported_by_one_webhook(site: Site, clock: SettableClock) -> None:
     reference = complete_a_page(site.psp)
     assert site.deliver_due() == 1
     (notice,) = site.notices()
@@ -78,7 +78,7 @@ def test_a_completed_page_is_reported_once(site: Site, clock: SettableClock) -> 
     assert (site.deliver_due(), len(site.received)) == (0, 1)
 
 
-def test_a_closed_page_is_reported_once(site: Site) -> None:
+def test_a_closed_page_is_reported_by_one_webhook(site: Site) -> None:
     page = site.psp.start_page(REQUEST)
     for _ in range(2):
         site.psp.close_page(page.reference)
@@ -86,7 +86,7 @@ def test_a_closed_page_is_reported_once(site: Site) -> None:
     assert [notice.content.split()[0] for notice in site.notices()] == ["page.closed"]
 
 
-def test_each_refused_card_of_an_open_page_is_reported(site: Site) -> None:
+def test_each_refused_card_of_an_open_page_is_reported_by_a_webhook(site: Site) -> None:
     reference = site.psp.start_page(REQUEST).reference
     site.psp.try_card(reference, card_entry(DECLINED))
     site.psp.try_card(reference, card_entry(CHALLENGE))
@@ -99,7 +99,7 @@ def test_each_refused_card_of_an_open_page_is_reported(site: Site) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 500])
-def test_a_rejected_event_is_sent_again_signed_anew(
+def test_a_webhook_that_was_rejected_is_sent_again_with_a_new_signature(
     site: Site, clock: SettableClock, status: int
 ) -> None:
     site.statuses = [status]
@@ -131,7 +131,9 @@ def test_retries_of_a_webhook_become_less_frequent(site: Site, clock: SettableCl
 
 
 # Shows F32.
-def test_a_failing_event_does_not_delay_other_events(site: Site, clock: SettableClock) -> None:
+def test_a_webhook_that_cannot_be_delivered_does_not_delay_other_webhooks(
+    site: Site, clock: SettableClock
+) -> None:
     site.statuses = [500]
     for session in (1, 2, 3):
         complete_a_page(site.psp, session)
@@ -140,7 +142,9 @@ def test_a_failing_event_does_not_delay_other_events(site: Site, clock: Settable
     assert site.deliver_due() == 1
 
 
-def test_an_unreachable_or_broken_server_is_tried_again(psp: FakePsp, clock: SettableClock) -> None:
+def test_a_webhook_to_an_unreachable_or_broken_server_is_retried(
+    psp: FakePsp, clock: SettableClock
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -161,7 +165,7 @@ def test_an_unreachable_or_broken_server_is_tried_again(psp: FakePsp, clock: Set
     assert [(line["event"], line["tries"]) for line in logs] == [("webhook_not_taken", 2)]
 
 
-def test_an_event_that_is_being_sent_is_not_sent_by_another_process(
+def test_a_webhook_that_is_being_sent_is_not_sent_by_another_process(
     psp: FakePsp, database: Path, clock: SettableClock
 ) -> None:
     other = FakePsp(database, base_url=BASE_URL, clock=clock, ids=SeededIds(2))
@@ -175,7 +179,7 @@ def test_an_event_that_is_being_sent_is_not_sent_by_another_process(
     assert event.tries == 2
 
 
-def test_the_sender_thread_sends_new_events_at_once(site: Site) -> None:
+def test_the_sender_thread_sends_new_webhooks_at_once(site: Site) -> None:
     site.sender.start()
     site.sender.start()
     complete_a_page(site.psp, 1)

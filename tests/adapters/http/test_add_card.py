@@ -21,7 +21,7 @@ from tests.installation import BASE_URL, REDIRECT_URI
 NOBODY = a_uuid(999)
 
 
-def test_the_response_has_the_link_of_the_session(api: Api) -> None:
+def test_the_response_to_add_card_contains_the_link_of_the_session(api: Api) -> None:
     result = api.post({**GOOD_BODY, "source": 5, "billing_info": None, "locale": ""})
 
     assert result.status_code == 200
@@ -36,14 +36,14 @@ def test_the_response_has_the_link_of_the_session(api: Api) -> None:
     assert result.headers["cache-control"] == "no-store"
 
 
-def test_a_source_may_be_sent_as_a_string(api: Api) -> None:
+def test_the_source_of_add_card_may_be_sent_as_a_string(api: Api) -> None:
     result = api.post({**GOOD_BODY, "source": "5"})
 
     assert api.installation.session(result.json["token_id"]).source is Source.MOBILE
 
 
 # Shows S5.
-def test_the_link_ignores_the_host_header(api: Api) -> None:
+def test_the_address_of_a_link_does_not_depend_on_the_host_header(api: Api) -> None:
     result = api.post(
         GOOD_BODY, headers={"Host": "evil.example", "X-Forwarded-Host": "evil.example"}
     )
@@ -68,20 +68,20 @@ def test_the_link_ignores_the_host_header(api: Api) -> None:
         ({"locale": 7}, f"locale must be {EXPECTED_LOCALE}"),
     ],
 )
-def test_an_invalid_field_is_refused_without_storing_anything(
+def test_add_card_with_an_invalid_field_is_refused_without_storing_anything(
     refusing: Api, body: dict[str, object], message: str
 ) -> None:
     assert refused(refusing.post({**GOOD_BODY, **body})) == (400, message)
 
 
-def test_the_refusal_names_missing_fields(refusing: Api) -> None:
+def test_the_refusal_of_add_card_names_a_missing_field(refusing: Api) -> None:
     assert refused(refusing.post({})) == (400, "Invalid center id")
     assert refused(refusing.post({"center_id": CENTER_ID})) == (400, "redirect_uri is required")
 
 
 # Shows S12.
 @pytest.mark.parametrize("broken", ["\x00", "\x1b[31m", "\ud800"])
-def test_control_characters_are_refused_in_every_field(refusing: Api, broken: str) -> None:
+def test_add_card_refuses_control_characters_in_every_field(refusing: Api, broken: str) -> None:
     for name, message in (
         ("center_id", "Invalid center id"),
         ("redirect_uri", "redirect_uri is invalid"),
@@ -95,7 +95,9 @@ def test_control_characters_are_refused_in_every_field(refusing: Api, broken: st
 
 
 @pytest.mark.parametrize(("guest_id", "code"), [(NOBODY, 404), ("me", 400), ("%00", 400)])
-def test_an_unknown_guest_is_not_found(refusing: Api, guest_id: str, code: int) -> None:
+def test_add_card_for_an_unknown_guest_responds_404(
+    refusing: Api, guest_id: str, code: int
+) -> None:
     result = refusing.post(GOOD_BODY, path=f"/api/v1/guests/{guest_id}/accounts")
 
     assert refused(result) == (code, "Guest not found")
@@ -126,7 +128,7 @@ def test_an_unknown_guest_is_not_found(refusing: Api, guest_id: str, code: int) 
     # pytest cannot select a test by a name with brackets and quotes.
     ids=lambda body: re.sub(r"\W+", "-", repr(body[:24])),
 )
-def test_a_body_other_than_a_json_object_is_refused(refusing: Api, body: bytes) -> None:
+def test_a_request_body_other_than_a_json_object_is_refused(refusing: Api, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
 
     result = refusing.send("POST", ACCOUNTS, body=body, headers=headers)
@@ -134,7 +136,7 @@ def test_a_body_other_than_a_json_object_is_refused(refusing: Api, body: bytes) 
     assert refused(result) == (400, "Invalid request body")
 
 
-def test_a_byte_order_mark_before_a_body_is_ignored(api: Api) -> None:
+def test_a_byte_order_mark_at_the_start_of_a_request_body_is_ignored(api: Api) -> None:
     body = b"\xef\xbb\xbf" + json.dumps(GOOD_BODY).encode()
     headers = {"Content-Type": "application/json"}
 
@@ -142,7 +144,7 @@ def test_a_byte_order_mark_before_a_body_is_ignored(api: Api) -> None:
 
 
 # Shows S14.
-def test_a_body_of_more_than_16_kib_is_refused(api: Api) -> None:
+def test_a_request_body_of_more_than_16_kib_is_refused(api: Api) -> None:
     filled = json.dumps({**GOOD_BODY, "padding": ""})
     fits = filled.replace('""', '"' + "x" * (16 * 1024 - len(filled)) + '"')
     headers = {"Content-Type": "application/json"}
@@ -164,7 +166,9 @@ def test_a_body_of_more_than_16_kib_is_refused(api: Api) -> None:
     ],
     ids=lambda headers: "-".join(headers.values()),
 )
-def test_other_media_types_are_refused(refusing: Api, headers: dict[str, str]) -> None:
+def test_a_request_body_of_another_media_type_than_json_is_refused(
+    refusing: Api, headers: dict[str, str]
+) -> None:
     assert refused(refusing.post(GOOD_BODY, headers=headers)) == (415, "Unsupported media type")
 
 
@@ -178,7 +182,7 @@ def test_every_spelling_of_the_json_media_type_is_accepted(api: Api) -> None:
 
 
 # Shows S15.
-def test_unknown_fields_are_never_stored(api: Api) -> None:
+def test_unknown_fields_of_add_card_are_never_stored(api: Api) -> None:
     unknown = {
         "card_number": "4111111111111111",
         "billing_info": {"cvc": "cvc-canary", "city": "X"},
@@ -194,7 +198,7 @@ def test_unknown_fields_are_never_stored(api: Api) -> None:
         assert b"cvc-canary" not in content
 
 
-def test_the_same_idempotency_key_returns_the_same_session(api: Api) -> None:
+def test_sending_add_card_twice_with_one_idempotency_key_returns_the_same_session(api: Api) -> None:
     headers = {"Idempotency-Key": "order-17"}
     first = api.post(GOOD_BODY, headers=headers)
     assert "idempotent-replayed" not in first.headers

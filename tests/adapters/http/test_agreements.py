@@ -56,7 +56,7 @@ def agreed(api: Api) -> str:
     return account.account_id
 
 
-def test_an_agreement_is_listed_read_ended_as_it_was_sent(api: Api) -> None:
+def test_an_agreement_can_be_listed_read_and_ended(api: Api) -> None:
     account_id = agreed(api)
     listed = api.get(f"{ACCOUNTS}/{account_id}/agreements").json
     (shown,) = listed["agreements"]
@@ -81,7 +81,7 @@ def test_an_agreement_is_listed_read_ended_as_it_was_sent(api: Api) -> None:
     assert card["keep_until"] == "2026-11-27T12:00:00Z"
 
 
-def test_the_payment_reference_says_what_may_be_charged_under_an_agreement(api: Api) -> None:
+def test_the_payment_reference_states_what_may_be_charged_under_each_agreement(api: Api) -> None:
     account_id = agreed(api)
     installation = api.installation
     (agreement,) = api.get(f"{ACCOUNTS}/{account_id}/agreements").json["agreements"]
@@ -113,7 +113,7 @@ def test_the_payment_reference_says_what_may_be_charged_under_an_agreement(api: 
     assert reference()["agreements"] == [no_show]
 
 
-def test_the_payment_reference_has_no_agreement_that_the_shop_ended(api: Api) -> None:
+def test_the_payment_reference_omits_an_agreement_that_the_shop_ended(api: Api) -> None:
     account_id = agreed(api)
     (agreement,) = api.get(f"{ACCOUNTS}/{account_id}/agreements").json["agreements"]
     path = f"/api/v1/guests/{GUEST_ID}/agreements/{agreement['agreement_id']}"
@@ -126,7 +126,7 @@ def test_the_payment_reference_has_no_agreement_that_the_shop_ended(api: Api) ->
     assert (reference["kept_for"], reference["agreements"]) == ("bookings", [])
 
 
-def test_the_same_booking_is_refused_with_other_terms(api: Api) -> None:
+def test_adding_a_card_for_the_same_booking_with_other_terms_is_refused(api: Api) -> None:
     takes_agreements(api)
     first = api.post(BODY)
     again = api.post(BODY)
@@ -138,7 +138,7 @@ def test_the_same_booking_is_refused_with_other_terms(api: Api) -> None:
     assert refusal == (409, "Agreement reference used")
 
 
-def test_a_misspelt_limit_is_refused(api: Api) -> None:
+def test_an_agreement_with_a_misspelt_field_is_refused(api: Api) -> None:
     takes_agreements(api)
     body = {**BODY, "agreement": {**TERMS, "noshow": TERMS["no_show"]}}
     refusal = refused(api.post(body))
@@ -146,7 +146,7 @@ def test_a_misspelt_limit_is_refused(api: Api) -> None:
     assert refusal[1].startswith("agreement must be an object with no other fields than reference")
 
 
-def test_a_center_says_whether_it_takes_agreements(api: Api) -> None:
+def test_reading_a_center_shows_whether_it_takes_agreements(api: Api) -> None:
     def takes() -> object:
         return api.get(f"/v1/centers/{CENTER_ID}").json["takes_agreements"]
 
@@ -157,7 +157,7 @@ def test_a_center_says_whether_it_takes_agreements(api: Api) -> None:
     assert takes() is True
 
 
-def test_an_unknown_agreement_is_not_found(api: Api) -> None:
+def test_reading_or_ending_an_unknown_agreement_responds_404(api: Api) -> None:
     path = f"/api/v1/guests/{GUEST_ID}/agreements/{a_uuid(999)}"
     assert refused(api.get(path)) == (404, "Agreement not found")
     ended = api.send("DELETE", path, query="reason=cancelled")
@@ -165,7 +165,7 @@ def test_an_unknown_agreement_is_not_found(api: Api) -> None:
     assert refused(api.send("DELETE", path, query=""))[0] == 400
 
 
-def test_evidence_is_the_payload_of_its_signature(api: Api) -> None:
+def test_the_signed_payload_of_evidence_equals_the_evidence_document(api: Api) -> None:
     account_id = agreed(api)
 
     read = api.get(f"{ACCOUNTS}/{account_id}/evidence").json
@@ -179,7 +179,7 @@ def test_evidence_is_the_payload_of_its_signature(api: Api) -> None:
 
 
 @pytest.mark.installed(CARDONFILE_EVIDENCE_BROWSER_DAYS="30")
-def test_the_browser_of_a_click_is_noted_as_one_line_of_limited_length(api: Api) -> None:
+def test_the_recorded_user_agent_of_a_click_is_one_line_of_limited_length(api: Api) -> None:
     agreed(api)
 
     exported = api.installation.container.export_guest()(GUEST_ID)

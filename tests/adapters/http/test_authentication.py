@@ -27,7 +27,7 @@ from tests.installation import Installation
 
 
 # Shows S3.
-def test_a_token_is_accepted_only_in_the_authorization_header(api: Api) -> None:
+def test_an_access_token_is_accepted_only_in_the_authorization_header(api: Api) -> None:
     result = api.send(
         "GET",
         ACCOUNTS,
@@ -40,7 +40,7 @@ def test_a_token_is_accepted_only_in_the_authorization_header(api: Api) -> None:
 
 
 # Shows F39, S3.
-def test_a_revoked_token_is_refused_at_once(api: Api) -> None:
+def test_a_revoked_access_token_is_refused_at_once(api: Api) -> None:
     assert api.get(ACCOUNTS).status_code == 200
     api.installation.container.revoke_token()(api.token)
 
@@ -50,7 +50,7 @@ def test_a_revoked_token_is_refused_at_once(api: Api) -> None:
 
 
 # Shows I6, S3.
-def test_the_database_stores_only_the_prefix_of_a_token(api: Api) -> None:
+def test_the_database_stores_only_the_prefix_of_an_access_token(api: Api) -> None:
     api.get(ACCOUNTS)
     for file in api.installation.database.parent.iterdir():
         assert api.token[12:].encode() not in file.read_bytes()
@@ -59,7 +59,7 @@ def test_the_database_stores_only_the_prefix_of_a_token(api: Api) -> None:
 
 
 # Shows S3.
-def test_the_log_names_a_refused_token_by_prefix_with_the_reason(
+def test_the_log_shows_the_prefix_of_a_refused_token_and_the_reason(
     installation: Installation,
 ) -> None:
     container = installation.container
@@ -94,7 +94,7 @@ def test_the_log_names_a_refused_token_by_prefix_with_the_reason(
 
 
 # Shows S3.
-def test_a_revoked_token_is_logged_while_its_address_is_throttled(
+def test_using_a_revoked_token_is_logged_even_while_the_callers_address_is_throttled(
     installation: Installation,
 ) -> None:
     revoked, client = installation.token_for(installation.caller), installation.client()
@@ -113,7 +113,7 @@ def test_a_revoked_token_is_logged_while_its_address_is_throttled(
 
 
 # Shows S16.
-def test_only_failed_authentications_are_limited_per_address(api: Api) -> None:
+def test_the_limit_for_an_address_counts_only_failed_authentications(api: Api) -> None:
     bad = {"Authorization": "bearer wrong"}
     statuses = [api.send("GET", ACCOUNTS, headers=bad).status_code for _ in range(31)]
 
@@ -134,7 +134,7 @@ def test_only_failed_authentications_are_limited_per_address(api: Api) -> None:
         ("4242424242424242", "whatever a proxy forwards"),
     ],
 )
-def test_all_spellings_of_the_network_of_a_client_share_one_limit(
+def test_all_spellings_of_a_clients_network_address_share_one_limit(
     address: str, shares_a_count_with: str
 ) -> None:
     limits = RateLimits()
@@ -185,7 +185,7 @@ def test_only_a_well_formed_authorization_header_is_accepted(parts: list[str]) -
 
 # Shows S16.
 @pytest.mark.installed(CARDONFILE_WRITE_LIMIT="2/day")
-def test_the_write_limit_counts_every_write_of_a_caller(api: Api) -> None:
+def test_the_write_limit_counts_every_write_request_of_a_caller(api: Api) -> None:
     other = Api(api.installation, a_caller(centers=None))
     client, headers = api.client, {"Authorization": f"bearer {api.token}"}
     # A refused write counts too, and so does one under /v1.
@@ -212,7 +212,7 @@ def test_the_write_limit_counts_every_write_of_a_caller(api: Api) -> None:
 
 
 @pytest.mark.installed(CARDONFILE_WRITE_LIMIT="3/hour", CARDONFILE_CARD_TESTING_LIMITS="guest=1/10")
-def test_responses_to_writes_say_how_many_writes_are_left(api: Api) -> None:
+def test_responses_to_write_requests_state_how_many_writes_are_left(api: Api) -> None:
     other = Api(api.installation, a_caller(centers=None))
     results = [api.post(GOOD_BODY) for _ in range(4)]
 
@@ -229,7 +229,7 @@ def test_responses_to_writes_say_how_many_writes_are_left(api: Api) -> None:
     assert rate_limit(other.post(GOOD_BODY), "ratelimit")[0][1]["r"] == 2
 
 
-def test_without_a_write_limit_responses_name_no_limit(api: Api) -> None:
+def test_responses_mention_no_limit_if_no_write_limit_is_set(api: Api) -> None:
     assert not [name for name in api.post(GOOD_BODY).headers if name.startswith("ratelimit")]
 
 

@@ -13,7 +13,7 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 EXPIRING = f"/v1/centers/{CENTER_ID}/accounts"
 
 
-def test_a_stored_card_is_listed(api: Api) -> None:
+def test_a_stored_card_appears_in_the_list_of_cards(api: Api) -> None:
     account = api.installation.stored_card(source=5)
 
     assert api.get(ACCOUNTS).json == {
@@ -49,7 +49,9 @@ def test_cards_can_be_listed_by_center(api: Api) -> None:
         assert refused(api.get(ACCOUNTS, query)) == (400, "Invalid center id")
 
 
-def test_only_callers_that_may_charge_see_the_payment_reference(installation: Installation) -> None:
+def test_only_callers_that_may_charge_cards_see_the_payment_reference(
+    installation: Installation,
+) -> None:
     account = replace(installation.stored_card(), charge_reference="tr_1")
     with committed(installation.storage) as unit:
         unit.accounts.update(account)
@@ -141,7 +143,7 @@ def test_a_card_can_be_made_the_default(api: Api) -> None:
     assert api.get(f"{ACCOUNTS}/{first.account_id}").json["is_default"] is True
 
 
-def test_expiring_cards_are_listed_without_payment_reference(api: Api) -> None:
+def test_the_list_of_expiring_cards_does_not_show_payment_references(api: Api) -> None:
     account = api.installation.stored_card()
     (card,) = api.get(ACCOUNTS).json["accounts"]
 

@@ -6,7 +6,7 @@ from tests.adapters.http.api import Api
 from tests.builders import CENTER_ID
 
 
-def test_a_center_shows_how_it_takes_cards(api: Api) -> None:
+def test_reading_a_center_shows_how_it_takes_cards(api: Api) -> None:
     api.installation.configure(
         avs=True, redirect_origins=("https://shop.example", "myspa://"), link_minutes=43_200
     )
@@ -51,7 +51,7 @@ def test_a_center_shows_how_it_takes_cards(api: Api) -> None:
 @pytest.mark.parametrize(
     ("merchant_account", "is_live"), [("default", False), ("berlin", True), ("without_keys", None)]
 )
-def test_a_center_shows_whether_it_takes_real_cards(
+def test_reading_a_center_shows_whether_it_takes_real_cards(
     api: Api, merchant_account: str, is_live: bool | None
 ) -> None:
     api.installation.configure(provider="stripe", merchant_account=merchant_account)

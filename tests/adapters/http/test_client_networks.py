@@ -19,5 +19,5 @@ from adapters.http.client_networks import logged_network
         ("", "unknown"),
     ],
 )
-def test_the_log_shows_only_the_network_of_a_client(address: str, network: str) -> None:
+def test_the_log_shows_only_the_network_of_a_clients_address(address: str, network: str) -> None:
     assert logged_network(address) == network

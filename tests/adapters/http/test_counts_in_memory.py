@@ -23,7 +23,7 @@ class Slow(str):
         return super().__hash__()
 
 
-def test_all_threads_share_one_count() -> None:
+def test_all_threads_share_one_count_of_a_caller() -> None:
     counts = CountsInMemory()
 
     with ThreadPoolExecutor(4) as threads:
@@ -33,7 +33,9 @@ def test_all_threads_share_one_count() -> None:
     assert counts.get("caller") == 400
 
 
-def test_counting_restarts_after_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_count_of_a_caller_restarts_after_the_time_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counts = CountsInMemory()
     monkeypatch.setattr(time, "time", lambda: 1_000.0)
     assert [counts.incr("caller", 60) for _ in range(2)] == [1, 2]
@@ -45,7 +47,9 @@ def test_counting_restarts_after_the_window(monkeypatch: pytest.MonkeyPatch) -> 
     assert counts.incr("caller", 60) == 1
 
 
-def test_ended_windows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_counts_of_past_time_windows_are_deleted_from_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counts = CountsInMemory()
     for minute in range(20):
         monkeypatch.setattr(time, "time", lambda minute=minute: 60.0 * minute)
@@ -56,7 +60,7 @@ def test_ended_windows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(counts) <= 1_200
 
 
-def test_counting_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_requests_in_memory_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(threading.Thread, "start")
 
     assert CountsInMemory().incr("caller", 60) == 1

@@ -50,7 +50,7 @@ def cancel(api: Api, path: str, **headers: str) -> testing.Result:
     return api.submit(path, f"token={form_token(api, path)}", headers=headers)
 
 
-def test_the_page_sends_the_link_without_linking_to_the_card_form(
+def test_the_desk_page_offers_to_send_the_guests_link_but_does_not_link_to_it(
     api: Api, session: CardSession, desk: str
 ) -> None:
     short = f"{BASE_URL}/h/{session.link_key}"
@@ -68,16 +68,14 @@ def test_the_page_sends_the_link_without_linking_to_the_card_form(
     assert session.token_id not in page
 
 
-def test_the_code_is_shown_only_when_it_is_asked_for(api: Api, desk: str) -> None:
+def test_the_desk_page_shows_the_qr_code_only_on_request(api: Api, desk: str) -> None:
     assert "<svg" not in api.browse(desk, "").text
     page = api.browse(desk, "code=shown")
     assert "<svg" in page.text
     assert "style=" not in page.text
 
 
-def test_the_image_of_the_code_has_the_short_form_of_the_link(
-    api: Api, session: CardSession
-) -> None:
+def test_the_qr_code_of_a_session_is_served_as_an_svg_image(api: Api, session: CardSession) -> None:
     result = api.get(f"{ACCOUNTS}/sessions/{session.token_id}/qr.svg")
 
     assert result.headers["content-type"] == "image/svg+xml"
@@ -85,7 +83,7 @@ def test_the_image_of_the_code_has_the_short_form_of_the_link(
     assert result.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-def test_a_phone_reads_the_code(session: CardSession) -> None:
+def test_the_qr_code_can_be_decoded_to_the_short_link(session: CardSession) -> None:
     link = f"{BASE_URL}/h/{session.link_key}"
     rows = [
         bytes(0 if is_dark else 255 for is_dark in row)
@@ -98,7 +96,9 @@ def test_a_phone_reads_the_code(session: CardSession) -> None:
     assert found.text == link
 
 
-def test_the_button_cancels_the_session(api: Api, session: CardSession, desk: str) -> None:
+def test_the_button_on_the_desk_page_cancels_the_session(
+    api: Api, session: CardSession, desk: str
+) -> None:
     result = cancel(api, desk)
 
     assert (result.status_code, result.headers["location"]) == (303, f"{BASE_URL}{desk}")
@@ -108,7 +108,7 @@ def test_the_button_cancels_the_session(api: Api, session: CardSession, desk: st
     assert cancelled_by(api, session) == "caller:web-shop"
 
 
-def test_a_form_that_is_sent_twice_is_harmless(api: Api, desk: str) -> None:
+def test_submitting_the_cancel_form_of_the_desk_page_twice_is_harmless(api: Api, desk: str) -> None:
     token = form_token(api, desk)
     for _ in range(2):
         sent = api.submit(desk, f"token={token}")
@@ -116,7 +116,7 @@ def test_a_form_that_is_sent_twice_is_harmless(api: Api, desk: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", None])
-def test_a_form_from_elsewhere_cancels_nothing(
+def test_a_cancel_form_sent_from_another_site_does_not_cancel_the_session(
     api: Api, session: CardSession, desk: str, origin: str | None
 ) -> None:
     if origin:
@@ -128,13 +128,15 @@ def test_a_form_from_elsewhere_cancels_nothing(
     assert cancelled_by(api, session) is None
 
 
-def test_a_forged_desk_link_is_unknown(api: Api, desk: str) -> None:
+def test_opening_a_forged_desk_link_responds_404(api: Api, desk: str) -> None:
     result = api.browse(desk[:-1], "")
 
     assert (result.status_code, "This link is not known" in result.text) == (404, True)
 
 
-def test_the_page_ends_when_the_token_is_revoked(api: Api, session: CardSession, desk: str) -> None:
+def test_the_desk_page_stops_working_when_the_access_token_is_revoked(
+    api: Api, session: CardSession, desk: str
+) -> None:
     token = form_token(api, desk)
     api.installation.container.revoke_token()(api.token)
 
@@ -143,7 +145,9 @@ def test_the_page_ends_when_the_token_is_revoked(api: Api, session: CardSession,
     assert cancelled_by(api, session) is None
 
 
-def test_loads_are_limited_for_each_desk_link(api: Api, session: CardSession, desk: str) -> None:
+def test_the_number_of_page_loads_is_limited_for_each_desk_link(
+    api: Api, session: CardSession, desk: str
+) -> None:
     token = form_token(api, desk)
     for _ in range(PAGE_LOADS.amount - 1):
         assert api.browse(desk, "").status_code == 200
@@ -157,7 +161,9 @@ def test_loads_are_limited_for_each_desk_link(api: Api, session: CardSession, de
     assert api.submit(desk, f"token={token}").status_code == 303
 
 
-def test_the_code_of_a_session_that_has_ended_is_refused(api: Api, session: CardSession) -> None:
+def test_requesting_the_qr_code_of_an_ended_session_is_refused(
+    api: Api, session: CardSession
+) -> None:
     api.send("DELETE", f"{ACCOUNTS}/sessions/{session.token_id}")
 
     result = api.get(f"{ACCOUNTS}/sessions/{session.token_id}/qr.svg")
@@ -165,20 +171,22 @@ def test_the_code_of_a_session_that_has_ended_is_refused(api: Api, session: Card
     assert refused(result) == (409, "Session has ended")
 
 
-def test_the_page_may_run_only_its_own_script(api: Api, desk: str) -> None:
+def test_the_desk_page_may_run_only_its_own_script(api: Api, desk: str) -> None:
     policy = api.browse(desk, "").headers["content-security-policy"]
 
     assert "script-src 'self'; connect-src 'self'" in policy
     assert "frame-ancestors 'none'" in policy
 
 
-def test_the_page_of_a_later_state_needs_no_reload(api: Api, desk: str) -> None:
+def test_the_desk_page_no_longer_reloads_after_the_session_was_cancelled(
+    api: Api, desk: str
+) -> None:
     assert '<noscript><meta http-equiv="refresh"' in api.browse(desk, "").text
     cancel(api, desk)
     assert "refresh" not in api.browse(desk, "").text
 
 
-def test_the_secret_is_never_logged(
+def test_the_secret_of_a_desk_link_is_never_logged(
     api: Api, desk: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in (desk, f"{desk}x"):

@@ -10,7 +10,7 @@ from tests.installation import Installation
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS", "TRACE"])
-def test_an_unknown_path_is_not_found_in_the_error_format_of_its_neighbours(
+def test_the_404_response_for_an_unknown_path_has_the_error_format_of_similar_paths(
     refusing: Api, method: str
 ) -> None:
     in_the_envelope = (
@@ -32,7 +32,9 @@ def test_an_unknown_path_is_not_found_in_the_error_format_of_its_neighbours(
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/api/v1/nowhere", "/hosted-payments/nowhere"])
-def test_a_browser_on_an_unknown_path_is_shown_a_helpful_page(refusing: Api, path: str) -> None:
+def test_a_browser_that_requests_an_unknown_path_gets_a_helpful_page(
+    refusing: Api, path: str
+) -> None:
     accepted = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
     result = refusing.send("GET", path, headers=accepted, authenticated=False)
@@ -57,7 +59,9 @@ def test_a_browser_on_an_unknown_path_is_shown_a_helpful_page(refusing: Api, pat
         ("/openapi.json", "GET"),
     ],
 )
-def test_an_unsupported_method_is_not_allowed(refusing: Api, path: str, allowed: str) -> None:
+def test_an_unsupported_http_method_is_refused_with_the_allowed_methods(
+    refusing: Api, path: str, allowed: str
+) -> None:
     form = refused if path.startswith("/api/v1/") else refused_bare
     for method in ("PUT", "PATCH", "TRACE", "HEAD"):
         result = refusing.send(method, path)
@@ -79,7 +83,7 @@ class BrokenAddCard:
 
 
 # Shows S17.
-def test_an_internal_error_reveals_no_internals(installation: Installation) -> None:
+def test_the_response_to_an_internal_error_reveals_no_internals(installation: Installation) -> None:
     installation.container.sessions().__dict__["add_card"] = BrokenAddCard()
     api = Api(installation)
 
@@ -131,7 +135,7 @@ def test_an_unavailable_storage_is_reported_as_503(api: Api) -> None:
 
 
 # Shows S20.
-def test_a_missing_permission_is_logged(installation: Installation) -> None:
+def test_a_request_that_lacks_a_permission_is_logged(installation: Installation) -> None:
     api = Api(installation, installation.a_caller(Permission.GUESTS_VIEW))
     with capture_logs() as logs:
         api.post(GOOD_BODY)

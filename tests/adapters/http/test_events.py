@@ -9,7 +9,9 @@ from tests.installation import Installation
 EVENTS = "/api/v1/events"
 
 
-def test_events_have_the_bytes_that_endpoints_get(installation: Installation) -> None:
+def test_an_event_in_the_list_has_the_same_bytes_as_sent_to_endpoints(
+    installation: Installation,
+) -> None:
     installation.has_endpoint()
     installation.removed_card()
     (pushed, _) = sorted(encode(each.event) for each in installation.deliveries())
@@ -21,7 +23,9 @@ def test_events_have_the_bytes_that_endpoints_get(installation: Installation) ->
     assert read.content == b'{"success":true,"error":null,"event":' + pushed + b"}"
 
 
-def test_a_reader_follows_the_list(installation: Installation) -> None:
+def test_a_client_can_follow_the_list_of_events_from_position_to_position(
+    installation: Installation,
+) -> None:
     installation.removed_card()
     api = Api(installation)
     first = api.get(EVENTS, "size=1").json
@@ -38,7 +42,7 @@ def test_a_reader_follows_the_list(installation: Installation) -> None:
     }
 
 
-def test_a_list_of_events_has_no_pages(installation: Installation) -> None:
+def test_the_list_of_events_does_not_support_page_numbers(installation: Installation) -> None:
     api = Api(installation)
     assert refused(api.get(EVENTS, "page=1")) == (400, "Unknown query parameter: page")
     assert "link" not in api.get(EVENTS).headers
@@ -48,7 +52,7 @@ def test_a_list_of_events_has_no_pages(installation: Installation) -> None:
         assert refused_bare(api.get(EVENTS, f"size={size}"))[0] == 422
 
 
-def test_a_position_before_deleted_events_is_gone(installation: Installation) -> None:
+def test_reading_events_from_before_deleted_events_responds_410(installation: Installation) -> None:
     api = Api(installation)
     beginning = api.get(EVENTS).json["next"]
     installation.stored_card()

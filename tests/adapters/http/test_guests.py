@@ -17,7 +17,7 @@ GUEST = f"/api/v1/guests/{OTHER_GUEST_ID}"
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@guests.example"}
 
 
-def test_a_new_guest_gets_a_card_through_the_api_alone(api: Api) -> None:
+def test_a_guest_and_a_card_can_be_added_through_the_api_alone(api: Api) -> None:
     created = api.put(GUEST, ADA)
 
     assert created.status_code == 200
@@ -48,7 +48,7 @@ def test_a_new_guest_gets_a_card_through_the_api_alone(api: Api) -> None:
     }
 
 
-def test_a_language_is_removed_by_null_but_kept_if_omitted(api: Api) -> None:
+def test_putting_a_guest_removes_the_language_if_null_and_keeps_it_if_omitted(api: Api) -> None:
     assert api.put(GUEST, {**ADA, "language": "de-AT"}).json["language"] == "de-AT"
     assert api.put(GUEST, {**ADA, "first_name": "Adah"}).json["language"] == "de-AT"
     assert api.put(GUEST, {**ADA, "language": None}).json["language"] is None
@@ -57,7 +57,7 @@ def test_a_language_is_removed_by_null_but_kept_if_omitted(api: Api) -> None:
     assert (code, message.partition(" a ")[0]) == (400, "language must be")
 
 
-def test_refusals_about_guests_have_the_error_envelope(api: Api) -> None:
+def test_refusals_of_guest_operations_have_the_error_envelope(api: Api) -> None:
     nameless = api.put(GUEST, {"last_name": "Lovelace"})
     code, message = refused(nameless)
 
@@ -97,7 +97,7 @@ def test_a_guest_search_is_validated_in_the_documented_order(api: Api) -> None:
         assert search(api, body, query).headers["error-type"] == code
 
 
-def test_a_guest_is_found_by_email_address(api: Api) -> None:
+def test_a_guest_search_finds_a_guest_by_email_address(api: Api) -> None:
     api.put(GUEST, ADA)
     found = search(api, {"email": "Ada@Guests.example"})
 
@@ -126,7 +126,7 @@ def merge(api: Api, body: object, guest: str = f"/api/v1/guests/{GUEST_ID}") -> 
     return api.post(body, path=f"{guest}/merge")
 
 
-def test_a_merged_guest_is_never_found_again(api: Api) -> None:
+def test_requests_for_a_guest_who_was_merged_respond_404(api: Api) -> None:
     api.put(GUEST, ADA)
     account = api.installation.stored_card(guest_id=OTHER_GUEST_ID)
 
@@ -140,7 +140,7 @@ def test_a_merged_guest_is_never_found_again(api: Api) -> None:
     assert card["account_id"] == account.account_id
 
 
-def test_a_merge_is_refused_in_the_envelope(api: Api) -> None:
+def test_refusals_of_a_merge_have_the_error_envelope(api: Api) -> None:
     api.put(GUEST, ADA)
     for body, result in (
         ({"from": OTHER_GUEST_ID, "last_fours": ["4242"]}, (409, "Cards do not match")),
@@ -164,7 +164,7 @@ def put_if(api: Api, if_match: str, last_name: str = "Li", guest: str = ON_FILE)
     return api.send("PUT", guest, body=body, headers=headers)
 
 
-def test_the_second_of_two_programs_that_change_a_guest_notices(api: Api) -> None:
+def test_if_match_prevents_overwriting_a_guest_that_another_client_has_changed(api: Api) -> None:
     tag = api.get(ON_FILE).headers["etag"]
     first = put_if(api, tag)
     second = put_if(api, tag, "Ríos")
@@ -180,7 +180,7 @@ def test_the_second_of_two_programs_that_change_a_guest_notices(api: Api) -> Non
 
 
 @pytest.mark.parametrize("sent", ["{}", '"x,y" ,{},W/"z"', "*"])
-def test_a_strong_tag_matches(api: Api, sent: str) -> None:
+def test_if_match_accepts_a_strong_entity_tag_of_the_guest(api: Api, sent: str) -> None:
     tag = api.get(ON_FILE).headers["etag"]
 
     assert re.fullmatch('"[0-9a-f]{32}"', tag)
@@ -188,19 +188,19 @@ def test_a_strong_tag_matches(api: Api, sent: str) -> None:
 
 
 @pytest.mark.parametrize("sent", ["W/{}", 'W/{}, "x"', '"*"', '"x", *', '"'])
-def test_a_guest_is_not_changed_if_another_tag_must_match(api: Api, sent: str) -> None:
+def test_if_match_with_another_entity_tag_does_not_change_the_guest(api: Api, sent: str) -> None:
     tag = api.get(ON_FILE).headers["etag"]
 
     assert put_if(api, sent.format(tag)).status_code == 412
     assert api.get(ON_FILE).headers["etag"] == tag
 
 
-def test_a_guest_is_not_created_if_a_tag_must_match(api: Api) -> None:
+def test_if_match_does_not_create_a_guest(api: Api) -> None:
     assert put_if(api, "*", guest=GUEST).status_code == 412
     assert api.get(GUEST).status_code == 404
 
 
-def test_a_caller_that_may_not_read_guests_may_not_compare_tags(
+def test_a_caller_that_may_not_read_guests_may_not_send_if_match(
     installation: Installation, api: Api
 ) -> None:
     blind = Api(installation, installation.a_caller(Permission.GUESTS_EDIT))

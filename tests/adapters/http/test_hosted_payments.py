@@ -62,7 +62,7 @@ def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = 
     return result.headers["location"]
 
 
-def test_going_back_without_a_card_is_logged_with_the_session(api: Api) -> None:
+def test_a_guest_who_goes_back_without_a_card_is_logged_with_the_session(api: Api) -> None:
     session = api.installation.add_card()
 
     with capture_logs() as lines:
@@ -90,7 +90,7 @@ def buttons(result: Result) -> list[tuple[str, str]]:
     return re.findall(r'<a class="button[^"]*" href="([^"]*)">(.*?)</a>', text)
 
 
-def test_the_link_redirects_the_browser_to_the_hosted_page(api: Api) -> None:
+def test_opening_the_link_redirects_the_browser_to_the_hosted_page(api: Api) -> None:
     session = api.installation.add_card()
 
     result = opened(api, session)
@@ -104,7 +104,9 @@ def test_the_link_redirects_the_browser_to_the_hosted_page(api: Api) -> None:
 
 # Shows S6, S8.
 @LEGS
-def test_every_way_back_redirects_to_the_unchanged_redirect_uri(api: Api, leg: str) -> None:
+def test_returning_and_cancelling_redirect_to_the_unchanged_redirect_uri(
+    api: Api, leg: str
+) -> None:
     uri = "HTTPS://Shop.Example:443/a/../b?x=%7e&y=1+2&z=%20;'(,)#frag"
     session = api.installation.opened_session(redirect_uri=uri)
 
@@ -112,7 +114,9 @@ def test_every_way_back_redirects_to_the_unchanged_redirect_uri(api: Api, leg: s
 
 
 # Shows S8.
-def test_a_return_stores_the_card_without_adding_to_the_redirect_uri(api: Api) -> None:
+def test_returning_to_the_shop_stores_the_card_and_does_not_extend_the_redirect_uri(
+    api: Api,
+) -> None:
     session = api.installation.opened_session()
     api.installation.type_card(session)
 
@@ -121,7 +125,7 @@ def test_a_return_stores_the_card_without_adding_to_the_redirect_uri(api: Api) -
 
 
 @LEGS
-def test_a_psp_may_return_the_browser_by_a_form(api: Api, leg: str) -> None:
+def test_a_psp_may_return_the_browser_by_submitting_a_form(api: Api, leg: str) -> None:
     session = api.installation.opened_session()
     api.installation.type_card(session, CHALLENGED_CARD)
     result = api.submit(
@@ -136,14 +140,14 @@ def test_a_psp_may_return_the_browser_by_a_form(api: Api, leg: str) -> None:
     assert stored == ([{"result": "a b", "state": "query"}] if leg == "return" else [])
 
 
-def test_an_overlong_return_form_of_a_psp_is_refused(api: Api) -> None:
+def test_an_overlong_form_with_which_a_psp_returns_the_browser_is_refused(api: Api) -> None:
     session = api.installation.opened_session()
     for body, status in ((b"a=" + b"x" * 20_000, 413), (b"a&" * 200, 400)):
         result = api.submit("/hosted-payments/return", body, query=f"token_id={session.token_id}")
         assert result.status_code == status
 
 
-def test_a_page_that_opens_by_a_form_is_behind_a_button(api: Api) -> None:
+def test_a_hosted_page_that_needs_a_form_is_opened_by_a_button(api: Api) -> None:
     start, fields = api.installation.provider.start, {"signed": '"><script>', "empty": ""}
     api.installation.provider.start = lambda request: replace(start(request), fields=fields)
     session = api.installation.add_card()
@@ -162,7 +166,7 @@ def test_a_page_that_opens_by_a_form_is_behind_a_button(api: Api) -> None:
 
 # Shows I8.
 @pytest.mark.parametrize("typed", [None, DECLINED_CARD, CHALLENGED_CARD])
-def test_a_return_without_a_card_stores_no_card_even_if_its_query_claims_success(
+def test_returning_without_a_card_stores_no_card_even_if_the_query_claims_success(
     api: Api, typed: str | None
 ) -> None:
     session = api.installation.opened_session()
@@ -228,7 +232,7 @@ def test_the_service_never_requests_the_redirect_uri(api: Api) -> None:
 @pytest.mark.parametrize(
     "rest", ["", ".%0D%0A", "&redirect_uri=x&redirect_uri=https://evil.example"]
 )
-def test_only_the_key_of_a_link_matters(api: Api, rest: str) -> None:
+def test_only_the_key_in_a_link_decides_which_page_it_opens(api: Api, rest: str) -> None:
     session = api.installation.add_card()
     page = opened(api, session).headers["location"]
 
@@ -238,7 +242,7 @@ def test_only_the_key_of_a_link_matters(api: Api, rest: str) -> None:
 
 
 # Shows S28.
-def test_the_session_id_without_the_key_opens_no_page(api: Api) -> None:
+def test_a_link_with_the_session_id_but_without_the_key_opens_no_page(api: Api) -> None:
     session = api.installation.add_card()
 
     result = api.browse("/hosted-payments", f"token_id={session.token_id}")
@@ -249,7 +253,7 @@ def test_the_session_id_without_the_key_opens_no_page(api: Api) -> None:
 
 
 @pytest.mark.parametrize("around", ["{}", "{}\u3002", "({})", "{}?utm_source=sms"])
-def test_the_short_link_redirects_to_the_link(api: Api, around: str) -> None:
+def test_the_short_link_redirects_to_the_full_link(api: Api, around: str) -> None:
     session = api.installation.add_card()
     path, _, query = f"/h/{around.format(session.link_key)}".partition("?")
 
@@ -264,9 +268,7 @@ def test_the_short_link_redirects_to_the_link(api: Api, around: str) -> None:
 
 # Shows S9.
 @pytest.mark.parametrize("path", ["", "/return", "/cancel"])
-def test_the_page_of_an_unknown_link_says_where_to_ask_for_another(
-    refusing: Api, path: str
-) -> None:
+def test_the_page_of_an_unknown_link_says_where_to_get_a_new_link(refusing: Api, path: str) -> None:
     for token_id in ("x", "", a_uuid(999)):
         query = urlencode({"token_id": token_id, "redirect_uri": "https://evil.example"})
         result = refusing.browse(f"/hosted-payments{path}", query)
@@ -292,7 +294,7 @@ def without_way_back(api: Api) -> None:
     api.installation.container.hosted_payments().__dict__["find_way_back"] = unavailable
 
 
-def test_a_page_has_no_way_back_while_the_storage_is_unavailable(api: Api) -> None:
+def test_a_page_omits_the_link_back_to_the_shop_while_the_database_is_unavailable(api: Api) -> None:
     without_way_back(api)
 
     result = api.browse("/hosted-payments", "token_id=x")
@@ -301,7 +303,7 @@ def test_a_page_has_no_way_back_while_the_storage_is_unavailable(api: Api) -> No
 
 
 @pytest.mark.parametrize(("table", "center"), [("guests", CENTER), ("centers", "")])
-def test_a_link_whose_guest_or_center_is_deleted_offers_the_way_back(
+def test_the_page_of_a_link_whose_guest_or_center_was_deleted_links_back_to_the_shop(
     api: Api, table: str, center: str
 ) -> None:
     session = api.installation.add_card()
@@ -324,7 +326,7 @@ def test_a_link_whose_guest_or_center_is_deleted_offers_the_way_back(
         ("https://spa.example/contact?from=card", "spa.example"),
     ],
 )
-def test_the_page_of_an_expired_link_shows_the_way_back_with_the_contact(
+def test_the_page_of_an_expired_link_shows_the_link_back_and_the_contact(
     api: Api, contact: str | None, shown_as: str
 ) -> None:
     if contact:
@@ -340,7 +342,7 @@ def test_the_page_of_an_expired_link_shows_the_way_back_with_the_contact(
     assert buttons(result) == [*ask, ("https://shop.example/?a=1&b='x'", f"Go back to {CENTER}")]
 
 
-def test_the_page_of_a_cancelled_link_says_cancelled_instead_of_expired(api: Api) -> None:
+def test_the_page_of_a_cancelled_link_says_that_it_was_cancelled(api: Api) -> None:
     session = api.installation.opened_session()
     api.installation.cancel_session(session)
 
@@ -360,7 +362,9 @@ def old_link(api: Api) -> CardSession:
 
 
 # Shows S10.
-def test_an_old_link_shows_a_button_before_the_hosted_page(api: Api, old_link: CardSession) -> None:
+def test_a_link_older_than_a_day_shows_a_button_before_the_hosted_page(
+    api: Api, old_link: CardSession
+) -> None:
     result = opened(api, old_link)
 
     assert result.status_code == 200
@@ -383,7 +387,7 @@ def test_an_old_link_shows_a_button_before_the_hosted_page(api: Api, old_link: C
 
 
 # Shows S10.
-def test_a_click_from_another_site_is_refused(api: Api, old_link: CardSession) -> None:
+def test_a_click_that_comes_from_another_site_is_refused(api: Api, old_link: CardSession) -> None:
     for elsewhere in ("https://evil.example", "", f"{BASE_URL}.evil"):
         sent = click(api, link_query(old_link), elsewhere)
         assert sent.status_code == 403
@@ -393,7 +397,7 @@ def test_a_click_from_another_site_is_refused(api: Api, old_link: CardSession) -
     assert clicked.headers["location"].startswith(f"{BASE_URL}/fake-psp/pages/")
 
 
-def test_a_click_from_behind_a_proxy_that_hides_the_origin_is_accepted(
+def test_a_click_whose_origin_header_a_proxy_removed_is_accepted(
     api: Api, old_link: CardSession
 ) -> None:
     assert click(api, link_query(old_link), "null").status_code == 303
@@ -417,7 +421,9 @@ def asked(asking: Api) -> CardSession:
 AGREED = re.compile(r'<button name="agreed" value="(\w{64})" aria-describedby="consent">')
 
 
-def test_our_page_shows_the_consent_if_the_psp_cannot(asking: Api, asked: CardSession) -> None:
+def test_our_own_page_shows_the_consent_text_if_the_psps_page_cannot_show_it(
+    asking: Api, asked: CardSession
+) -> None:
     result = opened(asking, asked)
 
     assert result.status_code == 200
@@ -433,7 +439,7 @@ def test_our_page_shows_the_consent_if_the_psp_cannot(asking: Api, asked: CardSe
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_link_preview_does_not_count_as_consent(
+def test_opening_a_link_without_a_click_does_not_count_as_consent(
     asking: Api, asked: CardSession, method: str
 ) -> None:
     digest = AGREED.findall(opened(asking, asked).text)[0]
@@ -446,7 +452,7 @@ def test_a_link_preview_does_not_count_as_consent(
 
 
 @pytest.mark.parametrize("body", [b"", b"agreed=", b"agreed=%ff", b"agreed=1&agreed=2", b"\xff"])
-def test_a_click_without_a_valid_text_version_shows_the_consent_again(
+def test_a_click_without_a_valid_version_of_the_consent_text_shows_the_text_again(
     asking: Api, asked: CardSession, body: bytes
 ) -> None:
     page = opened(asking, asked)
@@ -457,7 +463,7 @@ def test_a_click_without_a_valid_text_version_shows_the_consent_again(
     assert asking.installation.session(asked.token_id) == asked
 
 
-def test_a_click_on_the_shown_consent_leads_to_the_hosted_page(
+def test_agreeing_to_the_shown_consent_text_leads_to_the_hosted_page(
     asking: Api, asked: CardSession
 ) -> None:
     form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
@@ -468,7 +474,9 @@ def test_a_click_on_the_shown_consent_leads_to_the_hosted_page(
     assert (elsewhere.status_code, clicked.status_code) == (403, 303)
 
 
-def test_a_cookie_identifies_the_browser_that_has_agreed(asking: Api, asked: CardSession) -> None:
+def test_a_cookie_identifies_the_browser_in_which_the_guest_agreed(
+    asking: Api, asked: CardSession
+) -> None:
     form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
     asking.installation.provider.have(Trouble.BEFORE_IT_ACTED)
     away = click(asking, link_query(asked), BASE_URL, form)
@@ -502,7 +510,7 @@ def test_a_browser_with_an_invalid_cookie_gets_a_new_cookie(
 @pytest.mark.parametrize(
     ("origin", "name"), [(BASE_URL, "cardonfile"), ("https://cards.example", "__Host-cardonfile")]
 )
-def test_the_browser_sends_the_cookie_only_to_this_service(
+def test_browsers_send_the_consent_cookie_only_to_this_service(
     tmp_path: Path, origin: str, name: str
 ) -> None:
     capabilities = {"shows_consent": False}
@@ -521,7 +529,9 @@ def test_the_browser_sends_the_cookie_only_to_this_service(
     assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 
-def test_a_browser_without_a_consent_to_give_is_not_named(api: Api, old_link: CardSession) -> None:
+def test_a_browser_gets_no_consent_cookie_if_no_consent_is_needed(
+    api: Api, old_link: CardSession
+) -> None:
     assert set(opened(api, old_link).cookies) == {"cardonfile-link"}
     assert set(click(api, link_query(old_link), BASE_URL).cookies) == {"cardonfile-link"}
 
@@ -531,7 +541,7 @@ def test_a_browser_without_a_consent_to_give_is_not_named(api: Api, old_link: Ca
     [(BASE_URL, "", "Lax"), ("https://cards.example", "__Host-", "None")],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_only_the_browser_that_opened_the_link_returns_to_it_after_a_card_that_is_not_accepted(
+def test_after_a_card_was_not_accepted_only_the_browser_that_opened_the_link_returns_to_it(
     tmp_path: Path, origin: str, prefix: str, same_site: str, method: str
 ) -> None:
     with closing(
@@ -560,7 +570,7 @@ def test_only_the_browser_that_opened_the_link_returns_to_it_after_a_card_that_i
     assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 
-def test_the_button_of_an_old_link_is_shown_even_without_the_center_name(
+def test_the_page_of_an_old_link_shows_its_button_even_if_the_database_is_unavailable(
     api: Api, old_link: CardSession
 ) -> None:
     without_way_back(api)
@@ -569,7 +579,7 @@ def test_the_button_of_an_old_link_is_shown_even_without_the_center_name(
 
 
 # Shows F35.
-def test_a_double_click_leads_to_one_page(api: Api) -> None:
+def test_a_double_click_on_the_button_opens_one_hosted_page(api: Api) -> None:
     session = api.installation.add_card()
     second: list[Result] = []
     api.installation.provider.before = lambda _, __: second.append(opened(api, session))
@@ -596,7 +606,7 @@ def test_a_double_click_on_the_button_of_an_old_link_leads_to_the_hosted_page(
     assert "refresh" not in second[0].headers
 
 
-def test_a_double_click_on_the_consent_counts_as_one_agreement(
+def test_a_double_click_on_the_agree_button_counts_as_one_agreement(
     asking: Api, asked: CardSession
 ) -> None:
     form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
@@ -616,7 +626,7 @@ def test_a_double_click_on_the_consent_counts_as_one_agreement(
 
 
 # Shows F22.
-def test_the_guest_is_asked_to_try_again_while_the_psp_is_unavailable(api: Api) -> None:
+def test_the_page_asks_the_guest_to_try_again_while_the_psp_is_unavailable(api: Api) -> None:
     session = api.installation.add_card()
     api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
 
@@ -666,7 +676,7 @@ def test_a_page_shows_the_branding_of_its_center(api: Api) -> None:
         *("style/colors/1d4f91", "style/colors/1d4f91;.css", "style/../page.css", "style/x.css"),
     ],
 )
-def test_unlisted_static_files_are_not_served(api: Api, path: str) -> None:
+def test_static_files_that_are_not_listed_are_not_served(api: Api, path: str) -> None:
     assert api.client.simulate_get(f"/hosted-payments/{path}").status_code == 404
 
 
@@ -684,7 +694,7 @@ class TestLanguage:
             ("ja, *", "en", "ltr", "This link is not known"),
         ],
     )
-    def test_a_page_without_a_session_is_in_the_language_of_the_browser(
+    def test_a_page_about_an_unknown_session_is_in_the_language_of_the_browser(
         self, api: Api, accepted: str, language: str, direction: str, title: str
     ) -> None:
         result = browse(api, f"token_id={a_uuid(404)}", accepted)
@@ -711,7 +721,9 @@ class TestLanguage:
         assert result.headers["content-language"] == language
         assert result.headers.get("vary") == vary
 
-    def test_a_page_keeps_the_language_in_which_it_was_first_opened(self, api: Api) -> None:
+    def test_the_hosted_page_keeps_the_language_in_which_it_was_first_opened(
+        self, api: Api
+    ) -> None:
         session = api.installation.add_card(locale="auto")
         api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
         for accepted in ("de", "ar"):
@@ -737,7 +749,7 @@ def browse(api: Api, query: str, accepted: str) -> Result:
     return api.browse("/hosted-payments", query, {"Accept-Language": accepted})
 
 
-def test_a_guest_reads_why_a_card_is_not_accepted(api: Api) -> None:
+def test_the_page_tells_the_guest_why_a_card_was_not_accepted(api: Api) -> None:
     api.installation.configure(**NO_PREPAID)
     session = api.installation.opened_session()
     form = api.installation.psp.page(api.installation.page_reference(session))

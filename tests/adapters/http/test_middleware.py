@@ -35,7 +35,7 @@ def test_a_path_without_the_api_prefix_returns_the_same_responses(api: Api) -> N
     assert get(guest)[0] == 200
 
 
-def test_a_path_with_a_trailing_slash_is_unknown(api: Api) -> None:
+def test_a_path_with_a_trailing_slash_responds_404(api: Api) -> None:
     for path in ("/v1/centers/", f"/v1/centers/{CENTER_ID}/products/", f"{ACCOUNTS}/"):
         for method in ("GET", "POST"):
             result = api.send(method, path)
@@ -87,7 +87,7 @@ def test_a_request_for_a_static_file_is_logged_by_its_route(api: Api, path: str,
         ),
     ],
 )
-def test_a_refused_add_card_request_is_logged_with_guest_or_center(
+def test_a_refused_add_card_request_is_logged_with_the_guest_or_the_center(
     api: Api, guest: str, body: object, error: str, ids: list[str | None]
 ) -> None:
     text = body if isinstance(body, str) else json.dumps(body)
@@ -117,12 +117,12 @@ REPLACED: Final = (
 
 
 @pytest.mark.parametrize("sent", SENT)
-def test_a_request_keeps_the_id_chosen_by_the_client(api: Api, sent: str) -> None:
+def test_a_request_keeps_the_request_id_that_the_client_sent(api: Api, sent: str) -> None:
     assert api.send("GET", "/healthz", headers={"X-Request-ID": sent}).headers[ID] == sent
 
 
 @pytest.mark.parametrize("sent", REPLACED)
-def test_a_malformed_or_private_request_id_is_replaced(api: Api, sent: str) -> None:
+def test_a_request_id_that_is_malformed_or_looks_private_is_replaced(api: Api, sent: str) -> None:
     with capture_logs([merge_contextvars]) as lines:
         given = api.send("GET", ACCOUNTS, headers={"X-Request-ID": sent}).headers[ID]
 
@@ -130,7 +130,7 @@ def test_a_malformed_or_private_request_id_is_replaced(api: Api, sent: str) -> N
     assert [line["request_id"] for line in lines] == [given]
 
 
-def test_every_log_line_or_response_of_a_request_has_its_id(api: Api) -> None:
+def test_every_log_line_and_response_of_a_request_contains_the_request_id(api: Api) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ValueError
 
@@ -164,7 +164,7 @@ def test_health_probes_are_not_logged(api: Api) -> None:
 
 # Shows S9.
 @pytest.mark.parametrize("hsts", ["max-age=31536000", "max-age=60; includeSubDomains"])
-def test_responses_over_https_enable_hsts(tmp_path: Path, hsts: str) -> None:
+def test_api_responses_over_https_enable_hsts(tmp_path: Path, hsts: str) -> None:
     installation = Installation(
         tmp_path,
         base_url="https://cards.example",

@@ -29,13 +29,15 @@ def test_the_openapi_document_is_served(api: Api) -> None:
     assert api.get("/openapi.json").json == json.loads(json.dumps(DOCUMENT))
 
 
-def test_a_source_is_described_as_a_number() -> None:
+def test_the_openapi_document_describes_the_source_as_a_number() -> None:
     source = DOCUMENT["components"]["schemas"]["AddCardBody"]["properties"]["source"]
 
     assert (source["type"], source["enum"]) == ("integer", [1, 5])
 
 
-def test_the_document_describes_every_method_of_a_route(installation: Installation) -> None:
+def test_the_openapi_document_describes_every_method_of_every_route(
+    installation: Installation,
+) -> None:
     routes = {
         (route.path, method.method.lower())
         for route in falcon_inspect.inspect_routes(installation.container.app())
@@ -112,7 +114,7 @@ TYPES: Final = {
 """Every type, with its code and its message if that is fixed. Clients rely on each: none changes."""
 
 
-def test_the_types_of_refusals_stay_stable() -> None:
+def test_the_error_types_codes_and_messages_stay_stable() -> None:
     every = [
         (refusal.type, (refusal.code, getattr(refusal, "message", None)))
         for module in (domain.errors, adapters.http.errors)
@@ -122,7 +124,7 @@ def test_the_types_of_refusals_stay_stable() -> None:
     assert dict(every) == TYPES
 
 
-def test_the_document_names_the_types_of_each_refusal() -> None:
+def test_the_openapi_document_names_the_error_types_of_each_operation() -> None:
     named = set()
     for operations in DOCUMENT["paths"].values():
         for operation in operations.values():
@@ -140,14 +142,14 @@ def test_the_document_names_the_types_of_each_refusal() -> None:
     assert named == TYPES.keys() - {"method_not_allowed", *of_sessions}
 
 
-def test_an_error_object_allows_no_other_field() -> None:
+def test_the_schema_of_an_error_object_allows_no_other_fields() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     for name, fields in (("ErrorObject", {"code", "message"}), ("Refused", {"success", "error"})):
         assert schemas[name]["properties"].keys() == set(schemas[name]["required"]) == fields
         assert schemas[name]["additionalProperties"] is False
 
 
-def test_the_description_of_an_operation_names_the_needed_permissions() -> None:
+def test_the_description_of_an_operation_names_the_required_permissions() -> None:
     operation = DOCUMENT["paths"]["/api/v1/guests/{guest_id}/accounts"]["get"]
 
     assert operation["description"].endswith("Needs `guests:view`, `guests:add` or `guests:edit`.")
@@ -182,7 +184,9 @@ def example_requests() -> Iterator[tuple[str, str, str, object]]:
                     yield method.upper(), path.format(**values), urlencode(query), body
 
 
-def test_every_request_example_works_with_the_demo_records(installation: Installation) -> None:
+def test_every_request_example_works_with_the_records_of_the_demo(
+    installation: Installation,
+) -> None:
     store_sample(installation.storage)
     api = Api(installation)
     headers = {"Content-Type": "application/json"}
@@ -217,7 +221,7 @@ evidence.
 """
 
 
-def test_every_required_parameter_has_an_example() -> None:
+def test_every_required_parameter_in_the_openapi_document_has_an_example() -> None:
     without = {
         parameter["name"]
         for operations in DOCUMENT["paths"].values()
@@ -238,7 +242,7 @@ def test_every_required_parameter_has_an_example() -> None:
     assert all(path.startswith(("/hosted-payments", "/h/", "/webhooks")) for path in paths)
 
 
-def test_every_format_is_next_to_its_type() -> None:
+def test_every_format_in_the_openapi_document_is_next_to_its_type() -> None:
     """Beside `anyOf`, generators of clients apply it to null too, or ignore it."""
 
     def schemas(part: object) -> Iterator[dict[str, object]]:
@@ -252,7 +256,7 @@ def test_every_format_is_next_to_its_type() -> None:
     assert [each for each in schemas(DOCUMENT) if "anyOf" in each and "format" in each] == []
 
 
-def test_each_webhook_is_described_with_an_open_event_type() -> None:
+def test_the_openapi_document_allows_future_event_types_in_each_webhook() -> None:
     """Later releases have more types."""
     for name, webhook in DOCUMENT["webhooks"].items():
         content = webhook["post"]["requestBody"]["content"]["application/json"]
@@ -262,7 +266,7 @@ def test_each_webhook_is_described_with_an_open_event_type() -> None:
     assert not {"const", "enum"} & of_all.keys()
 
 
-def test_the_description_of_every_operation_satisfies_linters() -> None:
+def test_the_description_of_every_operation_satisfies_openapi_linters() -> None:
     """The rules `operation-description`, `operation-summary` and `info-contact` of Spectral."""
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
@@ -271,7 +275,7 @@ def test_the_description_of_every_operation_satisfies_linters() -> None:
     assert DOCUMENT["info"]["contact"]
 
 
-def test_every_property_of_the_document_allows_more_than_a_single_value() -> None:
+def test_every_property_in_the_openapi_document_allows_more_than_one_value() -> None:
     """Many generators of clients make types of it that do not compile, or fail."""
     for name, schema in DOCUMENT["components"]["schemas"].items():
         for field, described in schema.get("properties", {}).items():

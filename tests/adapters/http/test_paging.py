@@ -80,7 +80,7 @@ def refusal(row: Row, result: testing.Result) -> tuple[int, str]:
     return refused(result) if is_in_envelope else refused_bare(result)
 
 
-def test_these_tests_cover_every_list() -> None:
+def test_the_paging_tests_cover_every_list_of_the_api() -> None:
     assert LISTS.keys() == {row.name for row in ROWS}
 
 
@@ -88,7 +88,7 @@ def test_these_tests_cover_every_list() -> None:
 @pytest.mark.parametrize(
     ("query", "page", "size"), [("", 1, 10), ("size=100", 1, 100), ("size=7&page=01", 1, 7)]
 )
-def test_a_page_has_as_many_items_as_requested(
+def test_a_page_of_a_list_has_at_most_as_many_items_as_requested(
     api: Api, row: Row, query: str, page: int, size: int
 ) -> None:
     listed = get(api, row, query).json
@@ -100,7 +100,7 @@ def test_a_page_has_as_many_items_as_requested(
 
 @EACH_LIST
 @pytest.mark.parametrize("page", ["2", "9" * 3999])
-def test_a_page_past_the_end_has_the_correct_total(api: Api, row: Row, page: str) -> None:
+def test_a_page_past_the_end_of_a_list_has_the_correct_total(api: Api, row: Row, page: str) -> None:
     result = get(api, row, f"page={page}&size=1")
 
     assert result.status_code == 200
@@ -115,7 +115,7 @@ def links(result: testing.Result) -> dict[str, str]:
 
 
 @EACH_LIST
-def test_a_page_links_to_its_neighbors(api: Api, row: Row) -> None:
+def test_a_page_of_a_list_links_to_the_first_previous_and_last_page(api: Api, row: Row) -> None:
     only = f"?{row.query}page=1&size=10"
     assert links(get(api, row, "")) == {"first": only, "last": only}
     past_the_end = get(api, row, f"page={'9' * 3999}&size=0007")
@@ -123,7 +123,7 @@ def test_a_page_links_to_its_neighbors(api: Api, row: Row) -> None:
     assert links(past_the_end) == {"first": only, "prev": only, "last": only}
 
 
-def test_links_lead_through_a_list_with_its_condition(installation: Installation) -> None:
+def test_following_the_next_links_walks_through_a_filtered_list(installation: Installation) -> None:
     reference = 'Ada & Co, <"1">; ü'
     for _ in range(5):
         installation.add_card(reference=reference)
@@ -145,7 +145,7 @@ def test_links_lead_through_a_list_with_its_condition(installation: Installation
 
 @EACH_LIST
 @pytest.mark.parametrize("size", ["101", "9" * 24])
-def test_requesting_more_than_100_items_is_refused(api: Api, row: Row, size: str) -> None:
+def test_requesting_more_than_100_items_of_a_list_is_refused(api: Api, row: Row, size: str) -> None:
     result = get(api, row, f"size={size}")
 
     assert refused_bare(result) == (422, "You cannot request more than 100 items.")
@@ -161,7 +161,7 @@ def test_malformed_page_numbers_are_refused(api: Api, row: Row, name: str) -> No
 
 @EACH_LIST
 @pytest.mark.parametrize("query", ["page=0", "size=101"])
-def test_page_parameters_are_validated_before_guest_or_center(
+def test_page_parameters_are_validated_before_the_guest_and_the_center(
     api: Api, row: Row, query: str
 ) -> None:
     assert get(api, row, query, guest_id="x", center_id="x").status_code == 422
@@ -178,7 +178,9 @@ def test_a_query_of_more_than_100_parameters_is_refused(api: Api, row: Row) -> N
 
 
 @EACH_LIST
-def test_an_unknown_query_parameter_is_refused_or_ignored(api: Api, row: Row) -> None:
+def test_a_list_refuses_or_ignores_unknown_query_parameters_as_documented(
+    api: Api, row: Row
+) -> None:
     if row.ignores_unknown:
         assert get(api, row, "page=1&staus=open").status_code == 200
         return

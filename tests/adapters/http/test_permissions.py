@@ -110,12 +110,12 @@ def documented(name: str) -> frozenset[Permission]:
     )
 
 
-def test_these_tests_cover_every_operation() -> None:
+def test_the_permission_tests_cover_every_operation_of_the_api() -> None:
     assert OPERATIONS.keys() == WITHOUT_TOKEN | {row.name for row in ROWS}
 
 
 @EACH_ROW
-def test_the_document_names_the_permissions_that_an_operation_needs(row: Row) -> None:
+def test_the_openapi_document_names_the_permissions_that_an_operation_needs(row: Row) -> None:
     _, _, operation = OPERATIONS[row.name]
     sentence = operation["description"].rpartition("Needs ")[2]
 
@@ -125,7 +125,7 @@ def test_the_document_names_the_permissions_that_an_operation_needs(row: Row) ->
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_TOKEN))
-def test_operations_without_permissions_need_no_token(refusing: Api, name: str) -> None:
+def test_operations_for_browsers_and_psps_need_no_access_token(refusing: Api, name: str) -> None:
     method, path, operation = OPERATIONS[name]
 
     status = refusing.send(method, path, authenticated=False).status_code
@@ -191,7 +191,9 @@ class Requests:
 
 # Shows S1, S3.
 @EACH_ROW
-def test_every_client_operation_needs_a_token(installation: Installation, row: Row) -> None:
+def test_every_operation_for_clients_needs_an_access_token(
+    installation: Installation, row: Row
+) -> None:
     requests = Requests(installation, row)
 
     requests.are_refused(None, 401, "User not authenticated")
@@ -227,7 +229,7 @@ def test_a_missing_permission_is_reported_before_any_other_error(
 
 # Shows S1.
 @EACH_ROW
-def test_a_token_limited_to_one_center_reads_nothing_of_another(
+def test_a_token_limited_to_one_center_cannot_read_records_of_another_center(
     installation: Installation, row: Row
 ) -> None:
     requests = Requests(installation, row)

@@ -92,7 +92,7 @@ def only_card(api: Api) -> Account:
     return account
 
 
-def test_the_link_shows_a_button_without_cards(api: Api, link: str) -> None:
+def test_opening_a_portal_link_shows_a_button_but_no_cards(api: Api, link: str) -> None:
     page = api.browse(link, "")
 
     assert "Show my cards" in page.text
@@ -102,7 +102,7 @@ def test_the_link_shows_a_button_without_cards(api: Api, link: str) -> None:
     assert "script-src" not in page.headers["content-security-policy"]
 
 
-def test_the_button_leads_to_the_cards(api: Api, link: str) -> None:
+def test_the_button_of_a_portal_link_leads_to_the_guests_cards(api: Api, link: str) -> None:
     result = post(api, link, token_in(api.browse(link, "")))
 
     assert (result.status_code, result.headers["location"]) == (303, f"{BASE_URL}{PAGE}")
@@ -114,7 +114,7 @@ def test_the_button_leads_to_the_cards(api: Api, link: str) -> None:
     assert "By adding this card you allow" in page.text
 
 
-def test_on_a_public_address_the_cookie_is_for_this_host_only(tmp_path: Path) -> None:
+def test_the_portal_cookie_on_a_public_address_is_limited_to_this_host(tmp_path: Path) -> None:
     installation = Installation(
         tmp_path, base_url="https://cards.example", CARDONFILE_ALLOW_FAKE_PSP="1"
     )
@@ -130,7 +130,7 @@ def test_on_a_public_address_the_cookie_is_for_this_host_only(tmp_path: Path) ->
     installation.close()
 
 
-def test_the_cookie_opens_no_api(api: Api, link: str) -> None:
+def test_the_portal_cookie_does_not_grant_access_to_the_api(api: Api, link: str) -> None:
     cookie = entered(api, link)
 
     for headers in (
@@ -142,19 +142,19 @@ def test_the_cookie_opens_no_api(api: Api, link: str) -> None:
         assert refused(result) == (401, "User not authenticated")
 
 
-def test_without_a_visit_the_page_gives_advice(api: Api) -> None:
+def test_the_portal_without_a_valid_visit_asks_the_guest_to_open_the_link_again(api: Api) -> None:
     for path in (PAGE, of_card(only_card(api), "remove")):
         result = browse(api, "cardonfile-portal=x.y", path)
         assert (result.status_code, "Please open your link again" in result.text) == (410, True)
 
 
-def test_a_forged_link_is_unknown(api: Api, link: str) -> None:
+def test_opening_a_forged_portal_link_responds_404(api: Api, link: str) -> None:
     result = api.browse(link[:-1], "")
 
     assert (result.status_code, "This link is not known" in result.text) == (404, True)
 
 
-def test_an_expired_link_gives_advice(api: Api, link: str) -> None:
+def test_the_page_of_an_expired_portal_link_says_that_it_has_expired(api: Api, link: str) -> None:
     token = token_in(api.browse(link, ""))
     api.installation.clock.advance(timedelta(minutes=15))
 
@@ -162,7 +162,7 @@ def test_an_expired_link_gives_advice(api: Api, link: str) -> None:
         assert (result.status_code, "This link has expired" in result.text) == (410, True)
 
 
-def test_the_link_of_an_erased_guest_is_unknown(api: Api, link: str) -> None:
+def test_the_portal_link_of_an_erased_guest_responds_404(api: Api, link: str) -> None:
     cookie = entered(api, link)
     api.installation.erase_guest()
 
@@ -170,7 +170,7 @@ def test_the_link_of_an_erased_guest_is_unknown(api: Api, link: str) -> None:
     assert browse(api, cookie).status_code == 410
 
 
-def test_a_second_step_says_what_removing_means(api: Api, link: str) -> None:
+def test_a_confirmation_step_explains_what_removing_a_card_means(api: Api, link: str) -> None:
     account, cookie = only_card(api), entered(api, link)
     asked = browse(api, cookie, of_card(account, "remove"))
     assert "It can no longer be charged." in asked.text
@@ -188,7 +188,7 @@ def test_a_second_step_says_what_removing_means(api: Api, link: str) -> None:
     assert browse(api, cookie, of_card(account, "remove")).status_code == 303
 
 
-def test_the_page_says_once_what_the_guest_did_in_this_visit(api: Api, link: str) -> None:
+def test_the_portal_confirms_once_what_the_guest_did_in_this_visit(api: Api, link: str) -> None:
     account, cookie, other = only_card(api), entered(api, link), entered(api, link)
     token = token_in(browse(api, cookie))
     removed = post(api, of_card(account, "remove"), token, cookie)
@@ -210,7 +210,7 @@ def test_the_page_says_once_what_the_guest_did_in_this_visit(api: Api, link: str
 
 @pytest.mark.parametrize("act", ["remove", "withdraw", "default", "replace"])
 @pytest.mark.parametrize("origin", ["https://evil.example", None])
-def test_a_form_from_elsewhere_changes_nothing(
+def test_a_portal_form_sent_from_another_site_changes_nothing(
     api: Api, link: str, act: str, origin: str | None
 ) -> None:
     account, cookie = only_card(api), entered(api, link)
@@ -222,7 +222,9 @@ def test_a_form_from_elsewhere_changes_nothing(
     assert only_card(api) == account
 
 
-def test_a_form_from_elsewhere_enters_nothing(api: Api, link: str) -> None:
+def test_a_form_sent_from_another_site_does_not_start_a_visit_to_the_portal(
+    api: Api, link: str
+) -> None:
     token = token_in(api.browse(link, ""))
 
     # The attacker knows the link and can compute the form's token. A sandboxed page sends "null".
@@ -235,7 +237,9 @@ def test_a_form_from_elsewhere_enters_nothing(api: Api, link: str) -> None:
         assert (result.status_code, "set-cookie" in result.headers) == (403, False)
 
 
-def test_the_token_of_another_visit_changes_nothing(api: Api, link: str) -> None:
+def test_a_portal_form_with_the_form_token_of_another_visit_changes_nothing(
+    api: Api, link: str
+) -> None:
     first, second = entered(api, link), entered(api, link)
     token = token_in(browse(api, first))
 
@@ -243,18 +247,18 @@ def test_the_token_of_another_visit_changes_nothing(api: Api, link: str) -> None
 
 
 @pytest.mark.parametrize("act", ["default", "replace", "erase", "REMOVE"])
-def test_only_the_known_steps_have_a_page(api: Api, link: str, act: str) -> None:
+def test_an_unknown_step_of_the_portal_responds_404(api: Api, link: str, act: str) -> None:
     assert browse(api, entered(api, link), of_card(only_card(api), act)).status_code == 404
 
 
-def test_an_unknown_change_is_not_found(api: Api, link: str) -> None:
+def test_submitting_an_unknown_change_to_the_portal_responds_404(api: Api, link: str) -> None:
     cookie = entered(api, link)
     token = token_in(browse(api, cookie))
 
     assert post(api, of_card(only_card(api), "erase"), token, cookie).status_code == 404
 
 
-def test_replacing_leads_to_the_link_of_a_session(api: Api, link: str) -> None:
+def test_replacing_a_card_redirects_to_the_link_of_a_new_session(api: Api, link: str) -> None:
     account, cookie = only_card(api), entered(api, link)
 
     result = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
@@ -265,7 +269,7 @@ def test_replacing_leads_to_the_link_of_a_session(api: Api, link: str) -> None:
     assert "form-action" not in browse(api, cookie).headers["content-security-policy"]
 
 
-def test_while_a_new_card_is_saved_the_page_reloads(api: Api, link: str) -> None:
+def test_the_portal_reloads_itself_while_a_new_card_is_being_saved(api: Api, link: str) -> None:
     account, cookie = only_card(api), entered(api, link)
     session = replacing(api, account, cookie)
     api.installation.return_to_shop(session)
@@ -275,7 +279,7 @@ def test_while_a_new_card_is_saved_the_page_reloads(api: Api, link: str) -> None
     assert page.headers["refresh"] == "5"
 
 
-def test_a_removal_by_a_replacement_is_logged(api: Api, link: str) -> None:
+def test_removing_a_card_because_it_was_replaced_is_logged(api: Api, link: str) -> None:
     account, cookie = only_card(api), entered(api, link)
     session = replacing(api, account, cookie)
 
@@ -286,7 +290,9 @@ def test_a_removal_by_a_replacement_is_logged(api: Api, link: str) -> None:
     assert (removed["account_id"], removed["caller"]) == (account.account_id, "guest")
 
 
-def test_a_card_that_stays_says_until_when(installation: Installation) -> None:
+def test_the_portal_shows_until_when_a_removed_card_is_kept_for_its_booking(
+    installation: Installation,
+) -> None:
     takes_agreements(installation)
     guaranteed(installation, keeps=True)
     api = Api(installation)
@@ -302,7 +308,9 @@ def test_a_card_that_stays_says_until_when(installation: Installation) -> None:
     assert of_card(account, "remove") not in page.text
 
 
-def test_a_receipt_has_the_text_as_shown(api: Api, link: str) -> None:
+def test_a_receipt_in_the_portal_shows_the_consent_text_as_it_was_shown(
+    api: Api, link: str
+) -> None:
     page = browse(api, entered(api, link), of_card(only_card(api), "receipt")).text
 
     assert "Receipt" in page
@@ -310,7 +318,7 @@ def test_a_receipt_has_the_text_as_shown(api: Api, link: str) -> None:
     assert "<details" not in page
 
 
-def test_the_21st_link_in_a_day_is_refused(api: Api) -> None:
+def test_the_21st_portal_link_of_a_guest_in_a_day_is_refused(api: Api) -> None:
     for _ in range(20):
         opened(api)
 
@@ -321,7 +329,9 @@ def test_the_21st_link_in_a_day_is_refused(api: Api) -> None:
     assert result.headers["retry-after"] == "86400"
 
 
-def test_loads_are_limited_for_each_visit(api: Api, link: str) -> None:
+def test_the_number_of_page_loads_is_limited_for_each_visit_to_the_portal(
+    api: Api, link: str
+) -> None:
     cookie = entered(api, link)
     for _ in range(PAGE_LOADS.amount):
         assert browse(api, cookie).status_code == 200
@@ -332,7 +342,7 @@ def test_loads_are_limited_for_each_visit(api: Api, link: str) -> None:
     assert browse(api, entered(api, opened(api))).status_code == 200
 
 
-def test_the_secrets_are_never_logged(api: Api, link: str) -> None:
+def test_the_secrets_of_portal_links_and_cookies_are_never_logged(api: Api, link: str) -> None:
     with capture_logs() as lines:
         cookie = entered(api, link)
         for path in (link, f"{link}x"):

@@ -15,7 +15,7 @@ OIL: Final = {
 }
 
 
-def test_a_stored_product_is_listed(api: Api) -> None:
+def test_a_stored_product_appears_in_the_list_of_products(api: Api) -> None:
     put = api.put(f"{PRODUCTS}/{a_uuid(51)}", OIL)
 
     assert put.json == {"id": a_uuid(51), **OIL}
@@ -23,7 +23,7 @@ def test_a_stored_product_is_listed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("price", [None, "49.90", {"amount": 49.9, "currency": "EUR"}])
-def test_a_malformed_price_is_refused(api: Api, price: object) -> None:
+def test_putting_a_product_with_a_malformed_price_is_refused(api: Api, price: object) -> None:
     result = api.put(f"{PRODUCTS}/{a_uuid(52)}", OIL | {"price": price})
 
     assert result.status_code == 400

@@ -42,7 +42,7 @@ def fail(limits: RateLimits, times: int) -> None:
 
 
 # Shows S16.
-def test_processes_share_their_counts_through_redis(redis: RedisServer) -> None:
+def test_processes_share_their_request_counts_through_redis(redis: RedisServer) -> None:
     processes = [a_process(redis, write="2/day") for _ in range(2)]
     told = [falcon.Response() for _ in processes]
     for process, response in zip(processes, told, strict=True):
@@ -61,7 +61,7 @@ def test_processes_share_their_counts_through_redis(redis: RedisServer) -> None:
 
 
 # Shows S16.
-def test_each_process_counts_separately_while_redis_is_unavailable(
+def test_each_process_counts_requests_separately_while_redis_is_unavailable(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate_limits, "REDIS_BACKOFF_SECONDS", 0)
@@ -90,7 +90,7 @@ def test_each_process_counts_separately_while_redis_is_unavailable(
     assert list(redis.everything().values()) == [1]
 
 
-def test_a_hanging_redis_is_not_called_for_a_while(
+def test_a_redis_server_that_hangs_is_not_called_again_for_a_while(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate_limits, "REDIS_BACKOFF_SECONDS", 600)
@@ -105,7 +105,9 @@ def test_a_hanging_redis_is_not_called_for_a_while(
     assert sum(redis.everything().values()) <= 1
 
 
-def test_an_unusable_redis_is_logged_at_start_without_its_password(redis: RedisServer) -> None:
+def test_an_unusable_redis_server_is_logged_at_start_without_its_password(
+    redis: RedisServer,
+) -> None:
     wrong = RateLimits(shared=counts_in_redis(redis.url.replace(PASSWORD, "wr0ng")))
     with capture_logs() as lines:
         wrong.check_storage()
@@ -117,7 +119,7 @@ def test_an_unusable_redis_is_logged_at_start_without_its_password(redis: RedisS
     assert redis.everything() == {}
 
 
-def test_a_clock_that_was_ahead_locks_out_no_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_was_ahead_does_not_lock_out_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = RateLimits()
     with monkeypatch.context() as jumped:
         year, now = 365 * 86_400, time.time

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from adapters.http.refusal_log import RefusalLog
 
 
-def test_equal_lines_can_be_logged_once_a_minute() -> None:
+def test_equal_log_lines_about_refusals_can_be_limited_to_one_a_minute() -> None:
     seconds = [0.0]
     refusals = RefusalLog(10, lambda: seconds[0])
     with capture_logs() as lines:
@@ -20,7 +20,7 @@ def test_equal_lines_can_be_logged_once_a_minute() -> None:
     assert len(lines) == 2 * 3 + 4
 
 
-def test_a_flood_of_refusals_does_not_hide_refusals_of_another_kind() -> None:
+def test_a_flood_of_refusals_of_one_kind_does_not_hide_refusals_of_other_kinds() -> None:
     seconds = [0.0]
     refusals = RefusalLog(1_000, lambda: seconds[0])
     with capture_logs() as lines:

@@ -32,7 +32,7 @@ class Endless:
 @pytest.mark.parametrize(
     ("length", "expected"), [(None, 1), (10**9, None)], ids=["chunked", "Content-Length"]
 )
-def test_reading_a_body_stops_at_the_size_limit(
+def test_reading_a_request_body_stops_at_the_size_limit(
     refusing: Api, path: str, limit: int, length: int | None, expected: int | None
 ) -> None:
     body = Endless()

@@ -36,7 +36,7 @@ def test_the_client_address_is_taken_from_a_trusted_proxy(peer: str, forwarded: 
 
 
 @pytest.mark.parametrize("peer", ["10.0.0.5", "10.20.255.255", "::ffff:10.20.0.0", "fd00::7"])
-def test_a_proxy_in_any_listed_network_is_trusted(peer: str) -> None:
+def test_a_proxy_in_any_of_the_listed_networks_is_trusted(peer: str) -> None:
     networks = "10.0.0.5/32 10.20.0.0/16 fd00::/8"
     assert seen(peer, proxy=networks, X_FORWARDED_FOR=CLIENT)["REMOTE_ADDR"] == CLIENT
     assert seen(peer, proxy=networks, X_FORWARDED_FOR=f"{CLIENT}, {peer}")["REMOTE_ADDR"] == peer

@@ -44,7 +44,7 @@ def test_an_accepted_webhook_wakes_the_reconciler(api: Api) -> None:
 
 # Shows F26.
 @pytest.mark.installed(busy_timeout_seconds=LIMIT_SECONDS)
-def test_a_hundred_concurrent_webhooks_store_one_card(
+def test_receiving_a_hundred_concurrent_webhooks_stores_one_card(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a slow machine, some would otherwise wait too long for their turn to write, and get 503.
@@ -65,7 +65,7 @@ def test_a_hundred_concurrent_webhooks_store_one_card(
 
 # Shows F33.
 @pytest.mark.parametrize("age_seconds", [301, -301])
-def test_an_event_signed_too_far_in_the_past_or_future_is_refused(
+def test_a_webhook_signed_too_far_in_the_past_or_future_is_refused(
     api: Api, age_seconds: int
 ) -> None:
     session = api.installation.opened_session()
@@ -80,7 +80,7 @@ def test_an_event_signed_too_far_in_the_past_or_future_is_refused(
 
 
 # Shows F33.
-def test_an_altered_or_unsigned_event_is_refused(api: Api) -> None:
+def test_an_altered_or_unsigned_webhook_is_refused(api: Api) -> None:
     body, headers = signed_event(api.installation, api.installation.opened_session())
 
     for wrong_body, wrong_headers in (
@@ -97,7 +97,7 @@ def test_an_altered_or_unsigned_event_is_refused(api: Api) -> None:
         assert (said["provider"], said["merchant_account"]) == ("fake", "spain")
 
 
-def test_a_flood_of_webhooks_does_not_fill_the_log(installation: Installation) -> None:
+def test_a_flood_of_rejected_webhooks_does_not_fill_the_log(installation: Installation) -> None:
     client = installation.client()
     with capture_logs() as lines:
         for provider in ("fake", "other"):
@@ -112,7 +112,7 @@ def test_a_flood_of_webhooks_does_not_fill_the_log(installation: Installation) -
     assert {line["network"] for line in lines} == {"2001:db8::/64"}
 
 
-def test_a_webhook_for_a_psp_that_is_not_set_up_is_not_found(refusing: Api) -> None:
+def test_a_webhook_for_a_psp_that_is_not_set_up_responds_404(refusing: Api) -> None:
     with capture_logs() as lines:
         result = refusing.send("POST", "/webhooks/other/spain", body=b"{}", authenticated=False)
 
@@ -124,7 +124,7 @@ def test_a_webhook_for_a_psp_that_is_not_set_up_is_not_found(refusing: Api) -> N
 @pytest.mark.parametrize(
     "account", ["jane.doe@example.com", "424242", "4242424242424242", "a" * 65, "1" * 15_000]
 )
-def test_only_well_formed_account_names_from_the_path_are_logged(
+def test_a_malformed_account_name_in_the_path_of_a_webhook_is_not_logged(
     refusing: Api, account: str
 ) -> None:
     with capture_logs() as lines:

@@ -26,7 +26,7 @@ ROUTE: Final = "/api/v1/guests/{guest_id}/accounts"
 REQUESTS: Final = "http_request_duration_seconds_count"
 
 
-def test_requests_are_counted_by_the_template_of_their_route(measured: Measured) -> None:
+def test_requests_are_counted_by_their_route_template(measured: Measured) -> None:
     client = testing.TestClient(measured.container.app())
     client.simulate_get("/healthz")
     for path in (ACCOUNTS, ACCOUNTS, f"/nowhere/{GUEST_ID}"):
@@ -65,7 +65,7 @@ def test_failed_authentications_beyond_the_limit_are_counted(measured: Measured)
     assert samples[REQUESTS]["GET", ROUTE, "429"] == 7
 
 
-def test_storing_a_card_is_counted_with_the_time_since_its_collection(measured: Measured) -> None:
+def test_storing_a_card_records_the_time_since_the_card_was_typed(measured: Measured) -> None:
     session = measured.installation.session_with_card()
     measured.installation.clock.advance(timedelta(minutes=2))
     measured.container.settle_session()(session.token_id)
@@ -143,7 +143,7 @@ def test_calls_to_a_psp_are_counted_by_their_result(
     assert counted == {(MERCHANT, "outcome", FAKE, result): 1}
 
 
-def test_a_fault_of_an_adapter_is_counted(measured: Measured) -> None:
+def test_an_exception_in_a_psp_adapter_is_counted_as_a_fault(measured: Measured) -> None:
     session = measured.installation.session_with_card()
 
     def fail(_: str, __: str) -> None:
@@ -176,7 +176,7 @@ def test_delivery_attempts_of_events_are_counted_by_response(measured: Measured)
     }
 
 
-def test_a_failing_counter_does_not_stop_the_work() -> None:
+def test_an_error_in_the_metrics_does_not_stop_the_work_that_is_counted() -> None:
     class Faulty(Counts):
         def __init__(self) -> None:
             super().__init__(CollectorRegistry())
@@ -189,7 +189,7 @@ def test_a_failing_counter_does_not_stop_the_work() -> None:
     log(SessionStep(step=Step.EXPIRED, session=a_session(), reason="not_finished"))
 
 
-def test_waits_for_the_database_are_counted(measured: Measured) -> None:
+def test_waits_for_a_database_connection_are_counted(measured: Measured) -> None:
     measured.container.storage().check()
 
     waits = measured.scrape()["database_wait_seconds_count"]

@@ -23,7 +23,7 @@ def test_the_metrics_include_the_release(measured: Measured) -> None:
     assert measured.scrape()["build_info"] == {(version("cardonfile"),): 1}
 
 
-def test_running_workers_are_counted(measured: Measured) -> None:
+def test_the_metrics_count_running_workers(measured: Measured) -> None:
     leave = measured.installation.container.leave_heartbeat()
     for number, state in enumerate((WorkerState.RUNNING, WorkerState.STOPPED)):
         leave(a_worker(number), state)
@@ -33,7 +33,9 @@ def test_running_workers_are_counted(measured: Measured) -> None:
     assert measured.scrape()["workers"] == {(): 0}
 
 
-def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest_item(measured: Measured) -> None:
+def test_the_metrics_count_due_work_by_kind_with_the_age_of_the_oldest_item(
+    measured: Measured,
+) -> None:
     opened = measured.installation.opened_session()
     assert set(measured.scrape()["due_items"].values()) == {0}
     assert opened.due_at is not None
@@ -52,7 +54,9 @@ def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest_item(measured: M
     }
 
 
-def test_work_waiting_for_a_silent_psp_is_counted_by_merchant_account(measured: Measured) -> None:
+def test_the_metrics_count_work_that_waits_for_an_unavailable_psp_by_merchant_account(
+    measured: Measured,
+) -> None:
     session = measured.installation.opened_session()
     measured.installation.provider.have(Trouble.BEFORE_IT_ACTED)
     measured.installation.settle(session.token_id)
@@ -66,7 +70,7 @@ def test_work_waiting_for_a_silent_psp_is_counted_by_merchant_account(measured: 
     assert not measured.scrape()["unanswered_items"]
 
 
-def test_undelivered_events_are_counted_by_endpoint(measured: Measured) -> None:
+def test_the_metrics_count_undelivered_events_by_endpoint(measured: Measured) -> None:
     endpoint = an_event_endpoint()
     with committed(measured.installation.storage) as unit:
         unit.event_endpoints.add(endpoint)
@@ -78,14 +82,16 @@ def test_undelivered_events_are_counted_by_endpoint(measured: Measured) -> None:
     assert samples["failed_events"] == {(endpoint.endpoint_id,): 0}
 
 
-def test_soon_expiring_tokens_are_counted(measured: Measured) -> None:
+def test_the_metrics_count_access_tokens_that_expire_soon(measured: Measured) -> None:
     for days in (13, 15):
         measured.installation.token_for(measured.installation.caller, ttl=timedelta(days=days))
 
     assert measured.scrape()["tokens_expiring"] == {(): 1}
 
 
-def test_other_metrics_are_reported_without_the_database(measured: Measured) -> None:
+def test_metrics_that_need_no_database_are_reported_during_a_database_outage(
+    measured: Measured,
+) -> None:
     assert measured.scrape()["database_up"] == {(): 1}
     measured.container.storage().close()
     measured.installation.database.unlink()
@@ -96,7 +102,9 @@ def test_other_metrics_are_reported_without_the_database(measured: Measured) -> 
     assert samples["build_info"]
 
 
-def test_other_metrics_are_reported_if_a_table_is_missing(measured: Measured) -> None:
+def test_metrics_that_need_no_database_are_reported_if_a_table_is_missing(
+    measured: Measured,
+) -> None:
     change_by_hand(measured.installation.storage, "DROP TABLE event_endpoints")
 
     samples = measured.scrape()
