@@ -1,4 +1,4 @@
-"""Money and times as guests read them."""
+"""Amounts and times as guests read them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ WINTER = datetime(2026, 12, 5, 22, 30, tzinfo=UTC)
         ("", None),
     ],
 )
-def test_a_currency_has_the_decimals_of_iso_4217(currency: str, decimals: int | None) -> None:
+def test_amounts_in_each_currency_have_the_decimals_of_iso_4217(
+    currency: str, decimals: int | None
+) -> None:
     assert BabelFormats().decimals_of(currency) == decimals
 
 
@@ -49,7 +51,7 @@ def test_a_currency_has_the_decimals_of_iso_4217(currency: str, decimals: int | 
         ("40.00", "EUR", "x-spa", "€40.00"),
     ],
 )
-def test_an_amount_is_written_as_in_the_language(
+def test_an_amount_is_formatted_for_the_language(
     amount: str, currency: str, language: str, written: str
 ) -> None:
     money = Money(amount=Decimal(amount), currency=currency)
@@ -70,7 +72,7 @@ def test_an_amount_is_written_as_in_the_language(
         (WINTER, "ar", "Asia/Riyadh", "الأحد، 6 ديسمبر 2026، 1:30 ص"),
     ],
 )
-def test_a_time_is_written_as_in_the_language_at_the_center(
+def test_a_time_is_formatted_for_the_language_in_the_time_zone_of_the_center(
     at: datetime, language: str, time_zone: str, written: str
 ) -> None:
     text = BabelFormats().time(at, language, time_zone)

@@ -1,4 +1,4 @@
-"""The words that guests read are there in every language, and used."""
+"""Every text that guests read exists in every language and is used."""
 
 from __future__ import annotations
 
@@ -114,19 +114,21 @@ def test_every_text_of_a_translation_differs_from_english(language: str) -> None
 @pytest.mark.parametrize(
     ("folder", "known"), [("consent", CONSENTS), ("reservation", RESERVATION_TEXTS)]
 )
-def test_shipped_texts_that_bind_guests_never_change(folder: str, known: Mapping[str, str]) -> None:
+def test_shipped_texts_that_guests_agree_to_never_change(
+    folder: str, known: Mapping[str, str]
+) -> None:
     shipped = files(catalogs).joinpath(folder).iterdir()
     assert {each.name: sha256(each.read_bytes()).hexdigest() for each in shipped} == known
 
 
-def test_a_text_about_bookings_is_shipped_in_every_language() -> None:
+def test_a_reservation_text_is_shipped_in_every_language() -> None:
     shipped = shipped_reservation_texts()
     assert shipped.keys() == LANGUAGES
     assert len({text.button for text in shipped.values()}) == len(LANGUAGES)
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_the_newest_consent_text_fits_on_every_page(language: str) -> None:
+def test_the_newest_consent_text_fits_on_the_page_of_every_psp(language: str) -> None:
     newest = max(name for name in CONSENTS if name.split(".")[1] == language)
     text = shipped_consents()[language]
     assert newest == f"{text.version}.{language}.txt"
@@ -136,7 +138,7 @@ def test_the_newest_consent_text_fits_on_every_page(language: str) -> None:
     assert STRIPE.capabilities.shows(consent) == is_page_of_stripe
 
 
-def test_every_file_that_pages_need_is_packaged() -> None:
+def test_every_data_file_is_included_in_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["*"]
     for package in ("domain", "adapters", "entrypoints"):
@@ -161,13 +163,13 @@ def test_every_file_that_pages_need_is_packaged() -> None:
         (",".join(["x"] * MAX_ACCEPTED + ["de"]), []),
     ],
 )
-def test_the_languages_of_a_browser_are_ordered_by_weight(
+def test_the_languages_that_a_browser_accepts_are_ordered_by_weight(
     header: str | None, accepted: list[str]
 ) -> None:
     assert accepted_languages(header) == accepted
 
 
-def test_a_name_in_a_text_is_escaped_with_its_own_text_direction() -> None:
+def test_a_name_inserted_into_a_text_is_escaped_and_keeps_its_text_direction() -> None:
     t = Catalog("en", {"direction": "ltr", "back": {"to": "Back to <{center}>"}})
     assert t("back.to", center="<b>") == "Back to &lt;<bdi>&lt;b&gt;</bdi>&gt;"
     assert t.text("back.to", center="<b>") == "Back to <<b>>"
@@ -178,5 +180,7 @@ def test_a_name_in_a_text_is_escaped_with_its_own_text_direction() -> None:
     ("tag", "language"),
     [("de-AT", "de"), ("pt-BR", "pt"), ("ar-EG", "ar"), ("deu", "en"), ("tlh", "en")],
 )
-def test_a_catalog_is_found_by_the_primary_language_of_a_tag(tag: str, language: str) -> None:
+def test_a_catalog_is_found_by_the_primary_language_of_a_language_tag(
+    tag: str, language: str
+) -> None:
     assert catalog(tag).language == language

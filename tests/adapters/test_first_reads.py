@@ -1,4 +1,4 @@
-"""Several threads may be the first to read a type: msgspec must have learned it before."""
+"""Several threads may decode a type first, so msgspec must have prepared the type earlier."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ for _ in range(rounds):
 """
 
 
-def test_concurrent_first_reads_of_a_type_do_not_crash_the_process() -> None:
+def test_decoding_a_type_for_the_first_time_in_several_threads_does_not_crash() -> None:
     module, name = "adapters.stripe.payloads", "CheckoutSession"
     document = '{"id": "cs_1", "livemode": false, "status": "open", "expires_at": 1}'
     ended = subprocess.run(

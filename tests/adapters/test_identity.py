@@ -19,7 +19,7 @@ def identity(installation: Installation) -> Identity:
     return installation.container.identity()
 
 
-def test_a_token_is_refused_after_its_lifetime(
+def test_an_access_token_is_refused_after_its_lifetime(
     installation: Installation, identity: Identity
 ) -> None:
     token = installation.token_for(installation.caller, ttl=DAY)
@@ -34,7 +34,7 @@ def used_at(installation: Installation) -> datetime | None:
     return token.used_at
 
 
-def test_the_use_of_a_token_is_noted_once_an_hour(
+def test_the_last_use_of_a_token_is_written_at_most_once_an_hour(
     installation: Installation, identity: Identity
 ) -> None:
     token, noon = installation.token_for(installation.caller), installation.clock.now()
@@ -50,7 +50,9 @@ def test_the_use_of_a_token_is_noted_once_an_hour(
     assert installation.token_uses.run() == 0
 
 
-def test_a_use_noted_by_another_process_is_not_written_again(installation: Installation) -> None:
+def test_the_last_use_of_a_token_is_not_written_again_by_a_second_process(
+    installation: Installation,
+) -> None:
     token = installation.token_for(installation.caller)
     ran = []
     for writer in (Later(), Later()):
@@ -62,7 +64,9 @@ def test_a_use_noted_by_another_process_is_not_written_again(installation: Insta
     assert used_at(installation) == installation.clock.now()
 
 
-def test_a_request_does_not_wait_until_its_token_use_is_noted(installation: Installation) -> None:
+def test_a_request_does_not_wait_until_the_use_of_its_token_is_written(
+    installation: Installation,
+) -> None:
     token, other = installation.token_for(installation.caller), SqliteStorage(installation.database)
     with ThreadPoolExecutor() as writer, closing(other):
         identity = OpaqueTokens(
@@ -77,7 +81,7 @@ def test_a_request_does_not_wait_until_its_token_use_is_noted(installation: Inst
     assert identity.authenticate(token) == installation.caller
 
 
-def test_noting_a_use_is_retried_in_the_next_hour_after_a_failure(
+def test_writing_the_last_use_of_a_token_is_retried_an_hour_after_a_failure(
     installation: Installation,
 ) -> None:
     token, other = installation.token_for(installation.caller), SqliteStorage(installation.database)

@@ -1,4 +1,4 @@
-"""Evidence is verified by another implementation, and refused after any change."""
+"""An independent implementation verifies evidence, and refuses it after any change."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def is_signed(message: bytes, signature: bytes, public_key: bytes) -> bool:
     return left == add(point(signature[:32]), times(hashed, point(public_key)))
 
 
-def test_evidence_is_verified_by_another_implementation(signed: SignedEvidence) -> None:
+def test_the_signature_of_evidence_is_verified_by_an_independent_implementation(
+    signed: SignedEvidence,
+) -> None:
     (key,) = json.loads(published())["keys"]
     header, payload, signature = signed.jws.split(".")
     public_key = decoded(key["x"])
@@ -116,7 +118,7 @@ def test_evidence_is_refused_after_a_byte_was_changed(signed: SignedEvidence) ->
     ],
     ids=["another document before it", "another member", "a note", "another type"],
 )
-def test_evidence_with_something_that_is_not_signed_is_refused(
+def test_evidence_with_an_unsigned_addition_is_refused(
     signed: SignedEvidence, forge: Callable[[str], str]
 ) -> None:
     forged = forge(as_given(signed))
@@ -125,7 +127,9 @@ def test_evidence_with_something_that_is_not_signed_is_refused(
         verify_evidence(forged, published())
 
 
-def test_evidence_of_a_former_key_is_verified_after_a_roll(signed: SignedEvidence) -> None:
+def test_evidence_signed_with_the_former_key_is_verified_after_a_key_rotation(
+    signed: SignedEvidence,
+) -> None:
     rolled = with_new_key(EVIDENCE_KEYS)
 
     assert verify_evidence(as_given(signed), published(rolled)).key_id == signed.key_id
@@ -136,13 +140,13 @@ def test_evidence_of_a_former_key_is_verified_after_a_roll(signed: SignedEvidenc
     assert '"d"' not in published(rolled)
 
 
-def test_evidence_of_another_key_is_refused(signed: SignedEvidence) -> None:
+def test_evidence_signed_with_an_unknown_key_is_refused(signed: SignedEvidence) -> None:
     with pytest.raises(NotGenuine, match="no key in the file"):
         verify_evidence(as_given(signed), published(with_new_key(None)))
 
 
 # RFC 8037, appendix A.3.
-def test_the_id_of_a_key_is_its_thumbprint() -> None:
+def test_the_id_of_an_evidence_key_is_its_thumbprint() -> None:
     (public,) = EvidenceKeys(EVIDENCE_KEYS).public_keys()
 
     assert public["kid"] == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
@@ -160,7 +164,9 @@ def test_the_id_of_a_key_is_its_thumbprint() -> None:
         '{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AA"}]}',
     ],
 )
-def test_other_texts_are_no_keys(keys: Any) -> None:  # of the parameters
+def test_text_that_is_not_a_list_of_evidence_keys_is_refused(
+    keys: Any,
+) -> None:  # of the parameters
     with pytest.raises(NotKeys):
         EvidenceKeys(keys)
     with pytest.raises(NotKeys):

@@ -76,7 +76,7 @@ class Realm:
 
     # Any: the claims and the options of IdentityProvider.token.
     def enter(self, claims: Any = None, **options: Any) -> Caller | str:
-        """Authenticate with a token; return the caller, or why it is refused."""
+        """Authenticate with a token. Return the caller, or why the token is refused."""
         return self.identity.authenticate(self.provider.token(claims, **options))
 
     def caller(self, claims: Any = None, **options: Any) -> Caller:
@@ -93,7 +93,7 @@ def realm() -> Iterator[Realm]:
 
 
 def second() -> Any:  # options of Realm.enter
-    """Return the key of a token that is signed by the second one."""
+    """Return the options of a token that is signed with the second key."""
     return {"key": rsa_key(1), "key_id": "second"}
 
 
@@ -129,7 +129,7 @@ class TestRefused:
     ) -> None:
         assert realm.enter(claims) == why
 
-    def test_a_token_outside_its_validity_period_is_refused(self, realm: Realm) -> None:
+    def test_a_json_web_token_outside_its_validity_period_is_refused(self, realm: Realm) -> None:
         now = int(time.time())
         far = LEEWAY_SECONDS + SOON
         assert realm.enter({"exp": now - far}) == "expired"
@@ -137,7 +137,7 @@ class TestRefused:
         realm.caller({"exp": now - LEEWAY_SECONDS + 10, "nbf": now + LEEWAY_SECONDS - 10})
 
     # RFC 8725, 2.1.
-    def test_an_unsigned_token_is_refused(self, realm: Realm) -> None:
+    def test_an_unsigned_json_web_token_is_refused(self, realm: Realm) -> None:
         assert realm.identity.authenticate(unsigned(realm.provider)) == "wrong algorithm"
 
     # RFC 8725, 2.1.
@@ -173,7 +173,9 @@ class TestRefused:
             b"\xff",
         ],
     )
-    def test_a_token_with_a_deceptive_header_is_refused(self, realm: Realm, header: bytes) -> None:
+    def test_a_json_web_token_with_a_deceptive_header_is_refused(
+        self, realm: Realm, header: bytes
+    ) -> None:
         _, claims, signature = realm.provider.token().split(".")
         why = realm.identity.authenticate(f"{encoded(header)}.{claims}.{signature}")
         assert why in ("malformed", "wrong algorithm", "wrong signature", "unknown key")
@@ -185,7 +187,7 @@ class TestRefused:
 
     # RFC 7518, 3.3.
     @pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
-    def test_a_token_signed_by_a_weak_key_is_refused(self, realm: Realm) -> None:
+    def test_a_json_web_token_signed_by_a_weak_key_is_refused(self, realm: Realm) -> None:
         weak = rsa_key(bits=1024)
         realm.provider.publish(public("weak", weak), public("first", rsa_key()))
         assert realm.enter(key=weak, key_id="weak") == "unknown key"
@@ -207,7 +209,7 @@ class TestRefused:
         assert realm.enter({"typ": claim}, token_type=token_type) == "wrong type"
 
     # RFC 9068, 4.
-    def test_a_token_without_the_demanded_type_is_refused(self, realm: Realm) -> None:
+    def test_a_json_web_token_without_the_required_type_is_refused(self, realm: Realm) -> None:
         for token_type in (None, "JWT", "at+JWT", "application/at+jwt"):
             realm.caller({"typ": "Bearer"}, token_type=token_type)
         realm.trust(token_type="at+jwt")
@@ -217,7 +219,9 @@ class TestRefused:
             realm.caller(token_type=token_type)
 
     @pytest.mark.parametrize("caller", [None, "", " ", 7, ["x"], "x" * 97, "a\nb"])
-    def test_a_token_without_a_usable_caller_is_refused(self, realm: Realm, caller: object) -> None:
+    def test_a_json_web_token_without_a_valid_caller_name_is_refused(
+        self, realm: Realm, caller: object
+    ) -> None:
         realm.trust(caller_claim="client_id")
         assert realm.enter({"client_id": caller}) == "no usable caller"
 
@@ -238,7 +242,7 @@ class TestCaller:
             ),
         ],
     )
-    def test_a_caller_has_the_permissions_in_the_configured_claim(
+    def test_a_caller_has_the_permissions_named_in_the_configured_claim(
         self, realm: Realm, claim: str, claims: dict[str, object]
     ) -> None:
         realm.trust(permissions_claim=claim)
@@ -259,7 +263,7 @@ class TestCaller:
             assert realm.caller({"centers": value}).centers == frozenset()
         assert realm.caller({"centers": [CENTER_ID.upper(), 7]}).centers == frozenset({CENTER_ID})
 
-    def test_a_caller_is_distinct_from_a_caller_of_the_same_name_with_an_issued_token(
+    def test_a_caller_of_the_identity_provider_differs_from_a_token_caller_of_the_same_name(
         self, realm: Realm
     ) -> None:
         assert realm.caller().name == "jwt:web-shop"
@@ -271,7 +275,9 @@ class TestCaller:
 
 
 class TestKeys:
-    def test_fresh_keys_are_fetched_only_once(self, realm: Realm) -> None:
+    def test_the_keys_of_the_identity_provider_are_fetched_only_once_while_they_are_fresh(
+        self, realm: Realm
+    ) -> None:
         token = realm.provider.token()
         with ThreadPoolExecutor(8) as threads:
             callers = list(threads.map(realm.identity.authenticate, [token] * 64))
@@ -281,7 +287,7 @@ class TestKeys:
         realm.identity.authenticate(token)
         assert len(realm.server.requests) == 2
 
-    def test_new_keys_are_used_at_once(self, realm: Realm) -> None:
+    def test_a_new_key_of_the_identity_provider_is_used_at_once(self, realm: Realm) -> None:
         realm.enter()
         realm.now += PAUSE_SECONDS
         realm.provider.publish(public("first", rsa_key()), public("second", rsa_key(1)))
@@ -289,14 +295,16 @@ class TestKeys:
         realm.caller(**second())
         realm.caller()
 
-    def test_withdrawn_keys_are_refused_once_the_cache_is_stale(self, realm: Realm) -> None:
+    def test_a_key_that_the_identity_provider_withdrew_is_refused_when_the_cache_is_stale(
+        self, realm: Realm
+    ) -> None:
         realm.enter()
         realm.provider.publish(public("second", rsa_key(1)))
         realm.now += FRESH_SECONDS
 
         assert realm.enter() == "unknown key"
 
-    def test_unknown_key_ids_cause_few_fetches(self, realm: Realm) -> None:
+    def test_tokens_with_unknown_key_ids_cause_few_requests_for_keys(self, realm: Realm) -> None:
         for number in range(50):
             assert realm.enter(key=rsa_key(1), key_id=f"invented-{number}") == "unknown key"
         assert len(realm.server.requests) == 1
@@ -342,7 +350,9 @@ class TestKeys:
             realm.caller()
         assert [line["event"] for line in lines] == ["identity_provider_back"]
 
-    def test_only_one_request_waits_for_keys_while_the_provider_is_away(self, realm: Realm) -> None:
+    def test_only_one_request_waits_for_keys_while_the_identity_provider_is_unavailable(
+        self, realm: Realm
+    ) -> None:
         realm.server.acts[:] = [break_off]
         with pytest.raises(ServiceUnavailable):
             realm.enter()
@@ -406,7 +416,7 @@ class TestService:
         headers = {"Authorization": f"Bearer {token}"}
         return client.simulate_get(ACCOUNTS, headers=headers).status_code
 
-    def test_the_service_accepts_issued_tokens_beside_json_web_tokens(
+    def test_the_service_accepts_its_own_access_tokens_and_json_web_tokens(
         self, installation: Installation, realm: Realm
     ) -> None:
         client = installation.client()
@@ -416,7 +426,7 @@ class TestService:
         assert self.status(client, installation.token_for(installation.caller)) == 200
         assert self.status(client, realm.provider.token()) == 403
 
-    def test_the_service_logs_why_a_token_was_refused_without_the_token(
+    def test_the_service_logs_why_a_token_was_refused_but_not_the_token(
         self, installation: Installation, realm: Realm
     ) -> None:
         client = installation.client()

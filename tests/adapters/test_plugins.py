@@ -1,4 +1,4 @@
-"""What the plugins of real PSPs make from settings, as the service does. Suites pass other limits."""
+"""The plug-ins of real PSPs with the limits of the service. The test suites use other limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read(plugin: AnyPspPlugin, environment: Mapping[str, str]) -> Any:
 
 
 @of_each_psp
-def test_every_call_of_the_port_has_a_deadline_below_five_seconds(
+def test_every_call_to_a_real_psp_has_a_deadline_below_five_seconds(
     plugin: AnyPspPlugin, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deadlines = []
@@ -66,7 +66,7 @@ def test_every_call_of_the_port_has_a_deadline_below_five_seconds(
 
 
 @of_each_psp
-def test_a_test_key_that_contains_the_word_live_is_for_test_mode(
+def test_a_test_key_that_contains_the_word_live_counts_as_a_test_key(
     plugin: AnyPspPlugin, environment: Mapping[str, str]
 ) -> None:
     settings = read(plugin, environment)

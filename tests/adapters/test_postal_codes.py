@@ -61,7 +61,7 @@ def test_some_countries_have_no_postal_codes(country_code: str) -> None:
         ("US", "22162-1010", "22162-1010 221621010"),
     ],
 )
-def test_usual_spellings_of_a_postal_code_are_accepted(
+def test_the_usual_spellings_of_a_postal_code_are_accepted(
     country_code: str, own_form: str, spellings: str
 ) -> None:
     with_blanks = own_form.replace("-", " "), f" {own_form} ", own_form.replace("-", " - ")
@@ -81,7 +81,7 @@ def test_usual_spellings_of_a_postal_code_are_accepted(
         ("CZ", "110\u00a000", "110 00"),
     ],
 )
-def test_a_postal_code_with_blanks_is_accepted(
+def test_a_postal_code_with_extra_spaces_is_accepted(
     country_code: str, written: str, own_form: str
 ) -> None:
     assert FORMATS.own_form(country_code, written) == own_form
@@ -110,5 +110,5 @@ def test_a_postal_code_with_blanks_is_accepted(
         ("SV", "9101"),
     ],
 )
-def test_a_wrong_postal_code_is_refused(country_code: str, wrong: str) -> None:
+def test_a_postal_code_in_a_wrong_format_is_refused(country_code: str, wrong: str) -> None:
     assert FORMATS.own_form(country_code, wrong) is None

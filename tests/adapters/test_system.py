@@ -12,14 +12,14 @@ from adapters.system import RandomIds, SystemClock, operating_system_user
 from tests.waiting import wait_until
 
 
-def test_the_clock_tells_the_time_in_utc() -> None:
+def test_the_system_clock_returns_the_time_in_utc() -> None:
     before, now, after = datetime.now(UTC), SystemClock().now(), datetime.now(UTC)
 
     assert before <= now <= after
     assert now.tzinfo is UTC
 
 
-def test_the_clock_counts_as_steady_after_a_period_without_a_jump() -> None:
+def test_the_system_clock_counts_as_steady_after_a_period_without_a_jump() -> None:
     elapsed = [0.0]
     clock = SystemClock(lambda: elapsed[0], steady_after=timedelta(seconds=0.2))
     wait_until(clock.is_steady)
@@ -33,21 +33,21 @@ def test_the_clock_counts_as_steady_after_a_period_without_a_jump() -> None:
 
 
 # Shows S3.
-def test_ids_are_random_uuids() -> None:
+def test_generated_ids_are_random_uuids() -> None:
     uuids = {RandomIds().uuid() for _ in range(1000)}
 
     assert len(uuids) == 1000
     assert all(UUID(uuid).version == 4 and str(UUID(uuid)) == uuid for uuid in uuids)
 
 
-def test_secrets_have_256_random_bits() -> None:
+def test_generated_secrets_have_256_random_bits() -> None:
     secrets = {RandomIds().secret() for _ in range(1000)}
 
     assert len(secrets) == 1000
     assert all(len(urlsafe_b64decode(secret + "=")) == 32 for secret in secrets)
 
 
-def test_the_user_is_the_owner_of_the_process_even_if_the_environment_differs(
+def test_the_operating_system_user_is_taken_from_the_process_and_not_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("LOGNAME", "USER"):

@@ -1,4 +1,4 @@
-"""Traces, written and read by OpenTelemetry as clients and shops do."""
+"""Traces that OpenTelemetry writes and reads, as in clients and shops."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def inject() -> dict[str, str]:
 
 
 def read(request: Request) -> SpanContext:
-    """Return what the next system finds in a request; not `is_valid` without a trace."""
+    """Return the trace that the next system finds in a request. It is not `is_valid` if absent."""
     headers = {name.lower(): value for name, value in request.headers.items()}
     context = TraceContextTextMapPropagator().extract(headers)
     return trace.get_current_span(context).get_span_context()
@@ -59,7 +59,7 @@ def read(request: Request) -> SpanContext:
         *(SENT.replace(TRACE_ID, "0" * 32), SENT.replace(PARENT, "0" * 16), SENT.replace("-", "_")),
     ],
 )
-def test_the_same_headers_are_accepted_as_by_opentelemetry(sent: str) -> None:
+def test_the_service_accepts_the_same_trace_headers_as_opentelemetry(sent: str) -> None:
     found = trace_of(sent)
     theirs = read(Request("GET", "/", {"traceparent": sent}, b""))
 
@@ -71,7 +71,7 @@ def test_the_same_headers_are_accepted_as_by_opentelemetry(sent: str) -> None:
         assert ours.trace_flags == theirs.trace_flags & TraceFlags.SAMPLED
 
 
-def test_a_call_to_a_psp_continues_the_trace() -> None:
+def test_a_call_to_a_psp_continues_the_trace_of_the_request() -> None:
     with running(ListeningServer()) as psp:
         for found in (trace_of(SENT), None):
             with TracesOfThreads().following(found), HttpClient(psp.url) as client:
@@ -83,7 +83,7 @@ def test_a_call_to_a_psp_continues_the_trace() -> None:
     assert "traceparent" not in untraced.headers
 
 
-def test_each_attempt_to_deliver_an_event_continues_the_trace() -> None:
+def test_each_delivery_attempt_of_an_event_continues_the_trace() -> None:
     with running(ListeningServer()) as receiver:
         for found in (trace_of(SENT), trace_of(SENT), None):
             event, endpoint = an_event(trace=found), an_endpoint(receiver.url)
@@ -126,7 +126,7 @@ def test_the_trace_of_add_card_continues_until_the_card_is_stored(api: Api) -> N
     assert TracesOfThreads().current() is None
 
 
-def test_an_event_has_the_trace_of_the_request_that_caused_it(api: Api) -> None:
+def test_an_event_carries_the_trace_of_the_request_that_caused_it(api: Api) -> None:
     installation = api.installation
     installation.has_endpoint()
     account = installation.stored_card()
@@ -141,7 +141,7 @@ def test_an_event_has_the_trace_of_the_request_that_caused_it(api: Api) -> None:
     }
 
 
-def test_a_malformed_trace_id_is_in_no_log_line(api: Api) -> None:
+def test_a_malformed_trace_id_is_not_logged(api: Api) -> None:
     with capture_logs([merge_contextvars]) as lines:
         api.send("GET", ACCOUNTS, headers={"traceparent": f"00-{'4242' * 8}\nx-{PARENT}-01"})
         api.send("GET", ACCOUNTS, headers={"traceparent": SENT}, authenticated=False)

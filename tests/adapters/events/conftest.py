@@ -71,7 +71,7 @@ def receiver() -> Iterator[ListeningServer]:
 
 @pytest.fixture(autouse=True)
 def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every address that a connection was attempted to; outside of this machine all refuse."""
+    """Addresses to which a connection was attempted. All outside of this machine refuse."""
     addresses: list[str] = []
     really_connect = socket.socket.connect
 

@@ -72,7 +72,7 @@ SPELLINGS: Final = ["2130706433", "017700000001", "0177.0.0.1", "0x7f.1", "0x7f0
 
 
 def finding(*addresses: str) -> LookUp:
-    """Return a look-up that finds these addresses for any host."""
+    """Return a lookup function that finds these addresses for any host."""
 
     def look_up(_: str, port: int) -> Iterable[AddressInfo]:
         return [each for address in addresses for each in outbound_http.look_up(address, port)]
@@ -81,7 +81,7 @@ def finding(*addresses: str) -> LookUp:
 
 
 def not_sent(url: str, **options: Any) -> str:  # Any: as a_sender() takes them
-    """Send an event, which must fail; returns why."""
+    """Send an event, which must fail. Return why it failed."""
     with pytest.raises(EventNotSent) as raised:
         send(url, **options)
     return str(raised.value)
@@ -422,7 +422,7 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 def receiving(authority: trustme.CA, *names: str) -> Iterator[tuple[str, list[str | None]]]:
     """Run a receiver with a certificate for these names.
 
-    Returns the URL of NAME there, and the names that it is asked for.
+    Return the URL of NAME at the receiver, and the host names that clients ask for.
     """
     asked_for: list[str | None] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

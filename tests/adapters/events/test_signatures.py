@@ -1,4 +1,4 @@
-"""What the library of Standard Webhooks says about requests as they arrive."""
+"""Requests are verified with the library of Standard Webhooks as they arrive."""
 
 from __future__ import annotations
 

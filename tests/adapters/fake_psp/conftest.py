@@ -1,4 +1,4 @@
-"""What the tests of the fake PSP share: the PSP, requests for its pages, and a guest's browser."""
+"""Fixtures of the fake PSP's tests: the PSP, requests for its pages, and a guest's browser."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ADDRESS = {
 def hosted_page_request(
     session: int = 1, *, language: str = "en", **changes: Any
 ) -> HostedPageRequest:
-    """Make the request for a page. `session` numbers the sessions of a test."""
+    """Return a request for a page. `session` is the number of the session within the test."""
     token_id = TokenId(a_uuid(session))
     request = a_page_request(
         token_id=token_id,
@@ -71,12 +71,12 @@ CARD = {"number": GOOD, "expiry": "08 / 30", "cvc": "123"}
 
 
 def card_entry(number: str = GOOD, *, zipcode: str = "98101") -> CardEntry:
-    """Make a card as read from the form."""
+    """Return a card as it is read from the form."""
     return CardEntry(number=number, expiry_month=8, expiry_year=2030, zipcode=zipcode)
 
 
 def lock(psp: FakePsp, database: Path) -> Database:
-    """Hold the write lock by another connection, until it is closed. This PSP does not wait."""
+    """Hold the write lock with another connection until that is closed. This PSP does not wait."""
     with psp._database.write() as db:
         db.execute("PRAGMA busy_timeout = 1")
     other = Database(database)
@@ -85,7 +85,7 @@ def lock(psp: FakePsp, database: Path) -> Database:
 
 
 class Browser:
-    """A guest's browser without JavaScript, at a page."""
+    """A guest's browser without JavaScript that shows a page."""
 
     def __init__(self, psp: FakePsp, reference: str, client: TestClient | None = None) -> None:
         """Open the page alone, or with the client of a whole application."""
@@ -97,7 +97,7 @@ class Browser:
         self.address = f"/fake-psp/pages/{reference}"
 
     def at(self, **changes: Any) -> Browser:
-        """Return a browser at another page, of a request changed by `changes`."""
+        """Return a browser at another page, whose request has these `changes`."""
         page = self.psp.start_page(hosted_page_request(**changes))
         return Browser(self.psp, page.reference, self.client)
 
@@ -111,7 +111,7 @@ class Browser:
         return self.client.simulate_get(self._path(challenge=challenge))
 
     def pay(self, number: str = GOOD, **typed: str) -> Result:
-        """Type a card into the form and send it; `typed` replaces what is typed otherwise."""
+        """Type a card into the form and send it. `typed` replaces the default values."""
         return self.send({**CARD, "number": number, **typed})
 
     def answer(self, answer: str) -> Result:
@@ -119,12 +119,12 @@ class Browser:
         return self.send({"answer": answer}, challenge=True)
 
     def send(self, fields: dict[str, str], *, challenge: bool = False) -> Result:
-        """Send a form with what the page hides in it."""
+        """Send a form together with its hidden fields."""
         fields = self.hidden(challenge=challenge) | fields
         return self.send_body(urlencode(fields, errors="surrogatepass"), challenge)
 
     def hidden(self, *, challenge: bool = False) -> dict[str, str]:
-        """Return what the form of a page hides."""
+        """Return the hidden fields of a page's form."""
         shown = self.open(challenge=challenge)
         return dict(re.findall(r'type="hidden" name="(\w+)" value="([0-9a-f]+)"', shown.text))
 

@@ -31,7 +31,7 @@ def request_of(account: Account, **changes: Any) -> dict[str, Any]:
 def send(
     installation: Installation, body: object, *, key: str | None = None, method: str = "POST"
 ) -> Result:
-    """Send a request with the charge key, and with an Idempotency-Key if one is given."""
+    """Send a request with the charge key, and with the Idempotency-Key `key` if it is given."""
     headers = {"Authorization": f"Bearer {installation.psp.charge_key}"}
     if key is not None:
         headers["Idempotency-Key"] = key

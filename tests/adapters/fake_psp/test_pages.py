@@ -46,7 +46,7 @@ def verified(browser: Browser) -> Browser:
 
 
 def errors(result: Result) -> dict[str, str]:
-    """Return the message beside each wrong field."""
+    """Return the message beside each invalid field."""
     shown = re.findall(r'<p class="error" id="(\w+)-error">(.*?)</p>', result.text)
     # Number and security code are to be typed again, whatever is wrong.
     wrong = re.findall(r'<li><a href="#(\w+)">', result.text)
@@ -355,7 +355,7 @@ def test_a_form_with_its_form_token_is_accepted_without_an_origin_header(
 
 
 def send_form(browser: Browser, headers: dict[str, str]) -> Result:
-    """Send a card with these headers alone."""
+    """Send a card with only these headers."""
     form_type = {"Content-Type": "application/x-www-form-urlencoded"}
     return browser.client.simulate_post(
         browser.address, body=form(browser), headers=form_type | headers
@@ -513,7 +513,7 @@ def test_pages_of_the_fake_psp_on_https_enable_hsts(tmp_path: Path) -> None:
 
 
 def walk_every_path(browser: Browser, cvc: str) -> None:
-    """Send cards through every path, with every error, and leave one challenge open."""
+    """Send cards through every path with every error. One challenge is left open."""
     numbers = (UNPUBLISHED, "4111111111111112", OUT_OF_ORDER, CHALLENGE, GOOD)
     for session, number in enumerate(numbers, start=2):
         page = browser.at(session=session, avs=session % 2 == 0)

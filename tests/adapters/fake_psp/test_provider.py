@@ -1,4 +1,4 @@
-"""What the contract suite for PSPs (adapters/psp_suite) does not cover of the adapter."""
+"""Tests of the adapter beyond the contract suite for PSPs (adapters/psp_suite)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the contract suite for PSPs (adapters/psp_suite) does not cover of the fake PSP."""
+"""Tests of the fake PSP beyond the contract suite for PSPs (adapters/psp_suite)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Site(EventReceiver):
         return self.sender.deliver_due(self.clock.now())
 
     def notices(self, number: int = -1) -> Sequence[WebhookNotice]:
-        """Return what a delivery says: the last one, unless another is numbered."""
+        """Return what a delivery reports. Without `number`, this is the last delivery."""
         sent = self.received[number]
         provider = FakeProvider(self.psp, webhook_secret=self.psp.webhook_secret, clock=self.clock)
         return provider.read_webhook(WebhookDelivery(headers=sent.headers, body=sent.body))

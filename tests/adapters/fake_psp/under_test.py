@@ -72,7 +72,7 @@ _EVENT: Final = batch(
 
 
 class FakePspUnderTest(PspUnderTest):
-    """Guest and adapter each use an own `FakePsp` on the same database file."""
+    """Guest and adapter each use their own `FakePsp` on the same database file."""
 
     plugin = PLUGIN
     facts = Facts(
@@ -257,7 +257,7 @@ _CALLS: Final = {
 
 
 class _Wire(FakePsp):
-    """The PSP as the adapter reaches it, with faults on the way."""
+    """The PSP as the adapter reaches it, with simulated faults in between."""
 
     trouble: Trouble | None = None
     calls_left = 0

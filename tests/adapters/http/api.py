@@ -88,7 +88,7 @@ class Api:
         query: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> testing.Result:
-        """Send a POST request with a JSON body; to add a card, unless to another path."""
+        """Send a POST request with a JSON body. Without `path`, the request adds a card."""
         all_headers = {"Content-Type": "application/json", **(headers or {})}
         return self.send("POST", path, body=json.dumps(body), query=query, headers=all_headers)
 
@@ -147,7 +147,7 @@ def refused_bare(result: testing.Result) -> tuple[int, str]:
 
 
 def error_of(result: testing.Result) -> tuple[int, str]:
-    """Return code and message of a refusal, whose error object must have nothing else."""
+    """Return code and message of a refusal. The error object must have no other fields."""
     error = result.json.get("error", result.json)
     assert result.json in (error, {"success": False, "error": error})
     assert error == {"code": result.status_code, "message": error["message"]}

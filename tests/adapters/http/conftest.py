@@ -17,7 +17,7 @@ def api(installation: Installation) -> Api:
 
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Return such a client for requests that are refused; in the end, no session is stored."""
+    """Return such a client for requests that are refused. Fail if a session was stored."""
     installation = Installation(tmp_path_factory.mktemp("refusing"))
     yield Api(installation)
     installation.clock.advance(timedelta(days=2))

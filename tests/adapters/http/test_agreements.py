@@ -38,7 +38,7 @@ def takes_agreements(api: Api) -> None:
 
 
 def agreed(api: Api) -> str:
-    """Add a card with an agreement through the page; return the account."""
+    """Add a card with an agreement through the page. Return the account."""
     takes_agreements(api)
     started = api.post(BODY).json
     session = api.installation.session(started["token_id"])

@@ -1,4 +1,4 @@
-"""Where a client comes from, for the log."""
+"""The network of a client in the log."""
 
 from __future__ import annotations
 

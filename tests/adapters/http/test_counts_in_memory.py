@@ -1,4 +1,4 @@
-"""Counts of one process. The limits that use them are tested in test_rate_limits.py."""
+"""Request counts of one process. test_rate_limits.py tests the limits that use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from adapters.http.counts_in_memory import CountsInMemory
 
 
 class Slow(str):
-    """A key at which threads take turns, wherever it is looked up."""
+    """A key whose lookup makes threads take turns."""
 
     __slots__ = ()
 

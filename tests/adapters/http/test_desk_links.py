@@ -1,4 +1,4 @@
-"""Links to the front desk's page, the code of a session's link, and the page itself."""
+"""Links to the page for the front desk, the page itself, and the QR code of a session."""
 
 from __future__ import annotations
 

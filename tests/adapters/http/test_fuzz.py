@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document, valid and invalid: only described responses, no 500."""
+"""Valid and invalid requests generated from the OpenAPI document get described responses."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_every_response_to_a_generated_request_matches_the_openapi_document(
 def test_every_response_in_a_generated_history_matches_the_openapi_document(
     tmp_path: Path, checks: list[CheckFunction]
 ) -> None:
-    """Follow the links of the document. Guests type cards on the hosted pages that are opened."""
+    """The histories follow the links of the document. Guests type cards on the opened pages."""
     import schemathesis
     from schemathesis.specs.openapi.checks import use_after_free
 
@@ -179,7 +179,7 @@ def test_every_response_in_a_generated_history_matches_the_openapi_document(
 
 
 def run_until(history: type[APIStateMachine], has_seen_enough: Callable[[], bool]) -> None:
-    """Run rounds of histories. Which links one round follows changes with the document."""
+    """Run histories until enough was seen. The links that a round follows depend on the document."""
     for number in range(MOST_ROUNDS):
         if TIMES == 1:
             seed(number)(history)
@@ -189,7 +189,7 @@ def run_until(history: type[APIStateMachine], has_seen_enough: Callable[[], bool
 
 
 def open_link(api: Api, added: Any, number: str) -> int:  # Any: JSON
-    """Open the link of a session that was added, and type a card; return the status."""
+    """Open the link of a new session and type a card. Return the status."""
     link = urlsplit(added["hosted_payment_uri"])
     status = api.browse(link.path, link.query).status_code
     if status == 303:
@@ -198,7 +198,7 @@ def open_link(api: Api, added: Any, number: str) -> int:  # Any: JSON
 
 
 def type_card(installation: Installation, token_id: TokenId, number: str) -> None:
-    """Play the guest, from the hosted page back to the shop."""
+    """Play the guest from the hosted page back to the shop."""
     session = installation.session(token_id)
     if session.status is SessionStatus.OPEN:
         installation.type_card(session, number)

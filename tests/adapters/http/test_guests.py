@@ -158,7 +158,7 @@ ON_FILE = f"/api/v1/guests/{GUEST_ID}"
 
 
 def put_if(api: Api, if_match: str, last_name: str = "Li", guest: str = ON_FILE) -> testing.Result:
-    """Put the guest if the guest has one of these tags."""
+    """Put the guest with this If-Match header."""
     headers = {"If-Match": if_match, "Content-Type": "application/json"}
     body = json.dumps({"first_name": "Ada", "last_name": last_name})
     return api.send("PUT", guest, body=body, headers=headers)

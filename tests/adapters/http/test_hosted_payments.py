@@ -56,7 +56,7 @@ def click(api: Api, query: str, origin: str | None = None, form: bytes = b"") ->
 
 
 def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = "") -> str:
-    """Return to the shop on one of the legs; return the address to which it redirects."""
+    """Return to the shop by one of the `leg` addresses. Return where that redirects."""
     result = api.browse(f"/hosted-payments/{leg}", f"token_id={session.token_id}{claim}")
     assert result.status_code == 303
     return result.headers["location"]
@@ -73,7 +73,7 @@ def test_a_guest_who_goes_back_without_a_card_is_logged_with_the_session(api: Ap
 
 
 def shown(result: Result) -> tuple[str, str, str | None]:
-    """Return the center and the problem that a page names, and where its link leads."""
+    """Return the center and the problem that a page names, and the target of its link."""
     text = re.sub("</?bdi.*?>", "", unescape(result.text))
     headings = re.findall(r"<h[12][^>]*>(.*?)</h[12]>", text)
     center, problem = headings if len(headings) == 2 else ("", *headings)
@@ -85,7 +85,7 @@ def shown(result: Result) -> tuple[str, str, str | None]:
 
 
 def buttons(result: Result) -> list[tuple[str, str]]:
-    """Return where the buttons of a page lead, and their texts, in order."""
+    """Return the targets and texts of a page's buttons, in order."""
     text = re.sub("</?bdi.*?>", "", unescape(result.text))
     return re.findall(r'<a class="button[^"]*" href="([^"]*)">(.*?)</a>', text)
 
@@ -286,7 +286,7 @@ def test_the_page_of_an_unknown_link_says_where_to_get_a_new_link(refusing: Api,
 
 
 def without_way_back(api: Api) -> None:
-    """Let the storage be away when a page looks for the way back."""
+    """Make the storage unavailable when a page looks for the link back to the shop."""
 
     def unavailable(**_: object) -> None:
         raise ServiceUnavailable
@@ -354,7 +354,7 @@ def test_the_page_of_a_cancelled_link_says_that_it_was_cancelled(api: Api) -> No
 
 @pytest.fixture
 def old_link(api: Api) -> CardSession:
-    """A session whose link is too old to lead to the page at once."""
+    """Return a session whose link is too old to lead to the page without a click."""
     api.installation.configure(redirect_origins=("myspa://",), link_minutes=43_200)
     session = api.installation.add_card(redirect_uri="myspa://cards", link_minutes=43_200)
     api.installation.clock.advance(timedelta(hours=25))
@@ -405,7 +405,7 @@ def test_a_click_whose_origin_header_a_proxy_removed_is_accepted(
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Iterator[Api]:
-    """An installation whose PSP does not show the consent. Its only German text is a center's own."""
+    """An installation whose PSP does not show the consent. Its German text is a custom text."""
     capabilities = {"shows_consent": False}
     with closing(Installation(tmp_path, capabilities=capabilities)) as installed:
         installed.container.set_consent()(CENTER_ID, "de", own="{center} darf <abbuchen>.")
@@ -414,7 +414,7 @@ def asking(tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def asked(asking: Api) -> CardSession:
-    """A session of a German there."""
+    """A session of a German-speaking guest there."""
     return asking.installation.add_card(locale="de")
 
 

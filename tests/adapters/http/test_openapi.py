@@ -243,7 +243,7 @@ def test_every_required_parameter_in_the_openapi_document_has_an_example() -> No
 
 
 def test_every_format_in_the_openapi_document_is_next_to_its_type() -> None:
-    """Beside `anyOf`, generators of clients apply it to null too, or ignore it."""
+    """Client generators apply a format beside `anyOf` to null too, or ignore it."""
 
     def schemas(part: object) -> Iterator[dict[str, object]]:
         if isinstance(part, dict):
@@ -257,7 +257,7 @@ def test_every_format_in_the_openapi_document_is_next_to_its_type() -> None:
 
 
 def test_the_openapi_document_allows_future_event_types_in_each_webhook() -> None:
-    """Later releases have more types."""
+    """Later releases may add event types."""
     for name, webhook in DOCUMENT["webhooks"].items():
         content = webhook["post"]["requestBody"]["content"]["application/json"]
         assert content["schema"] == {"$ref": "#/components/schemas/EventPayload"}
@@ -267,7 +267,7 @@ def test_the_openapi_document_allows_future_event_types_in_each_webhook() -> Non
 
 
 def test_the_description_of_every_operation_satisfies_openapi_linters() -> None:
-    """The rules `operation-description`, `operation-summary` and `info-contact` of Spectral."""
+    """Checks the rules `operation-description`, `operation-summary` and `info-contact`."""
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             assert operation["description"], (method, path)
@@ -276,7 +276,7 @@ def test_the_description_of_every_operation_satisfies_openapi_linters() -> None:
 
 
 def test_every_property_in_the_openapi_document_allows_more_than_one_value() -> None:
-    """Many generators of clients make types of it that do not compile, or fail."""
+    """Many client generators fail at a property with one value, or their code does not compile."""
     for name, schema in DOCUMENT["components"]["schemas"].items():
         for field, described in schema.get("properties", {}).items():
             assert "const" not in described, (name, field)

@@ -1,4 +1,4 @@
-"""What every list has in common. A new list fails these tests until it has a row here."""
+"""Rules that every list follows. A new list fails these tests until it has a row here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.installation import Installation
 
 
 class Row(NamedTuple):
-    """A list."""
+    """A list of the API and how to request it."""
 
     name: str
     items: str

@@ -33,7 +33,7 @@ EXPIRING: Final = "expires_before=2031-10-01"
 
 
 class Row(NamedTuple):
-    """A request to an operation, with who may make it."""
+    """A request to an operation, and who may send it."""
 
     name: str
     allowed: frozenset[Permission]
@@ -181,7 +181,7 @@ class Requests:
         return f"bearer {self._installation.token_for(caller)}"
 
     def are_refused(self, authorization: str | None, code: int, message: str) -> None:
-        """Fail unless the request is refused whatever else is wrong with it."""
+        """Fail unless the request is refused, even with other errors in it."""
         ids = (self._known, *(dict.fromkeys(self._known, each) for each in (a_uuid(999), "x")))
         bodies = (json.dumps(self._row.body), "{", "")
         queries = (self._row.query, "x=1", "x=1&" * 101)

@@ -57,7 +57,7 @@ def post(
 
 
 def entered(api: Api, link: str) -> str:
-    """Return the cookie that a browser gets from the button."""
+    """Press the button of the link, and return the cookie that the browser gets."""
     result = post(api, link, token_in(api.browse(link, "")))
     assert result.status_code == 303
     return str(result.headers["set-cookie"].partition(";")[0])
@@ -68,7 +68,7 @@ def browse(api: Api, cookie: str, path: str = PAGE, query: str = "") -> testing.
 
 
 def with_done(cookie: str, result: testing.Result) -> str:
-    """Return the cookies of a visit, with the one that a response has set."""
+    """Return the cookies of a visit, including the cookie that the response has set."""
     return f"{cookie}; {result.headers['set-cookie'].partition(';')[0].replace(chr(34), '')}"
 
 
@@ -77,7 +77,7 @@ def of_card(account: Account, act: str) -> str:
 
 
 def replacing(api: Api, account: Account, cookie: str) -> CardSession:
-    """Return the session that replaces a card, with its page, begun after what came before."""
+    """Return a new session that replaces the card, with its page opened."""
     api.installation.clock.advance(timedelta(seconds=1))
     replaced = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
     with api.installation.storage.read() as unit:

@@ -32,7 +32,7 @@ def redis(server: RedisServer) -> RedisServer:
 
 
 def a_process(redis: RedisServer, *, write: str | None = None) -> RateLimits:
-    """Return the limits as one of several processes has them."""
+    """Return the limits of one of several processes."""
     return RateLimits(write=write, shared=counts_in_redis(redis.url))
 
 

@@ -1,4 +1,4 @@
-"""How many lines those can cause who may do nothing."""
+"""How many log lines refused requests can cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions over HTTP, once they are started: add-card has a module of its own."""
+"""Existing sessions over HTTP. Add-card has a module of its own."""
 
 from __future__ import annotations
 

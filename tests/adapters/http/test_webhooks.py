@@ -19,7 +19,7 @@ WEBHOOK = "/webhooks/fake"
 
 
 def signed_event(installation: Installation, session: CardSession) -> tuple[bytes, dict[str, str]]:
-    """Have the card typed; return body and headers of the webhook about it."""
+    """Type a card. Return body and headers of the webhook about it."""
     installation.type_card(session)
     now = installation.clock.now()
     event = installation.psp.take_due_event(now, until=now + timedelta(minutes=1))

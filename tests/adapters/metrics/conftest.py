@@ -1,4 +1,4 @@
-"""A measured container over an installation, and what Prometheus reads of it."""
+"""A container with metrics over an installation, and the metrics as Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.scraping import Samples, samples_of
 
 
 class Measured:
-    """A process of its own on the records, the clock and the PSP of an installation."""
+    """A separate process with the records, the clock and the PSP of an installation."""
 
     def __init__(self, installation: Installation) -> None:
         self.installation = installation

@@ -45,7 +45,7 @@ class Shop:
 
     # Any: `changes` are fields of the request, of any type.
     def start(self, number: int = 0, **changes: Any) -> HostedPage:
-        """Start the page of the session; with a number, of another one."""
+        """Start the page of a session. `number` chooses the session."""
         token_id = TokenId(a_uuid(number)) if number else self.request.token_id
         return self.provider.start(replace(self.request, token_id=token_id, **changes))
 
@@ -66,7 +66,7 @@ class Shop:
         return self.provider.outcome(self.request, page, ())
 
     def answered_with(self, call: str, **changes: object) -> None:
-        """Let Mollie answer a call with other fields."""
+        """Let Mollie respond to a call with these fields changed."""
 
         def changed(sound: Response) -> Response:
             return replace(sound, body=json.dumps({**json.loads(sound.body), **changes}).encode())

@@ -1,7 +1,7 @@
 """Mollie's test mode in the contract suite, for `make test-mollie`.
 
-The suite cannot play its guests or lose its calls, so it runs fewer tests. Both merchant accounts
-of the suite are the one whose key is given.
+The suite cannot play guests or lose calls there, so it runs fewer tests. Both merchant accounts
+of the suite are the merchant account whose key is given.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEY_SETTING: Final = "CARDONFILE_MOLLIE_TEST_KEY"
 
 
 class MollieInTestMode(MollieUnderTest):
-    """Mollie's test mode. Without STAND_IN, the suite calls nothing that only the fake can do."""
+    """Mollie's test mode. Without STAND_IN, the suite skips what only the fake can do."""
 
     facts = replace(
         MollieUnderTest.facts,

@@ -48,18 +48,18 @@ def read(**changes: str) -> object:
         (API_BASE, "http://mollie.example"),
     ],
 )
-def test_the_refusal_of_an_invalid_setting_names_it(name: str, value: str) -> None:
+def test_the_refusal_of_an_invalid_mollie_setting_names_the_setting(name: str, value: str) -> None:
     with pytest.raises(PspSettingsError, match=name) as refused:
         read(**{name: value})
 
     assert "abc" not in str(refused.value)
 
 
-def test_webhooks_of_mollie_go_to_the_public_address() -> None:
+def test_the_webhook_address_for_mollie_is_below_the_public_address() -> None:
     assert URL in repr(read())
 
 
-def test_the_settings_of_a_merchant_account_reach_mollie() -> None:
+def test_the_mollie_settings_of_each_merchant_account_are_read() -> None:
     settings = read()
 
     assert isinstance(settings, MollieSettings)
@@ -72,7 +72,7 @@ def test_the_settings_of_a_merchant_account_reach_mollie() -> None:
 
 
 def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
-    """Return what is found about something."""
+    """Return what the check finds about this subject."""
     assert PLUGIN.check is not None
     ((diagnosis, _, text),) = (
         each for each in PLUGIN.check(shop.provider, MAIN, url) if each.about == about
@@ -80,7 +80,7 @@ def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
     return diagnosis, text
 
 
-def test_the_check_passes_if_the_merchant_takes_cards(shop: Shop) -> None:
+def test_the_mollie_check_passes_if_cards_are_enabled_for_the_merchant(shop: Shop) -> None:
     assert PLUGIN.check is not None
     found = PLUGIN.check(shop.provider, MAIN, URL)
 
@@ -88,13 +88,15 @@ def test_the_check_passes_if_the_merchant_takes_cards(shop: Shop) -> None:
     assert [each.about for each in found] == ["keys", "cards", "webhooks", "clock"]
 
 
-def test_the_check_reports_switched_off_cards_as_a_problem(shop: Shop) -> None:
+def test_the_mollie_check_reports_that_cards_are_not_enabled(shop: Shop) -> None:
     shop.main.methods = ["ideal"]
 
     assert found_by(shop, "cards")[0] is Diagnosis.PROBLEM
 
 
-def test_the_check_cannot_test_webhooks_to_a_loopback_address(shop: Shop) -> None:
+def test_the_mollie_check_says_that_webhooks_to_a_loopback_address_cannot_be_tested(
+    shop: Shop,
+) -> None:
     found = found_by(shop, "webhooks", "http://127.0.0.1:8000/webhooks/mollie")
 
     assert found[0] is Diagnosis.UNKNOWN
@@ -103,7 +105,7 @@ def test_the_check_cannot_test_webhooks_to_a_loopback_address(shop: Shop) -> Non
 @pytest.mark.parametrize(
     ("status", "said"), [(401, "does not accept the API key"), (503, "no usable response (503)")]
 )
-def test_the_check_distinguishes_refused_keys_from_an_outage_of_mollie(
+def test_the_mollie_check_distinguishes_refused_keys_from_an_outage_of_mollie(
     shop: Shop, status: int, said: str
 ) -> None:
     shop.mollie.server.have(respond_with(json_response(an_error(status), status)))
@@ -114,13 +116,13 @@ def test_the_check_distinguishes_refused_keys_from_an_outage_of_mollie(
         assert said in text
 
 
-def test_the_check_reports_a_missing_response_as_a_problem(shop: Shop) -> None:
+def test_the_mollie_check_reports_a_missing_response(shop: Shop) -> None:
     shop.mollie.server.have(stand_in.drop_call)
 
     assert "no usable response (RemoteDisconnected)" in found_by(shop, "keys")[1]
 
 
-def test_the_check_compares_the_clock_with_mollie(shop: Shop) -> None:
+def test_the_mollie_check_compares_the_clock_with_the_clock_of_mollie(shop: Shop) -> None:
     shop.mollie.clock = SettableClock(shop.clock.now() + timedelta(minutes=3))
 
     assert "180 seconds behind the clock of Mollie" in found_by(shop, "clock")[1]

@@ -1,4 +1,4 @@
-"""What is Mollie's own; what every adapter promises is in the contract suite."""
+"""Tests of Mollie's adapter beyond the contract suite for PSPs."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ PAYMENTS: Final = "POST /v2/payments"
 MANDATE: Final = "GET .*/mandates/"
 
 
-class TestAfterAnHour:
-    """Mollie has forgotten the idempotency keys."""
+class TestRetryAfterAnHour:
+    """After an hour, Mollie has forgotten the idempotency keys."""
 
     @pytest.fixture
     def made(self, shop: Shop) -> str:
-        """Make a page whose response is lost, and two others; return its reference."""
+        """Create a page whose response is lost, and two others. Return the reference of the first."""
         shop.mollie.server.have(stand_in.drop_response, PAYMENTS)
         with pytest.raises(ProviderUnavailable):
             shop.start()
@@ -53,7 +53,7 @@ class TestAfterAnHour:
 
     @pytest.mark.parametrize("limit", [100, 1])
     @pytest.mark.parametrize("ahead", [timedelta(0), 3 * MINUTE])
-    def test_an_existing_page_is_found_in_the_list_even_if_our_clock_was_ahead(
+    def test_an_existing_page_is_found_in_mollies_list_of_payments_even_if_our_clock_was_ahead(
         self, shop: Shop, made: str, limit: int, ahead: timedelta
     ) -> None:
         shop.mollie.limit = limit
@@ -64,7 +64,9 @@ class TestAfterAnHour:
         assert page.guest_reference == next(iter(shop.main.customers))
         assert shop.outcome(page) == PageClosed()
 
-    def test_an_overlong_list_of_payments_ends_the_attempt(self, shop: Shop, made: str) -> None:
+    def test_a_list_of_payments_that_is_too_long_to_search_ends_the_attempt(
+        self, shop: Shop, made: str
+    ) -> None:
         customer = shop.main.payments[made]["customerId"]
         for number in (33, 34):
             shop.start(number, guest_reference=customer)
@@ -78,14 +80,14 @@ class TestAfterAnHour:
         assert len(shop.main.payments) == 5
 
     @pytest.mark.usefixtures("made")
-    def test_a_refused_list_of_customers_counts_as_an_outage(self, shop: Shop) -> None:
+    def test_a_refusal_to_list_customers_counts_as_an_outage_of_mollie(self, shop: Shop) -> None:
         shop.mollie.server.have(respond_with(json_response({}, 400)), "GET /v2/customers")
 
         with pytest.raises(ProviderUnavailable):
             shop.start()
         assert len(shop.main.customers) == 3
 
-    def test_an_existing_customer_without_a_page_is_reused(self, shop: Shop) -> None:
+    def test_an_existing_mollie_customer_without_a_page_is_reused(self, shop: Shop) -> None:
         shop.mollie.server.have(stand_in.drop_call, PAYMENTS)
         with pytest.raises(ProviderUnavailable):
             shop.start()
@@ -95,7 +97,9 @@ class TestAfterAnHour:
         assert {shop.start().guest_reference} == shop.main.customers.keys()
         assert len(shop.main.payments) == 1
 
-    def test_two_concurrent_starts_that_find_no_page_create_one(self, shop: Shop) -> None:
+    def test_two_concurrent_requests_that_find_no_existing_page_create_one_page(
+        self, shop: Shop
+    ) -> None:
         shop.clock.advance(HOUR)
         others: list[HostedPage] = []
 
@@ -118,7 +122,7 @@ class TestAfterAnHour:
         assert page.reference != made
         assert page.guest_reference not in shop.main.gone
 
-    def test_the_search_stops_at_payments_older_than_the_attempt(
+    def test_the_search_for_an_existing_page_stops_at_payments_older_than_the_attempt(
         self, shop: Shop, made: str
     ) -> None:
         shop.mollie.limit = 1
@@ -134,7 +138,7 @@ class TestAfterAnHour:
 @pytest.mark.parametrize(
     ("number", "authenticated"), [(GOOD, False), (CHALLENGED, True)], ids=["normal", "3-D Secure"]
 )
-def test_a_collected_card_shows_whether_the_guest_was_authenticated(
+def test_the_outcome_of_a_collected_card_shows_whether_the_guest_was_authenticated(
     shop: Shop, number: str, authenticated: bool
 ) -> None:
     page = shop.start()
@@ -156,7 +160,7 @@ def test_a_collected_card_shows_whether_the_guest_was_authenticated(
     ],
     ids=str,
 )
-def test_the_facts_of_a_card_come_from_the_payment(
+def test_funding_country_and_wallet_of_a_card_are_read_from_the_payment(
     shop: Shop, told: dict[str, Any], expected: object
 ) -> None:
     page = shop.start()
@@ -175,7 +179,7 @@ def test_the_facts_of_a_card_come_from_the_payment(
     [{"scopes": ["customer-present"]}, {"scopes": None}, {"method": "paypal", "details": {}}],
     ids=str,
 )
-def test_a_mandate_without_a_chargeable_card_is_not_collected(
+def test_a_mandate_without_a_chargeable_card_does_not_count_as_a_collected_card(
     shop: Shop, changes: Mapping[str, object]
 ) -> None:
     page = shop.paid_page()
@@ -194,7 +198,7 @@ def test_a_mandate_without_a_chargeable_card_is_not_collected(
 
 
 @pytest.mark.parametrize("field", ["cardNumber", "cardExpiryDate"])
-def test_a_card_is_discarded_if_mollie_omits_details_that_we_store(shop: Shop, field: str) -> None:
+def test_a_card_is_discarded_if_mollie_omits_required_details(shop: Shop, field: str) -> None:
     page = shop.paid_page()
     shop.mandate()["details"][field] = None
 
@@ -209,7 +213,7 @@ def test_a_card_is_discarded_if_mollie_omits_details_that_we_store(shop: Shop, f
 
 
 @pytest.mark.parametrize("details", [{"cardNumber": "12"}, {"cardExpiryDate": "09/31"}], ids=str)
-def test_impossible_details_of_a_card_count_as_an_outage(
+def test_impossible_card_details_from_mollie_count_as_an_outage(
     shop: Shop, details: Mapping[str, object]
 ) -> None:
     page = shop.paid_page()
@@ -220,7 +224,7 @@ def test_impossible_details_of_a_card_count_as_an_outage(
     assert raised.value.details.param == f"details.{next(iter(details))}"
 
 
-def test_a_payment_without_a_time_has_the_time_of_its_mandate(shop: Shop) -> None:
+def test_a_card_is_dated_by_its_mandate_if_the_payment_has_no_time(shop: Shop) -> None:
     page = shop.start()
     shop.clock.advance(MINUTE)
     shop.mollie.type_card(page.reference, GOOD)
@@ -232,7 +236,7 @@ def test_a_payment_without_a_time_has_the_time_of_its_mandate(shop: Shop) -> Non
     assert outcome.collected_at.isoformat() == shop.mandate()["createdAt"]
 
 
-def test_an_invalid_mandate_counts_as_deleted(shop: Shop) -> None:
+def test_an_invalid_mandate_counts_as_a_deleted_card(shop: Shop) -> None:
     page = shop.paid_page()
     shop.mandate()["status"] = "invalid"
 
@@ -256,7 +260,7 @@ def with_a_pending_one(mollie: FakeMollie) -> None:
 
 
 @pytest.mark.parametrize("arrange", [without_mandate, with_an_unknown_one])
-def test_a_mandate_may_come_after_the_payment(
+def test_a_payment_whose_mandate_does_not_exist_yet_counts_as_not_found(
     shop: Shop, arrange: Callable[[FakeMollie], None]
 ) -> None:
     page = shop.paid_page()
@@ -266,21 +270,21 @@ def test_a_mandate_may_come_after_the_payment(
         shop.outcome(page)
 
 
-def test_a_page_whose_payment_is_pending_is_pending(shop: Shop) -> None:
+def test_the_outcome_is_pending_while_the_payment_is_pending(shop: Shop) -> None:
     page = shop.start()
     shop.main.payments[page.reference] |= {"status": "pending", "mandateId": None}
 
     assert shop.outcome(page) == Pending()
 
 
-def test_a_payment_contains_no_details_of_the_guest(shop: Shop) -> None:
+def test_a_payment_sent_to_mollie_contains_no_details_of_the_guest(shop: Shop) -> None:
     page = shop.start(guest_name="Zoë Null", guest_email="zoe@guests.example")
 
     payment = str(shop.main.payments[page.reference])
     assert not [word for word in ("Zoë", "Null", "zoe@") if word in payment]
 
 
-def test_a_page_whose_mandate_is_pending_is_pending(shop: Shop) -> None:
+def test_the_outcome_is_pending_while_the_mandate_is_pending(shop: Shop) -> None:
     page = shop.paid_page()
     with_a_pending_one(shop.mollie)
 
@@ -296,7 +300,7 @@ def test_a_page_whose_mandate_is_pending_is_pending(shop: Shop) -> None:
     ],
     ids=str,
 )
-def test_a_card_brand_is_the_label_of_mollie_or_unknown(
+def test_the_brand_of_a_card_is_mollies_card_label_or_unknown(
     shop: Shop, details: Mapping[str, object], shown: str
 ) -> None:
     page = shop.paid_page()
@@ -319,7 +323,7 @@ def test_a_payment_that_cannot_be_cancelled_stays_open_until_its_end(shop: Shop)
     assert shop.outcome(page) == PageClosed()
 
 
-def test_a_card_typed_while_its_payment_is_being_closed_is_kept(shop: Shop) -> None:
+def test_a_card_typed_while_its_payment_is_being_cancelled_is_collected(shop: Shop) -> None:
     shop.main.cancelable = True
     page = shop.start()
 
@@ -341,7 +345,7 @@ def test_a_card_typed_while_its_payment_is_being_closed_is_kept(shop: Shop) -> N
         ("http://127.0.0.1:8000", MAIN, None),
     ],
 )
-def test_a_payment_names_the_webhook_address_if_mollie_can_reach_it(
+def test_a_payment_includes_the_webhook_address_only_if_mollie_can_reach_it(
     shop: Shop, base: str, account: MerchantAccount, url: str | None
 ) -> None:
     keys = {account: SETTINGS.accounts[MAIN]}
@@ -354,13 +358,13 @@ def test_a_payment_names_the_webhook_address_if_mollie_can_reach_it(
     assert payment.get("webhookUrl") == url
 
 
-def test_a_refused_email_address_does_not_prevent_the_page(shop: Shop) -> None:
+def test_an_email_address_that_mollie_refuses_does_not_prevent_the_page(shop: Shop) -> None:
     page = shop.start(guest_email="zoë@guests.example")
 
     assert shop.main.customers[page.guest_reference]["email"] is None
 
 
-def test_the_refusal_of_a_page_names_the_customer_left_at_mollie(shop: Shop) -> None:
+def test_the_refusal_of_a_page_reports_the_customer_that_mollie_created(shop: Shop) -> None:
     shop.main.methods = ["ideal"]
 
     with pytest.raises(ProviderRefused) as refused:
@@ -371,7 +375,7 @@ def test_the_refusal_of_a_page_names_the_customer_left_at_mollie(shop: Shop) -> 
 
 
 @pytest.mark.parametrize(("currency", "value"), [("EUR", "0.00"), ("JPY", "0")])
-def test_the_amount_is_zero_with_the_decimals_of_its_currency(
+def test_the_payment_amount_is_zero_with_the_decimals_of_its_currency(
     shop: Shop, currency: str, value: str
 ) -> None:
     body = payment_body(shop.request, GuestReference("cst_1"), currency=currency, webhooks_url=None)
@@ -383,7 +387,7 @@ def test_the_amount_is_zero_with_the_decimals_of_its_currency(
     ("language", "locale"),
     [("de", "de_DE"), ("de-AT", "de_AT"), ("pt-BR", "pt_PT"), ("en-AU", "en_GB"), ("ja", "en_GB")],
 )
-def test_the_page_is_in_the_nearest_language_of_mollie(
+def test_the_page_is_in_the_closest_language_that_mollie_supports(
     shop: Shop, language: str, locale: str
 ) -> None:
     shop.start(consent=replace(shop.request.consent, language=language))
@@ -393,7 +397,7 @@ def test_the_page_is_in_the_nearest_language_of_mollie(
 
 
 @pytest.mark.parametrize("call", [CUSTOMERS, PAYMENTS, "GET /v2/profiles/me"])
-def test_a_response_in_the_other_mode_is_not_used(shop: Shop, call: str) -> None:
+def test_a_response_in_another_mode_than_the_key_is_not_used(shop: Shop, call: str) -> None:
     shop.answered_with(call, mode="live")
 
     with pytest.raises(ProviderUnavailable) as raised:
@@ -426,19 +430,19 @@ def test_a_page_ends_at_the_time_given_by_mollie(shop: Shop) -> None:
     assert shop.start().ends_at == shop.clock.now() + HOUR
 
 
-def test_the_address_of_an_ended_page_is_the_return_uri(shop: Shop) -> None:
+def test_the_return_uri_is_used_if_mollie_returns_no_address_for_a_page(shop: Shop) -> None:
     shop.answered_with(PAYMENTS, _links={})
 
     assert shop.start().address == shop.request.return_uri
 
 
-def test_addresses_of_requests_do_not_contain_the_key(shop: Shop) -> None:
+def test_the_urls_of_requests_to_mollie_do_not_contain_the_key(shop: Shop) -> None:
     shop.start()
 
     assert not any(TEST_KEY in call for call in shop.mollie.server.calls)
 
 
-def test_a_payment_may_lack_its_deleted_customer(shop: Shop) -> None:
+def test_a_payment_whose_customer_was_deleted_counts_as_closed_after_its_end(shop: Shop) -> None:
     page = shop.start()
     shop.mollie.delete_customer(shop.main, page.guest_reference)
     del shop.main.payments[page.reference]["customerId"]
@@ -449,7 +453,7 @@ def test_a_payment_may_lack_its_deleted_customer(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(("call", "pages"), [(CUSTOMERS, 1), (PAYMENTS, 0)])
-def test_an_idempotency_key_with_a_saved_fault_is_not_used_again(
+def test_a_new_attempt_does_not_reuse_an_idempotency_key_for_which_mollie_saved_an_error(
     shop: Shop, call: str, pages: int
 ) -> None:
     kept = replace(json_response(an_error(500), 500), headers={"Idempotent-Replayed": "true"})

@@ -1,4 +1,4 @@
-"""SQL past the repositories, or past the storage."""
+"""SQL that bypasses the repositories or the storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OTHERS: Final = """
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:  # a column may hold anything
-    """Run a statement on a connection of its own, and return its rows."""
+    """Run a statement on a separate connection, and return its rows."""
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []

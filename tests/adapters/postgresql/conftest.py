@@ -16,7 +16,7 @@ from tests.waiting import LIMIT_SECONDS
 
 @pytest.fixture(autouse=True)
 def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for connections as long as for anything else."""
+    """Wait for connections as long as for anything else in tests."""
     for name in ("CHECK_SECONDS", "CONNECT_SECONDS"):
         monkeypatch.setattr(connection, name, LIMIT_SECONDS)
 
@@ -30,7 +30,7 @@ def url(postgresql_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def own_url(postgresql_server: str) -> Iterator[str]:
-    """Return the address of an empty database of its own, which a test may change."""
+    """Return the address of a separate empty database, which a test may change."""
     with new_database(postgresql_server) as url:
         yield url
 

@@ -15,7 +15,7 @@ _CHUNK: Final = 65_536
 
 
 class Relay:
-    """Forwards bytes between clients and a PostgreSQL server, on a port of its own.
+    """Forwards bytes between clients and a PostgreSQL server, on a separate port.
 
     `before_commit` is called once, before a COMMIT is forwarded to the server; `after_commit` once,
     before its response is forwarded to the client. What they cut is not forwarded.

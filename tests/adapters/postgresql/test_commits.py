@@ -33,7 +33,7 @@ def has_session(storage: PostgresqlStorage) -> bool:
 
 
 # Shows F16.
-def test_a_commit_whose_response_is_lost_succeeds_if_the_server_committed(
+def test_a_commit_whose_response_was_lost_succeeds_if_the_server_committed(
     relay: Relay, relayed: PostgresqlStorage
 ) -> None:
     relay.after_commit = relay.cut
@@ -57,7 +57,7 @@ def test_a_commit_succeeds_on_a_connection_that_a_pooler_kept_through_a_crash(
 
 
 # Shows F16.
-def test_a_commit_that_never_reached_the_server_fails(
+def test_a_commit_that_never_reached_the_server_raises_an_error(
     relay: Relay, relayed: PostgresqlStorage
 ) -> None:
     relay.before_commit = relay.cut
@@ -131,7 +131,7 @@ def test_the_storage_waits_for_a_commit_in_progress(
 
 # Shows F51.
 @pytest.mark.parametrize("ended_by", ["pg_cancel_backend", "pg_terminate_backend"])
-def test_a_commit_that_no_standby_has_fails_if_an_operator_ends_its_wait(
+def test_a_commit_fails_if_an_operator_cancels_its_wait_for_a_standby(
     stoppable_postgresql: PostgresqlServer, ended_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "IN_DOUBT_SECONDS", 0.5)

@@ -39,7 +39,7 @@ CODES = {SERIALIZATION_FAILURE: "serialization failure", "40P01": "deadlock"}
 
 
 def conflict(unit: UnitOfWork, code: str = SERIALIZATION_FAILURE) -> None:
-    """Have the server report a conflict."""
+    """Make the server report a conflict."""
     transaction_of(unit).execute(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$")
 
 
@@ -49,7 +49,7 @@ def has_session(storage: PostgresqlStorage) -> bool:
 
 
 # Shows F17.
-def test_both_units_of_a_deadlock_finally_succeed(
+def test_both_units_of_work_in_a_deadlock_eventually_succeed(
     own_url: str, own_storage: PostgresqlStorage
 ) -> None:
     set_default(own_url, "deadlock_timeout = '10ms'")
@@ -83,7 +83,9 @@ def test_both_units_of_a_deadlock_finally_succeed(
 
 # Shows F17.
 @pytest.mark.parametrize("code", CODES, ids=CODES.values())
-def test_conflicting_work_is_repeated_in_a_new_unit(storage: PostgresqlStorage, code: str) -> None:
+def test_work_that_had_a_conflict_is_repeated_in_a_new_unit_of_work(
+    storage: PostgresqlStorage, code: str
+) -> None:
     units: list[WriteUnit] = []
 
     def work(unit: WriteUnit) -> int:
@@ -100,7 +102,7 @@ def test_conflicting_work_is_repeated_in_a_new_unit(storage: PostgresqlStorage, 
 
 
 # Shows F17.
-def test_permanently_conflicting_work_is_reported_as_unavailable(
+def test_work_that_conflicts_at_every_attempt_fails_as_unavailable(
     storage: PostgresqlStorage,
 ) -> None:
     calls: list[WriteUnit] = []
@@ -117,7 +119,7 @@ def test_permanently_conflicting_work_is_reported_as_unavailable(
     assert not has_session(storage)
 
 
-def test_a_conflict_in_a_unit_that_cannot_be_repeated_fails_at_once(
+def test_a_conflict_in_a_unit_of_work_that_cannot_be_repeated_fails_at_once(
     storage: PostgresqlStorage,
 ) -> None:
     with pytest.raises(ServiceUnavailable), storage.write() as unit:
@@ -184,7 +186,7 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
 # Shows F12.
 @pytest.mark.parametrize(("first", "second"), WAITING.values(), ids=WAITING)
 @pytest.mark.usefixtures("short_lock_timeout")
-def test_waiting_too_long_for_a_lock_fails_the_unit(
+def test_a_unit_of_work_fails_if_it_waits_too_long_for_a_lock(
     url: str, first: Callable[[WriteUnit], object], second: Callable[[WriteUnit], object]
 ) -> None:
     calls: list[WriteUnit] = []

@@ -46,7 +46,7 @@ def has_session(storage: PostgresqlStorage) -> bool:
 
 
 def open_connections(storage: PostgresqlStorage, number: int) -> None:
-    """Fill the pool with so many connections."""
+    """Fill the pool with this number of connections."""
     barrier = Barrier(number)
 
     def hold(_: int) -> None:
@@ -58,7 +58,7 @@ def open_connections(storage: PostgresqlStorage, number: int) -> None:
 
 @contextmanager
 def waits_of(seconds: float) -> Iterator[None]:
-    """Let nobody wait longer for a connection, or for a response to a check of one."""
+    """Limit the waits for connections and for responses to connection checks."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWAY_SECONDS", "CHECK_SECONDS", "CONNECT_SECONDS"):
             patch.setattr(connection, name, seconds)
@@ -86,7 +86,7 @@ USES: dict[str, Callable[[PostgresqlStorage], object]] = {
 
 
 class TestSettings:
-    def test_each_connection_has_the_settings_that_keep_records_safe(
+    def test_each_postgresql_connection_has_the_settings_that_keep_records_safe(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         for each in ("default_transaction_isolation = serializable", "TimeZone = 'Asia/Tokyo'"):
@@ -117,7 +117,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("default", "in_force"), [("off", "on"), ("local",) * 2, ("remote_apply",) * 2]
     )
-    def test_commits_are_synchronous_even_if_the_default_is_off(
+    def test_commits_are_synchronous_even_if_the_default_of_the_server_is_off(
         self, own_url: str, own_storage: PostgresqlStorage, default: str, in_force: str
     ) -> None:
         set_default(own_url, f"synchronous_commit = {default}")
@@ -137,7 +137,7 @@ class TestPool:
             wait_until(lambda: not states(own_url))
 
     # Shows F13.
-    def test_a_unit_leaves_no_transaction_open(
+    def test_a_unit_of_work_leaves_no_transaction_open(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         def add_and_fail(unit: WriteUnit) -> None:
@@ -150,7 +150,9 @@ class TestPool:
         add_session(own_storage)
         assert set(states(own_url)) == {"idle"}
 
-    def test_an_exhausted_pool_does_not_count_as_an_outage(self, url: str) -> None:
+    def test_an_exhausted_connection_pool_does_not_count_as_an_outage_of_the_server(
+        self, url: str
+    ) -> None:
         held, refused, released = Barrier(3), Event(), Event()
         with closing(PostgresqlStorage(url, connections=2)) as storage:
 
@@ -180,7 +182,7 @@ class TestPool:
             work = [hold, hold, is_refused, waits, waits]
             at_once(5, lambda number: work[number]())
 
-    def test_even_a_failed_wait_for_a_connection_is_measured(self, url: str) -> None:
+    def test_a_wait_for_a_connection_is_measured_even_if_it_fails(self, url: str) -> None:
         waits: list[float] = []
         with closing(PostgresqlStorage(url, connections=1, on_wait=waits.append)) as storage:
 
@@ -196,7 +198,7 @@ class TestPool:
 
 class TestOutage:
     # Shows F15.
-    def test_a_broken_connection_is_replaced_before_the_next_unit(self, url: str) -> None:
+    def test_a_broken_connection_is_replaced_before_the_next_unit_of_work(self, url: str) -> None:
         with closing(PostgresqlStorage(url, connections=4)) as storage:
             for use in USES.values():
                 open_connections(storage, 4)
@@ -207,7 +209,7 @@ class TestOutage:
             at_once(4, lambda number: add_session(storage, 100 + number))
 
     @pytest.mark.parametrize("cut_before", ["statement", "commit"])
-    def test_losing_the_connection_fails_the_unit(
+    def test_a_unit_of_work_fails_if_its_connection_is_lost(
         self, url: str, storage: PostgresqlStorage, cut_before: str
     ) -> None:
         def add(unit: WriteUnit) -> None:
@@ -237,7 +239,7 @@ class TestOutage:
             ):
                 use(storage)
 
-    def test_a_server_without_the_demanded_certificate_is_not_used(self, url: str) -> None:
+    def test_a_server_without_the_required_certificate_is_not_used(self, url: str) -> None:
         address = f"{url}?sslmode=verify-full"
         with (
             closing(PostgresqlStorage(address)) as storage,
@@ -246,7 +248,7 @@ class TestOutage:
         ):
             storage.check()
 
-    def test_a_server_that_returns_is_used_again(
+    def test_a_server_is_used_again_after_a_short_outage(
         self, relay: Relay, relayed: PostgresqlStorage
     ) -> None:
         add_session(relayed)
@@ -258,7 +260,7 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
         at_once(8, lambda number: add_session(relayed, 100 + number))
 
-    def test_a_server_that_was_away_for_long_is_used_again(
+    def test_a_server_is_used_again_after_a_long_outage(
         self, relay: Relay, relayed: PostgresqlStorage
     ) -> None:
         relay.stop()
@@ -273,7 +275,7 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
 
     # Shows F18.
-    def test_only_one_thread_waits_while_the_server_is_away(
+    def test_only_one_thread_waits_for_a_connection_while_the_server_is_unavailable(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         relay.stop()
@@ -320,7 +322,9 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
         assert not has_session(relayed)
 
-    def test_the_check_fails_for_a_database_without_tables(self, postgresql_server: str) -> None:
+    def test_the_storage_check_fails_for_a_database_without_tables(
+        self, postgresql_server: str
+    ) -> None:
         with (
             new_database(postgresql_server, migrated=False) as url,
             closing(PostgresqlStorage(url)) as storage,
@@ -375,7 +379,7 @@ class TestOutage:
         finally:
             execute(url, f"DROP ROLE {clerk}")
 
-    def test_a_mistake_in_a_statement_does_not_count_as_an_outage(
+    def test_an_error_in_an_sql_statement_does_not_count_as_an_outage(
         self, storage: PostgresqlStorage
     ) -> None:
         with pytest.raises(psycopg.errors.UndefinedTable), storage.write() as unit:
@@ -385,7 +389,9 @@ class TestOutage:
             transaction_of(unit).execute("INSERT INTO card_sessions SELECT * FROM card_sessions")
 
 
-def test_a_unit_with_a_failed_statement_cannot_be_committed(storage: PostgresqlStorage) -> None:
+def test_a_unit_of_work_with_a_failed_statement_cannot_be_committed(
+    storage: PostgresqlStorage,
+) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
         with suppress(psycopg.errors.UndefinedTable):
@@ -396,7 +402,7 @@ def test_a_unit_with_a_failed_statement_cannot_be_committed(storage: PostgresqlS
 
 
 class TestReasons:
-    """Each is logged once while it holds."""
+    """The reason of an outage is logged once while it lasts."""
 
     @pytest.fixture
     def server(self, stoppable_postgresql: PostgresqlServer) -> PostgresqlServer:
@@ -407,13 +413,13 @@ class TestReasons:
         return PostgresqlStorage(url, connections=2)
 
     def cause(self, storage: PostgresqlStorage) -> str:
-        """Use a storage that is unavailable; return why it is."""
+        """Use a storage that is unavailable. Return the logged reason."""
         with waits_of(0.5), pytest.raises(ServiceUnavailable) as unavailable:
             storage.check()
         return str(cause_of(unavailable.value))
 
     def logged(self, storage: PostgresqlStorage, reason: str) -> str:
-        """Use a storage until it is unavailable for this reason, and once more; return the event."""
+        """Use a storage until it fails for this reason, and once more. Return the log event."""
         with capture_logs() as lines:
             wait_until(lambda: reason in self.cause(storage))
             assert reason in self.cause(storage)
@@ -421,12 +427,14 @@ class TestReasons:
         (line,) = (line for line in lines if reason in line["reason"])
         return str(line["event"])
 
-    def test_a_wrong_password_is_logged_as_the_reason(self, server: PostgresqlServer) -> None:
+    def test_a_wrong_password_is_logged_as_the_reason_of_an_outage(
+        self, server: PostgresqlServer
+    ) -> None:
         with closing(self.as_judy(server, SECRET)) as storage:
             reason = 'password authentication failed for user "judy"'
             assert self.logged(storage, reason) == "database_away"
 
-    def test_a_connection_limit_of_the_role_is_logged_as_the_reason(
+    def test_a_connection_limit_of_the_database_role_is_logged_as_the_reason(
         self, server: PostgresqlServer
     ) -> None:
         execute(server.url, "ALTER ROLE judy CONNECTION LIMIT 1")
@@ -441,7 +449,7 @@ class TestReasons:
             assert self.logged(other, reason) == "database_away"
         execute(server.url, "ALTER ROLE judy CONNECTION LIMIT -1")
 
-    def test_an_exhausted_server_is_logged_as_the_reason(self, url: str) -> None:
+    def test_a_server_without_free_connections_is_logged_as_the_reason(self, url: str) -> None:
         with closing(PostgresqlStorage(url, connections=1)) as storage, storage.read():
             reason = "all 1 connections of this process are in use"
             event = elsewhere(lambda: self.logged(storage, reason))
@@ -455,7 +463,9 @@ class TestReasons:
         assert self.logged(relayed, "the server does not respond") == "database_away"
         relay.resume()
 
-    def test_each_stop_of_the_server_is_logged(self, server: PostgresqlServer) -> None:
+    def test_every_outage_of_the_server_is_logged_with_its_end(
+        self, server: PostgresqlServer
+    ) -> None:
         with closing(PostgresqlStorage(server.url)) as storage:
             for _ in range(2):
                 assert is_usable(storage)
@@ -481,7 +491,7 @@ class TestSecrets:
         ],
         ids=["away", "percent", "option", "space", "at", "slash"],
     )
-    def test_a_password_is_never_shown(
+    def test_the_password_of_the_database_is_never_shown(
         self, address: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
     ) -> None:
         caplog.set_level(logging.DEBUG)
@@ -523,7 +533,7 @@ class TestSecrets:
 
         assert name_of(address) == shown
 
-    def test_a_working_connection_does_not_show_the_password(
+    def test_the_repr_and_log_of_a_connection_do_not_show_the_password(
         self, url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)

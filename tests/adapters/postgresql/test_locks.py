@@ -85,12 +85,12 @@ def take_notice(unit: WriteUnit) -> AccountId | None:
 
 
 def elsewhere_in(storage: PostgresqlStorage, work: Callable[[WriteUnit], object]) -> object:
-    """Do some work in a unit of another thread, without a commit; return its result."""
+    """Do some work in a unit of another thread without a commit. Return its result."""
     return elsewhere(lambda: storage.transact(work))
 
 
 @pytest.mark.parametrize("take", [take_session, take_discard, take_notice])
-def test_a_row_locked_by_another_unit_is_skipped(
+def test_taking_a_job_skips_a_row_that_another_unit_of_work_has_locked(
     filled: PostgresqlStorage, take: Callable[[WriteUnit], object]
 ) -> None:
     with filled.write() as unit:
@@ -105,7 +105,7 @@ def test_a_row_locked_by_another_unit_is_skipped(
         assert elsewhere_in(filled, take) is None
 
 
-def test_a_job_being_read_by_another_unit_is_not_taken(filled: PostgresqlStorage) -> None:
+def test_a_job_that_another_unit_of_work_is_reading_is_not_taken(filled: PostgresqlStorage) -> None:
     with filled.write() as unit:
         unit.sessions.get(TOKEN_ID)
         unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, TOKEN)
@@ -113,7 +113,7 @@ def test_a_job_being_read_by_another_unit_is_not_taken(filled: PostgresqlStorage
         assert elsewhere_in(filled, take_discard) == OTHER_TOKEN
 
 
-def test_an_idempotency_key_that_is_being_claimed_is_not_forgotten(
+def test_an_idempotency_key_that_is_being_claimed_is_not_deleted(
     filled: PostgresqlStorage,
 ) -> None:
     later = NOW.replace(year=2027)
@@ -167,7 +167,7 @@ def test_imports_of_products_lock_centers_in_a_fixed_order(
     other.result()
 
 
-def test_units_about_different_records_do_not_wait_for_each_other(
+def test_units_of_work_about_different_records_do_not_wait_for_each_other(
     filled: PostgresqlStorage,
 ) -> None:
     def look(unit: WriteUnit, token_id: TokenId, token: CardToken, number: int) -> None:
@@ -185,7 +185,7 @@ def test_units_about_different_records_do_not_wait_for_each_other(
 
 
 # Shows I5.
-def test_a_psp_customer_is_assigned_to_one_guest_at_a_time(
+def test_looking_up_the_guest_of_a_psp_customer_waits_for_a_concurrent_assignment(
     filled: PostgresqlStorage, url: str
 ) -> None:
     account = an_account(3, guest_reference=GuestReference("shared"))
@@ -203,8 +203,10 @@ def test_a_psp_customer_is_assigned_to_one_guest_at_a_time(
         assert other.result()
 
 
-def test_events_are_numbered_by_one_unit_at_a_time(storage: PostgresqlStorage, url: str) -> None:
-    """An event that another unit is numbering keeps its number, though an earlier row appears."""
+def test_only_one_unit_of_work_at_a_time_numbers_events(
+    storage: PostgresqlStorage, url: str
+) -> None:
+    """An event keeps the number that another unit gives it, even if an earlier row appears."""
     early, late = an_event_delivery(1).event, an_event_delivery(2).event
 
     def store(event: Event) -> None:

@@ -23,7 +23,7 @@ def test_a_database_of_an_earlier_release_gets_the_missing_migrations(
         assert connection.execute("SELECT * FROM pets").fetchall() == []
 
 
-def test_waiting_too_long_for_another_migration_fails(
+def test_a_migration_that_waits_too_long_for_another_migration_fails(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.01)

@@ -1,4 +1,4 @@
-"""Lists have one order, also among equals, however the server reads the rows."""
+"""Lists have one order, however the server reads the rows."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ LISTS: Final[
 
 @pytest.mark.parametrize("scans", ["on", "off"])
 @pytest.mark.parametrize(("record", "listed", "order"), LISTS.values(), ids=LISTS)
-def test_lists_order_rows_with_equal_keys_consistently(
+def test_rows_with_equal_sort_keys_are_always_listed_in_the_same_order(
     storage: PostgresqlStorage,
     record: Callable[[int], Any],
     listed: Callable[[UnitOfWork], Sequence[Any]],

@@ -12,13 +12,13 @@ from domain.billing import COUNTRY_CODES
     ("country", "alpha_3", "numeric"),
     [("ES", "ESP", "724"), ("AF", "AFG", "004"), ("ZW", "ZWE", "716")],
 )
-def test_a_country_has_an_alpha_3_code_besides_a_numeric_code(
+def test_each_country_has_an_alpha_3_code_and_a_numeric_code(
     country: str, alpha_3: str, numeric: str
 ) -> None:
     assert (ALPHA_3[country], NUMERIC[country]) == (alpha_3, numeric)
 
 
-def test_every_country_of_the_api_has_unique_codes() -> None:
+def test_every_country_that_the_api_accepts_has_unique_codes() -> None:
     assert ALPHA_3.keys() == NUMERIC.keys() == COUNTRY_CODES
     assert len(set(ALPHA_3.values())) == len(set(NUMERIC.values())) == 250
     assert all(re.fullmatch(r"[A-Z]{3}", code) for code in ALPHA_3.values())

@@ -20,5 +20,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
         (None, Diagnosis.UNKNOWN),
     ],
 )
-def test_a_clock_is_correct_within_one_minute(date: str | None, diagnosis: Diagnosis) -> None:
+def test_a_clock_difference_of_at_most_one_minute_is_accepted(
+    date: str | None, diagnosis: Diagnosis
+) -> None:
     assert compare_clocks(date, NOW, of="the PSP").diagnosis is diagnosis

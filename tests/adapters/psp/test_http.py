@@ -66,7 +66,7 @@ AN_ERROR: Final = b'{"error": {"code": "page_over", "message": "zoe@guests.examp
 def no_response(
     url: str, retry_policy: RetryPolicy = CALM, method: str = "GET", body: bytes | None = None
 ) -> FailureDetails:
-    """Send a request that must end without a response; returns the details of the failure."""
+    """Send a request that must end without a response. Return the details of the failure."""
     with (
         HttpClient(url, retry_policy=retry_policy) as client,
         pytest.raises(ProviderUnavailable) as raised,
@@ -78,24 +78,24 @@ def no_response(
 class TestDeadline:
     # Shows F21.
     @pytest.mark.parametrize("act", [drip_head, drip_body, drip_interim_responses, fall_silent])
-    def test_the_deadline_ends_a_slow_or_missing_response(
+    def test_a_request_whose_response_is_slow_or_missing_ends_at_the_deadline(
         self, psp: ListeningServer, act: Act
     ) -> None:
         psp.acts = [act]
 
         assert no_response(psp.url, HURRIED) == FailureDetails(error="TimeoutError")
 
-    def test_the_deadline_ends_a_missing_tls_handshake(self) -> None:
+    def test_a_request_without_a_tls_handshake_ends_at_the_deadline(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             url = f"https://127.0.0.1:{listening.getsockname()[1]}"
             assert no_response(url, HURRIED).error == "TimeoutError"
 
-    def test_the_deadline_ends_a_request_that_the_server_does_not_read(self) -> None:
+    def test_a_request_that_the_server_does_not_read_ends_at_the_deadline(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             assert no_response(url, HURRIED, "POST", bytes(2**26)).error == "TimeoutError"
 
-    def test_the_deadline_covers_all_requests_of_a_client(
+    def test_all_requests_of_one_client_share_one_deadline(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seconds = [0.0]
@@ -109,7 +109,7 @@ class TestDeadline:
 
         assert [request.path for request in psp.requests] == ["/first"]
 
-    def test_a_client_does_not_pause_beyond_the_deadline(
+    def test_a_client_does_not_pause_before_a_retry_beyond_the_deadline(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         psp.acts = [break_off]
@@ -122,7 +122,7 @@ class TestDeadline:
 
         assert pauses == []
 
-    def test_the_default_deadline_is_long_enough_to_count_as_a_time_out(self) -> None:
+    def test_the_default_deadline_of_psp_calls_is_between_4_and_5_seconds(self) -> None:
         assert 4 < RetryPolicy().total_seconds < 5
         assert RetryPolicy().connect_seconds <= 2
 
@@ -150,7 +150,7 @@ class TestTries:
             (responding(503, Retry_After="30"), 3, 1),
         ],
     )
-    def test_the_response_of_the_last_try_is_returned(
+    def test_the_response_to_the_last_retry_is_returned(
         self, psp: ListeningServer, act: Act, tries: int, requests: int
     ) -> None:
         psp.acts = [*[act] * requests, responding(200)]
@@ -162,7 +162,7 @@ class TestTries:
 
 
 class TestConnection:
-    def test_all_requests_share_one_connection(self, psp: ListeningServer) -> None:
+    def test_all_requests_of_a_client_share_one_connection(self, psp: ListeningServer) -> None:
         with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
             client.send("GET", "/")
@@ -175,7 +175,7 @@ class TestConnection:
             client.send("GET", "/")
             assert client.send("GET", "/").body == b"here"
 
-    def test_an_address_of_an_unsupported_family_is_skipped(
+    def test_an_ip_address_of_an_unsupported_address_family_is_skipped(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         look_up = socket.getaddrinfo
@@ -207,7 +207,7 @@ class TestResponse:
 
         assert no_response(psp.url, ONCE).error == "HTTPException"
 
-    def test_a_redirect_is_not_followed(self, psp: ListeningServer) -> None:
+    def test_the_client_for_psps_does_not_follow_redirects(self, psp: ListeningServer) -> None:
         psp.acts = [responding(302, Location="/elsewhere")]
         with HttpClient(psp.url, retry_policy=CALM) as client:
             response = client.send("GET", "/")
@@ -224,7 +224,9 @@ class TestResponse:
         ],
         ids=["interim", "cut", "cut chunk"],
     )
-    def test_an_incomplete_response_is_refused(self, psp: ListeningServer, sent: bytes) -> None:
+    def test_an_incomplete_response_of_a_psp_is_refused(
+        self, psp: ListeningServer, sent: bytes
+    ) -> None:
         def act(handler: Handler) -> None:
             handler.wfile.write(sent)
             handler.hang_up()
@@ -233,7 +235,7 @@ class TestResponse:
 
         no_response(psp.url)
 
-    def test_reading_an_endless_response_stops(self, psp: ListeningServer) -> None:
+    def test_the_client_stops_reading_an_endless_response(self, psp: ListeningServer) -> None:
         sent = 0
 
         def act(handler: Handler) -> None:
@@ -252,7 +254,7 @@ class TestResponse:
 
         assert sent < 32 * MAX_RESPONSE_BYTES
 
-    def test_an_unsolicited_response_is_not_taken_for_the_next_response(
+    def test_an_unsolicited_response_is_not_mistaken_for_the_response_to_the_next_request(
         self, psp: ListeningServer
     ) -> None:
         was_read, was_sent = threading.Event(), threading.Event()
@@ -271,7 +273,9 @@ class TestResponse:
             assert client.send("GET", "/2").body == b"second"
 
 
-def test_requests_go_to_the_base_url_with_its_headers(psp: ListeningServer) -> None:
+def test_requests_are_sent_to_the_base_url_with_the_configured_headers(
+    psp: ListeningServer,
+) -> None:
     with HttpClient(f"{psp.url}/v1/", headers={"X-Key": "1"}, retry_policy=CALM) as client:
         client.send("POST", "/pages?live=1", headers={"X-More": "2"}, body=b"body")
 
@@ -280,7 +284,7 @@ def test_requests_go_to_the_base_url_with_its_headers(psp: ListeningServer) -> N
     assert (request.headers["x-key"], request.headers["x-more"]) == ("1", "2")
 
 
-def test_a_key_that_no_header_can_hold_is_an_outage_without_showing_the_key(
+def test_a_key_that_does_not_fit_in_a_header_counts_as_an_outage_and_is_not_shown(
     psp: ListeningServer,
 ) -> None:
     headers = {"Authorization": "Bearer a secret\n"}
@@ -308,7 +312,7 @@ def test_a_key_that_no_header_can_hold_is_an_outage_without_showing_the_key(
         ("api.acme.example", False),
     ],
 )
-def test_only_loopback_addresses_are_called_without_tls(url: str, *, is_fine: bool) -> None:
+def test_the_client_calls_only_loopback_addresses_without_tls(url: str, *, is_fine: bool) -> None:
     assert is_https_or_loopback(url) is is_fine
     if not is_fine:
         with pytest.raises(ValueError, match="https"):
@@ -338,7 +342,7 @@ class TestJsonApi:
         assert request.headers["content-type"] == "application/x-www-form-urlencoded"
 
     @pytest.mark.parametrize("body", [b"", b"<html>"])
-    def test_a_call_without_a_decoder_accepts_any_success(
+    def test_a_json_api_call_without_a_decoder_accepts_any_success_response(
         self, psp: ListeningServer, body: bytes
     ) -> None:
         psp.acts = [responding(200, body)]
@@ -365,7 +369,7 @@ class TestJsonApi:
             ),
         ],
     )
-    def test_an_error_status_raises_an_exception_of_the_port(
+    def test_an_error_status_of_a_json_api_raises_an_exception_of_the_port(
         self, psp: ListeningServer, status: int, body: bytes, expected: type[Exception]
     ) -> None:
         psp.acts = [responding(status, b"" if status == 304 else body)]
@@ -378,7 +382,7 @@ class TestJsonApi:
     @pytest.mark.parametrize(
         "body", [b"", b'{"id": 1}', b'{"id": "zoe@guests.example', b"[" * 99999]
     )
-    def test_an_unreadable_response_is_an_outage_without_quoting_it(
+    def test_an_unreadable_response_counts_as_an_outage_and_is_not_quoted(
         self, psp: ListeningServer, body: bytes
     ) -> None:
         psp.acts = [responding(200, body)]
@@ -391,7 +395,9 @@ class TestJsonApi:
         assert failure.__context__ is None
         assert "zoe" not in "".join(traceback.format_exception(failure))
 
-    def test_an_adapter_can_interpret_an_error_with_status_200(self, psp: ListeningServer) -> None:
+    def test_an_adapter_can_treat_a_response_with_status_200_as_an_error(
+        self, psp: ListeningServer
+    ) -> None:
         class Always200(JsonApi):
             @override
             def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
@@ -407,7 +413,9 @@ class TestJsonApi:
             with pytest.raises(ProviderUnavailable):
                 api.call("GET", "/pages/1")
 
-    def test_a_failure_reports_the_retry_after_header(self, psp: ListeningServer) -> None:
+    def test_a_failure_reports_the_wait_from_the_retry_after_header(
+        self, psp: ListeningServer
+    ) -> None:
         psp.acts = [responding(429, AN_ERROR, Retry_After="7")]
 
         failure = failure_of(psp)
@@ -423,7 +431,7 @@ class TestJsonApi:
         assert details == FailureDetails(status=422, code="page_over", request_id="req_1")
 
     @pytest.mark.parametrize("key", [("error", "message"), ("error",), ("error", "code", "x")])
-    def test_a_failure_omits_details_other_than_words(
+    def test_the_details_of_a_failure_omit_values_that_are_not_single_words(
         self, psp: ListeningServer, key: tuple[str, ...]
     ) -> None:
         psp.acts = [responding(400, AN_ERROR, X_Request_Id="Zoe <zoe@guests.example>")]
@@ -432,7 +440,7 @@ class TestJsonApi:
 
 
 def failure_of(psp: ListeningServer, *error_code: str) -> ProviderUnavailable | ProviderRefused:
-    """Ask for a page, which must fail."""
+    """Request a page, which must fail, and return the failure."""
     with (
         JsonApi(
             psp.url, request_id_header="X-Request-Id", error_code=error_code, retry_policy=CALM

@@ -1,4 +1,4 @@
-"""The names that adapters may import, against those that adapters do import."""
+"""Compares the names that adapters may import with the names that adapters import."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OWN: Final = (*PSPS, *OF_PAGES, "adapters.psp_example", "tests")
 
 
 def adapters() -> Iterator[Path]:
-    """Return the modules of every adapter and what tests it, and the guide."""
+    """Return the modules of every adapter, the modules that test it, and the guide."""
     yield GUIDE
     yield from (ROOT / "tests/adapters").glob("*/under_test.py")
     for folder in (EXAMPLE, *(ROOT / package.replace(".", "/") for package in sorted(PSPS))):
@@ -41,7 +41,7 @@ def adapters() -> Iterator[Path]:
 
 
 def imported(code: str) -> Iterator[tuple[str, str]]:
-    """Return the names that code imports of cardonfile, also as attributes of a module."""
+    """Return the names of cardonfile that code imports or reads as attributes of a module."""
     tree = ast.parse(code)
     modules = {}
     for node in ast.walk(tree):
@@ -61,7 +61,7 @@ def imported(code: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", list(adapters()), ids=lambda path: str(path.relative_to(ROOT)))
-def test_an_adapter_imports_only_public_names(path: Path) -> None:
+def test_psp_adapters_import_only_public_names(path: Path) -> None:
     text = path.read_text()
     # The first line of an excerpt is a comment, which names its file.
     code = re.findall(r"```python\n#.*?\n(.*?)```", text, re.DOTALL) if path == GUIDE else [text]
@@ -73,11 +73,11 @@ def test_an_adapter_imports_only_public_names(path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", NAMES)
-def test_every_public_name_exists(module: str) -> None:
+def test_every_public_name_for_psp_adapters_exists(module: str) -> None:
     assert set(NAMES[module].split()) <= vars(import_module(module)).keys()
 
 
-def test_the_example_plugin_accepts_only_this_version() -> None:
+def test_the_example_plugin_requires_exactly_this_version() -> None:
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     accepted = Requirement(project["dependencies"][0]).specifier
 

@@ -17,7 +17,7 @@ def read(**changes: str) -> None:
 @pytest.mark.parametrize(
     "value", ["a\nkey", "a key\r", "a\x00key", "\x7f", "k\u00e9y", "key\udcff"]
 )
-def test_reading_a_secret_that_no_header_can_hold_is_refused(value: str) -> None:
+def test_a_secret_setting_that_does_not_fit_in_a_header_is_refused(value: str) -> None:
     read()
     with pytest.raises(PspSettingsError) as refused:
         read(API_KEY=value)
@@ -27,7 +27,7 @@ def test_reading_a_secret_that_no_header_can_hold_is_refused(value: str) -> None
 
 
 @pytest.mark.parametrize("address", ["http://api.acme.example", "https://", "ftp://127.0.0.1", "x"])
-def test_the_refusal_of_an_address_without_https_names_its_setting(address: str) -> None:
+def test_the_refusal_of_an_address_without_https_names_the_setting(address: str) -> None:
     read(URL="http://127.0.0.1:9000")
     with pytest.raises(PspSettingsError) as refused:
         read(URL=address)

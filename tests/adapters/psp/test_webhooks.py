@@ -25,7 +25,7 @@ MAC_512 = bytes.fromhex(
         ("sha512", "hex", MAC_512.hex()),
     ],
 )
-def test_a_signature_is_the_hmac_of_the_webhook_standard(
+def test_a_webhook_signature_is_the_hmac_of_the_standard_webhooks_specification(
     algorithm: str, encoding: Encoding, expected: str
 ) -> None:
     for secret in (KEY, KEY.encode()):
@@ -33,7 +33,7 @@ def test_a_signature_is_the_hmac_of_the_webhook_standard(
         assert is_signed(MESSAGE, [expected], [secret], algorithm=algorithm, encoding=encoding)
 
 
-def test_one_valid_signature_by_one_of_the_secrets_is_enough() -> None:
+def test_a_webhook_with_one_valid_signature_by_one_of_the_secrets_is_accepted() -> None:
     assert is_signed(MESSAGE, ["x", MAC.hex()], ["another", KEY])
     assert not is_signed(MESSAGE, ["x", MAC.hex()], ["another"])
     assert not is_signed(MESSAGE, [], [KEY])
@@ -43,13 +43,15 @@ def test_one_valid_signature_by_one_of_the_secrets_is_enough() -> None:
 
 @pytest.mark.parametrize("seconds", [-301, -300, 300, 301])
 @pytest.mark.parametrize("fraction", [timedelta(0), timedelta(milliseconds=999)])
-def test_a_signed_time_may_be_300_seconds_off(seconds: int, fraction: timedelta) -> None:
+def test_the_signed_time_of_a_webhook_may_be_300_seconds_off(
+    seconds: int, fraction: timedelta
+) -> None:
     signed_at = int(START.timestamp()) + seconds
     assert is_recent(signed_at, START.replace(microsecond=0) + fraction) is (abs(seconds) <= 300)
 
 
 @pytest.mark.parametrize("secrets", [[], [""], [" \n"], ["good", ""]])
-def test_a_blank_secret_is_refused(secrets: list[str]) -> None:
+def test_a_blank_webhook_secret_is_refused(secrets: list[str]) -> None:
     require_secrets(["one", " another"])
     with pytest.raises(ValueError, match="secret"):
         require_secrets(secrets)

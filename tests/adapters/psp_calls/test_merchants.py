@@ -1,4 +1,4 @@
-"""F50: with keys of another merchant, no call is made and nothing is lost."""
+"""With keys of another merchant, no call is made and nothing is lost."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def process_with(
 
 
 def typed(installation: Installation, stripe: FakeStripeServer, number: str) -> CardSession:
-    """Have a guest type a card at Stripe, and close the browser."""
+    """Let a guest type a card at Stripe and close the browser."""
     session = installation.add_card()
     reference = urlsplit(installation.open_page(session)).path.rpartition("/")[2]
     stripe.stripe.submit_card(reference, number)
@@ -82,7 +82,7 @@ def attached(stripe: FakeStripeServer) -> int:
 
 
 @pytest.mark.parametrize("wrong_key", [ANOTHER_ACCOUNT, LIVE_MODE, SILENT])
-def test_f50_work_waits_without_loss_until_the_keys_are_right(
+def test_with_keys_of_another_merchant_work_waits_without_loss_for_the_right_keys(
     tmp_path: Path, stripe: FakeStripeServer, wrong_key: str
 ) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as first:
@@ -120,7 +120,7 @@ def test_f50_work_waits_without_loss_until_the_keys_are_right(
         assert attached(stripe) == 1
 
 
-def test_adding_a_session_makes_no_call_to_the_psp(
+def test_adding_a_session_does_not_read_the_merchant_account(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as installation:
@@ -128,7 +128,7 @@ def test_adding_a_session_makes_no_call_to_the_psp(
     assert stripe.calls == []
 
 
-def test_a_process_reads_the_merchant_account_once(
+def test_each_process_reads_the_merchant_account_from_the_psp_once(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as installation:
@@ -138,7 +138,7 @@ def test_a_process_reads_the_merchant_account_once(
     assert stripe.calls.count("GET /v1/account") == 1
 
 
-def test_a_key_that_may_not_read_its_merchant_account_is_used_after_one_warning(
+def test_a_key_without_permission_to_read_its_merchant_account_causes_one_warning(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     stripe.have(Trouble.FORBIDDEN, "^GET /v1/account$")
@@ -150,7 +150,7 @@ def test_a_key_that_may_not_read_its_merchant_account_is_used_after_one_warning(
     assert [(each["log_level"], each["account"]) for each in warnings] == [("warning", "default")]
 
 
-def test_work_waits_while_the_merchant_account_cannot_be_read(
+def test_work_waits_while_the_merchant_account_cannot_be_read_from_the_psp(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     stripe.have(Trouble.AWAY, "^GET /v1/account$")

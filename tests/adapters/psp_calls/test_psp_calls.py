@@ -36,7 +36,7 @@ AT_HARBOR: Final = PspAccount(FAKE, MerchantAccount("harbor"))
 
 class TestBulkhead:
     # Shows F22.
-    def test_a_hanging_psp_leaves_threads_free_for_adding_cards(
+    def test_a_hanging_psp_leaves_threads_free_for_other_requests(
         self, installation: Installation
     ) -> None:
         session, opened = installation.add_card(), installation.opened_session()
@@ -54,7 +54,7 @@ class TestBulkhead:
         installation.clock.advance(ASK_AGAIN_AFTER)
         assert installation.open_page(session)
 
-    def test_a_burst_of_guests_is_served(self, installation: Installation) -> None:
+    def test_many_guests_can_open_their_pages_at_once(self, installation: Installation) -> None:
         sessions = [installation.add_card() for _ in range(24)]
 
         with ThreadPoolExecutor(12) as pool:
@@ -85,7 +85,7 @@ class TestCircuitBreaker:
             self.call(takes=0)
 
     # Shows F22.
-    def test_the_circuit_breaker_opens_after_three_time_outs_in_a_row(self) -> None:
+    def test_the_circuit_breaker_opens_after_three_timeouts_in_a_row(self) -> None:
         with capture_logs() as lines:
             self.hang()
 
@@ -106,7 +106,7 @@ class TestCircuitBreaker:
         self.call(takes=0)
         assert self.breaker.capacity(12) == 12
 
-    def test_a_trial_call_that_times_out_opens_the_circuit_breaker_again(self) -> None:
+    def test_a_trial_call_that_times_out_reopens_the_circuit_breaker(self) -> None:
         self.hang()
         self.seconds += PAUSE_SECONDS
         self.hang(1)
@@ -116,7 +116,7 @@ class TestCircuitBreaker:
         ("takes", "fault"),
         [(1, None), (1, ProviderUnavailable("503")), (5, ProviderRefused("no")), (5, None)],
     )
-    def test_any_response_restarts_the_count_of_time_outs(
+    def test_any_response_resets_the_circuit_breakers_count_of_timeouts(
         self, takes: float, fault: Exception | None
     ) -> None:
         self.hang(2)
@@ -138,7 +138,7 @@ class TestCircuitBreaker:
             (HANGS_BEFORE_PAUSE - 1, 5, timedelta(seconds=30), 30),
         ],
     )
-    def test_the_circuit_breaker_opens_for_the_time_given_by_the_psp_up_to_a_minute(
+    def test_the_circuit_breaker_stays_open_as_long_as_the_psp_asks_up_to_a_minute(
         self, hangs: int, takes: float, asked: timedelta, seconds: float
     ) -> None:
         self.hang(hangs)
@@ -148,7 +148,9 @@ class TestCircuitBreaker:
         self.seconds += 1
         self.call(takes=0)
 
-    def test_a_trial_call_after_a_pause_given_by_the_psp_can_reopen_the_breaker(self) -> None:
+    def test_a_trial_call_after_a_pause_that_the_psp_requested_can_reopen_the_circuit_breaker(
+        self,
+    ) -> None:
         self.be_limited(timedelta(seconds=7))
         self.seconds += 7
         self.hang(1)
@@ -194,14 +196,16 @@ def fail(
     at: PspAccount = AT_FAKE,
     operation: str = "start",
 ) -> None:
-    """Have a call fail, by default because the PSP is away."""
+    """Let a call fail, by default because the PSP is unavailable."""
     failure = failure or ProviderUnavailable("away")
     with suppress(type(failure)), outages.around_call(at, operation):
         raise failure
 
 
 class TestOutages:
-    def test_an_outage_is_logged_only_at_its_start_or_end(self, installation: Installation) -> None:
+    def test_an_outage_is_logged_only_when_it_starts_and_when_it_ends(
+        self, installation: Installation
+    ) -> None:
         sessions = [installation.opened_session() for _ in range(2)]
         with capture_logs() as lines:
             installation.provider.have(Trouble.AFTER_IT_ACTED)
@@ -220,7 +224,7 @@ class TestOutages:
             assert (line["provider"], line["merchant_account"]) == AT_FAKE
             assert line["operation"] == "outcome"
 
-    def test_the_outage_log_has_a_state_for_each_operation_of_a_merchant_account(self) -> None:
+    def test_outages_are_logged_separately_for_each_operation_and_merchant_account(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             for account in (AT_FAKE, AT_HARBOR):
@@ -245,7 +249,7 @@ class TestOutages:
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
 
-    def test_an_object_not_found_by_the_psp_does_not_count_as_an_outage(self) -> None:
+    def test_a_not_found_response_of_the_psp_does_not_count_as_an_outage(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             fail(outages, NotFound(details=FailureDetails(status=404)), operation="outcome")
@@ -266,7 +270,7 @@ class TestOutages:
         assert [line["event"] for line in lines] == ["psp_away", "psp_back"] * 2
 
     @pytest.mark.parametrize("failure", [ProviderUnavailable, ProviderRefused])
-    def test_the_log_line_of_an_outage_has_the_known_details_of_the_failure(
+    def test_the_log_line_about_an_outage_contains_the_known_details_of_the_failure(
         self, failure: type[ProviderUnavailable | ProviderRefused]
     ) -> None:
         with capture_logs() as lines:
@@ -293,7 +297,9 @@ class TestOutages:
         assert of_every_line.isdisjoint(field.name for field in fields(FailureDetails))
 
 
-def test_a_card_that_belongs_to_another_guest_is_not_stored(installation: Installation) -> None:
+def test_a_reported_card_that_belongs_to_another_guest_is_not_stored(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     guest = installation.type_card(session).guest_reference
     with installation.psp._database.write() as db:

@@ -1,4 +1,4 @@
-"""What `make test-stripe` and `make test-mollie` do with their keys, on the fakes."""
+"""Runs what `make test-stripe` and `make test-mollie` do with their keys, on the fakes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.fake_stripe.stripe import TEST_KEY
 @pytest.mark.parametrize(
     ("psp", "live_key"), [(StripeInTestMode, "sk_live_main"), (MollieInTestMode, "live_main")]
 )
-def test_a_live_key_is_refused(
+def test_tests_in_the_psps_test_mode_refuse_a_live_key(
     psp: type[PspUnderTest], live_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"CARDONFILE_{psp.plugin.name.upper()}_TEST_KEY", live_key)

@@ -17,7 +17,7 @@ UNDER_TEST: Final = "tests.adapters.fake_psp.under_test:FakePspUnderTest"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder without settings, with no plugin but the suite's; others are slow."""
+    """Run pytest in a folder without settings, with only the suite's plugin. Others are slow."""
     plugin = ("-p", "adapters.psp_suite.pytest_plugin")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *arguments],
@@ -42,7 +42,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ([UNDER_TEST, "broken"], "--psp broken: expected MODULE:CLASS"),
     ],
 )
-def test_a_mistake_in_the_psp_option_is_described_in_one_sentence(
+def test_a_mistake_in_the_pytest_option_psp_is_described_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: list[str], sentence: str
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
@@ -60,14 +60,16 @@ def test_a_mistake_in_the_psp_option_is_described_in_one_sentence(
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_mistake_in_the_psp_option_ends_the_run_even_under_pytest_xdist(tmp_path: Path) -> None:
+def test_a_mistake_in_the_pytest_option_psp_ends_the_run_even_under_pytest_xdist(
+    tmp_path: Path,
+) -> None:
     ended = run(tmp_path, *SUITE, "-p", "xdist", "-n", "1", "--psp=nowhere:Psp")
 
     assert ended.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     assert "nowhere cannot be imported" in ended.stdout
 
 
-def test_tests_that_the_psp_does_not_support_are_not_collected(tmp_path: Path) -> None:
+def test_contract_tests_for_features_that_the_psp_lacks_are_not_collected(tmp_path: Path) -> None:
     ended = run(tmp_path, *SUITE, f"--psp={UNDER_TEST}", "--collect-only")
 
     assert ended.returncode == pytest.ExitCode.OK
@@ -75,7 +77,7 @@ def test_tests_that_the_psp_does_not_support_are_not_collected(tmp_path: Path) -
     assert "TestDeadline" not in ended.stdout
 
 
-def test_runs_without_the_suite_load_no_part_of_it(tmp_path: Path) -> None:
+def test_a_pytest_run_without_the_contract_suite_does_not_load_the_suite(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n"
         "def test_other():\n"

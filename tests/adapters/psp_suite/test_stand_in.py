@@ -1,4 +1,4 @@
-"""The stand-in server causes the trouble that a test sets, and no other."""
+"""The stand-in server simulates only the faults that a test sets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def ask(
         return response.status, response.read(), response.headers
 
 
-def test_every_part_of_a_request_or_response_arrives(
+def test_the_stand_in_server_passes_on_every_part_of_requests_and_responses(
     server: StandInServer, counter: Counter
 ) -> None:
     status, body, headers = ask(f"{server.url}/v1/pages?a=1&b", "PUT", b"\x00\xff")
@@ -77,7 +77,7 @@ def test_every_part_of_a_request_or_response_arrives(
     assert request.headers["content-length"] == "2"
 
 
-def test_simulated_trouble_lasts_until_the_server_recovers(server: StandInServer) -> None:
+def test_a_simulated_fault_lasts_until_the_stand_in_server_recovers(server: StandInServer) -> None:
     server.have(respond_with(Response(503)))
     assert [ask(f"{server.url}/v1/pages")[0] for _ in range(2)] == [503, 503]
     assert ask(f"{server.url}/pay/1", "GET")[1] == b"<h1>Pay</h1>", "a browser's request is no call"
@@ -86,7 +86,7 @@ def test_simulated_trouble_lasts_until_the_server_recovers(server: StandInServer
     assert server.calls == ["POST /v1/pages"] * 3
 
 
-def test_simulated_trouble_affects_only_the_given_calls(server: StandInServer) -> None:
+def test_a_simulated_fault_affects_only_the_given_calls(server: StandInServer) -> None:
     server.have(respond_with(Response(429)), "^POST ", from_call=2, times=1)
 
     statuses = [
@@ -97,7 +97,7 @@ def test_simulated_trouble_affects_only_the_given_calls(server: StandInServer) -
 
 
 @pytest.mark.parametrize(("trouble", "done"), [(drop_call, 0), (drop_response, 1)])
-def test_a_dropped_connection_brings_no_response(
+def test_a_call_whose_connection_is_dropped_gets_no_response(
     server: StandInServer, counter: Counter, trouble: Trouble, done: int
 ) -> None:
     server.have(trouble)
@@ -108,7 +108,9 @@ def test_a_dropped_connection_brings_no_response(
     assert counter.count == done
 
 
-def test_a_held_call_gets_no_response(server: StandInServer, counter: Counter) -> None:
+def test_a_call_that_the_stand_in_server_loses_gets_no_response(
+    server: StandInServer, counter: Counter
+) -> None:
     server.have(lose_call)
 
     with pytest.raises(TimeoutError):
@@ -117,7 +119,7 @@ def test_a_held_call_gets_no_response(server: StandInServer, counter: Counter) -
     assert counter.count == 0
 
 
-def test_a_dripping_response_is_sent_completely_in_pieces(server: StandInServer) -> None:
+def test_a_slow_response_is_sent_completely_in_pieces(server: StandInServer) -> None:
     server.have(drip(0.05))
     sent: list[bytes] = []
 
@@ -129,7 +131,7 @@ def test_a_dripping_response_is_sent_completely_in_pieces(server: StandInServer)
     assert b"".join(sent).endswith(b'\r\n\r\n{\n  "count": 1\n}')
 
 
-def test_a_redirected_call_is_handled_if_it_is_followed(
+def test_a_redirected_call_is_handled_if_the_client_follows_the_redirect(
     server: StandInServer, counter: Counter
 ) -> None:
     server.have(redirect)

@@ -39,7 +39,7 @@ CHECKPOINT_PAGES: Final = 1_000
 
 @contextmanager
 def writing_elsewhere(path: Path) -> Iterator[Database]:
-    """Hold the write lock as another process would, until the end or a COMMIT."""
+    """Hold the write lock as another process would, until the block ends or a COMMIT."""
     with closing(connect(path, busy_timeout_seconds=0)) as db:
         db.execute("PRAGMA query_only=OFF")
         db.execute("BEGIN IMMEDIATE")
@@ -48,7 +48,7 @@ def writing_elsewhere(path: Path) -> Iterator[Database]:
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Let no file of this process grow."""
+    """Prevent every file of this process from growing, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -75,7 +75,9 @@ def connection_of(storage: SqliteStorage, *, writing: bool = False) -> Database:
 
 # Shows I1, F7.
 @pytest.mark.parametrize("writing", [False, True])
-def test_each_connection_has_the_settings_that_keep_records_safe(path: Path, writing: bool) -> None:
+def test_each_sqlite_connection_has_the_settings_that_keep_records_safe(
+    path: Path, writing: bool
+) -> None:
     with closing(SqliteStorage(path)) as storage:
         db = connection_of(storage, writing=writing)
         settings = {
@@ -93,7 +95,7 @@ def test_each_connection_has_the_settings_that_keep_records_safe(path: Path, wri
     assert busy_timeout == (0 if writing else 5_000)
 
 
-def test_connecting_restores_a_lost_write_ahead_log_mode(path: Path) -> None:
+def test_connecting_switches_the_database_back_to_write_ahead_logging(path: Path) -> None:
     with closing(connect(path, busy_timeout_seconds=0)) as db:
         db.execute("PRAGMA query_only=OFF")
         assert db.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
@@ -101,7 +103,7 @@ def test_connecting_restores_a_lost_write_ahead_log_mode(path: Path) -> None:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_switching_to_the_write_ahead_log_waits_for_another_writing_process(tmp_path: Path) -> None:
+def test_switching_to_write_ahead_logging_waits_for_another_writing_process(tmp_path: Path) -> None:
     path = tmp_path / "cardonfile.db"
     with closing(Database(path)) as other, closing(Database(path)) as db:
         other.execute("BEGIN IMMEDIATE")
@@ -115,7 +117,7 @@ def test_switching_to_the_write_ahead_log_waits_for_another_writing_process(tmp_
         assert db.journal_mode == "wal"
 
 
-def test_each_thread_has_its_own_reader(path: Path) -> None:
+def test_each_thread_has_its_own_reading_connection(path: Path) -> None:
     # With a busy timeout, because connections that open at once lock the file for a moment.
     with closing(SqliteStorage(path)) as storage:
         readers = at_once(4, lambda _: [connection_of(storage), connection_of(storage)])
@@ -123,18 +125,20 @@ def test_each_thread_has_its_own_reader(path: Path) -> None:
         assert len({id(first) for first, _ in readers}) == 4
 
 
-def test_all_threads_share_one_writer(path: Path) -> None:
+def test_all_threads_share_one_writing_connection(path: Path) -> None:
     with closing(SqliteStorage(path)) as storage:
         writer = elsewhere(lambda: connection_of(storage, writing=True))
         assert connection_of(storage, writing=True) is writer
 
 
-def test_a_connection_is_opened_only_when_needed(tmp_path: Path) -> None:
+def test_a_database_connection_is_opened_only_when_it_is_needed(tmp_path: Path) -> None:
     with closing(SqliteStorage(tmp_path / "not made yet.db")):
         assert list(tmp_path.iterdir()) == []
 
 
-def test_closing_closes_the_connections_of_all_threads(path: Path, storage: SqliteStorage) -> None:
+def test_closing_the_storage_closes_the_connections_of_all_threads(
+    path: Path, storage: SqliteStorage
+) -> None:
     add_session(storage)
     others = at_once(3, lambda _: connection_of(storage))
     wal = path.with_name(f"{path.name}-wal")
@@ -182,7 +186,7 @@ def test_a_write_unit_waits_for_another_write_unit(path: Path) -> None:
 
 
 # Shows F12.
-def test_a_writer_behind_a_full_queue_is_refused_sooner(
+def test_a_write_unit_is_refused_sooner_if_the_queue_of_writers_is_full(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", 0)
@@ -250,7 +254,7 @@ def test_the_write_ahead_log_stays_small_unless_a_reader_stays_open(
 
 
 # Shows F8.
-def test_a_failed_commit_leaves_no_changes(path: Path, storage: SqliteStorage) -> None:
+def test_a_failed_commit_changes_no_rows(path: Path, storage: SqliteStorage) -> None:
     assert not has_session(storage)
     with storage.write() as unit:
         unit.sessions.add(a_session())
@@ -287,7 +291,7 @@ def test_a_connection_that_cannot_be_rolled_back_is_replaced(storage: SqliteStor
 
 
 @pytest.mark.parametrize("content", [None, b"no database" * 1_000, b""])
-def test_the_check_fails_for_a_file_that_is_not_a_migrated_database(
+def test_the_storage_check_fails_for_a_file_that_is_not_a_migrated_database(
     tmp_path: Path, content: bytes | None
 ) -> None:
     path = tmp_path / "cardonfile.db"
@@ -300,7 +304,7 @@ def test_the_check_fails_for_a_file_that_is_not_a_migrated_database(
     assert path.exists() is (content is not None)
 
 
-def test_a_mistake_in_a_statement_does_not_count_as_an_outage(path: Path) -> None:
+def test_an_error_in_an_sql_statement_does_not_count_as_an_outage(path: Path) -> None:
     connections = Connections(path, busy_timeout_seconds=0)
     with (
         closing(connections),
@@ -311,7 +315,7 @@ def test_a_mistake_in_a_statement_does_not_count_as_an_outage(path: Path) -> Non
 
 
 @pytest.mark.parametrize("holder", ["thread", "process"])
-def test_even_a_failed_wait_for_the_write_lock_is_measured(path: Path, holder: str) -> None:
+def test_a_wait_for_the_write_lock_is_measured_even_if_it_fails(path: Path, holder: str) -> None:
     waits: list[float] = []
     with (
         closing(SqliteStorage(path, busy_timeout_seconds=0.05, on_wait=waits.append)) as storage,
@@ -339,7 +343,7 @@ def test_a_version_of_sqlite_that_may_corrupt_databases_is_refused(
         connect(path, busy_timeout_seconds=1)
 
 
-def test_times_are_stored_as_text_in_chronological_order(storage: SqliteStorage) -> None:
+def test_times_are_stored_as_text_that_sorts_in_chronological_order(storage: SqliteStorage) -> None:
     base = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
     east = timezone(timedelta(hours=9))
     times = [
@@ -381,7 +385,7 @@ def replace_link(path: Path) -> None:
         lambda path: Path(f"{path}-shm").unlink(),
     ],
 )
-def test_the_storage_refuses_all_work_once_a_database_file_is_replaced(
+def test_the_storage_refuses_all_work_after_its_database_file_was_replaced(
     path: Path, replace: Callable[[Path], None]
 ) -> None:
     told: list[None] = []

@@ -27,7 +27,7 @@ def test_only_a_migration_creates_a_missing_database_file(tmp_path: Path) -> Non
 
 
 class TestDatabaseOfRelease010:
-    """It takes what it lacks, and keeps its rows."""
+    """The migrations add what the database lacks, and keep its rows."""
 
     @pytest.fixture
     def db(self, tmp_path: Path) -> Iterator[Database]:
@@ -77,7 +77,7 @@ class TestDatabaseOfRelease010:
             "2028-01-30T00:00:00.000000+00:00",
         ]
 
-    def test_links_of_release_0_1_0_with_an_attempt_count_as_opened(
+    def test_links_of_release_0_1_0_for_which_a_page_was_requested_count_as_opened(
         self, db: Database, tmp_path: Path
     ) -> None:
         for number, attempt in ((1, "NULL"), (2, "'{}'")):
@@ -103,7 +103,7 @@ def test_migrating_a_file_that_is_not_a_database_fails(tmp_path: Path) -> None:
             use(path)
 
 
-def test_only_their_owner_can_read_the_database_files(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_sqlite_database_files(tmp_path: Path) -> None:
     path = tmp_path / "cardonfile.db"
     before = os.umask(0)
     try:
@@ -118,7 +118,7 @@ def test_only_their_owner_can_read_the_database_files(tmp_path: Path) -> None:
     )
 
 
-def test_every_table_is_strict(path: Path) -> None:
+def test_every_sqlite_table_is_a_strict_table(path: Path) -> None:
     with closing(Database(path)) as db:
         assert len(db.tables) > 10
         assert [table.name for table in db.tables if not table.strict] == []

@@ -83,7 +83,7 @@ class Shop:
     def use_keys(
         self, keys: StripeKeys, clock: SettableClock | None = None, account: MerchantAccount = MAIN
     ) -> None:
-        """Give the adapter other keys, and perhaps another clock or merchant account."""
+        """Give the adapter other keys, and another clock or merchant account if given."""
         self.provider = StripeProvider(
             {account: keys}, clock=clock or self.clock, api_base=self.server.url, retry_policy=CALM
         )
@@ -114,7 +114,7 @@ class Shop:
         return customer
 
     def answered_with(self, body: bytes) -> None:
-        """Let Stripe answer every call with another body."""
+        """Let Stripe respond to every call with this body."""
         self.server.server.have(change(lambda sound: replace(sound, body=body)))
 
 

@@ -1,7 +1,7 @@
 """Stripe's test mode in the contract suite, for `make test-stripe`.
 
-The suite cannot play its guests or lose its calls, so it runs fewer tests. Both merchant accounts
-of the suite are the one whose key is given.
+The suite cannot play guests or lose calls there, so it runs fewer tests. Both merchant accounts
+of the suite are the merchant account whose key is given.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"
 
 
 def key_of_test_mode() -> str:
-    """Return the key of test mode; a live key is refused, because it would make real customers."""
+    """Return the key of test mode. A live key is refused, because it would create real customers."""
     key = os.environ[KEY_SETTING]
     assert key.startswith(("sk_test_", "rk_test_")), f"{KEY_SETTING} is no key of test mode"
     return key
@@ -44,7 +44,7 @@ def api_base() -> str:
 
 
 class StripeInTestMode(StripeUnderTest):
-    """Stripe's test mode. Without STAND_IN, the suite calls nothing that only the fake can do."""
+    """Stripe's test mode. Without STAND_IN, the suite skips what only the fake can do."""
 
     facts = replace(
         StripeUnderTest.facts,

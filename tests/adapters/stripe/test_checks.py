@@ -1,4 +1,4 @@
-"""What is found at Stripe; what every check promises is in the contract suite."""
+"""The check of a merchant account at Stripe, beyond the contract suite for PSPs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def endpoint(**changes: Any) -> dict[str, Any]:
 
 
 def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
-    """Return what is found about something."""
+    """Return what the check finds about this subject."""
     assert PLUGIN.check is not None
     ((diagnosis, _, text),) = (
         each for each in PLUGIN.check(shop.provider, MAIN, url) if each.about == about
@@ -55,7 +55,7 @@ def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
         [endpoint(enabled_events=EVENTS[:1]), endpoint(enabled_events=EVENTS[1:])],
     ],
 )
-def test_the_check_passes_if_a_webhook_endpoint_has_the_needed_events(
+def test_the_stripe_check_passes_if_a_webhook_endpoint_has_the_needed_events(
     shop: Shop, endpoints: Sequence[dict[str, Any]]
 ) -> None:
     shop.main.webhook_endpoints = [endpoint(url="https://other.example"), *endpoints]
@@ -64,7 +64,9 @@ def test_the_check_passes_if_a_webhook_endpoint_has_the_needed_events(
 
 
 @pytest.mark.parametrize("url", [URL, f"{URL}/default"])
-def test_the_webhook_url_of_the_default_account_may_include_its_name(shop: Shop, url: str) -> None:
+def test_the_webhook_url_of_the_default_merchant_account_may_include_the_account_name(
+    shop: Shop, url: str
+) -> None:
     shop.main.webhook_endpoints = [endpoint(url=url)]
     shop.use_keys(KEYS, account=DEFAULT_MERCHANT_ACCOUNT)
 
@@ -84,7 +86,7 @@ def test_the_webhook_url_of_the_default_account_may_include_its_name(shop: Shop,
     ],
     ids=["none", "another", "disabled", "event", "events of cards"],
 )
-def test_the_check_reports_a_webhook_endpoint_that_lacks_events(
+def test_the_stripe_check_reports_a_webhook_endpoint_that_lacks_events(
     shop: Shop, endpoints: list[dict[str, Any]], said: str
 ) -> None:
     shop.main.webhook_endpoints = endpoints
@@ -95,7 +97,9 @@ def test_the_check_reports_a_webhook_endpoint_that_lacks_events(
 
 
 @pytest.mark.parametrize("url", [f"{URL}/", f"{URL}/{MAIN}", URL.rpartition("/")[0]])
-def test_the_check_reports_a_webhook_endpoint_with_a_wrong_address(shop: Shop, url: str) -> None:
+def test_the_stripe_check_reports_a_webhook_endpoint_with_a_wrong_address(
+    shop: Shop, url: str
+) -> None:
     shop.main.webhook_endpoints = [endpoint(url=url)]
 
     assert found_by(shop, "webhooks") == (
@@ -107,7 +111,9 @@ def test_the_check_reports_a_webhook_endpoint_with_a_wrong_address(shop: Shop, u
     )
 
 
-def test_the_check_cannot_test_webhooks_to_a_loopback_address(shop: Shop) -> None:
+def test_the_stripe_check_says_that_webhooks_to_a_loopback_address_cannot_be_tested(
+    shop: Shop,
+) -> None:
     diagnosis, text = found_by(shop, "webhooks", "http://127.0.0.1:8000/webhooks/stripe")
 
     assert diagnosis is Diagnosis.UNKNOWN
@@ -125,7 +131,7 @@ def test_the_check_cannot_test_webhooks_to_a_loopback_address(shop: Shop) -> Non
     ],
 )
 @pytest.mark.parametrize(("call", "about"), [("GET /v1/account", "keys"), (LISTING, "webhooks")])
-def test_the_check_distinguishes_the_refusals_of_stripe(
+def test_the_stripe_check_distinguishes_why_stripe_refuses_a_key(
     shop: Shop, call: str, about: str, trouble: Trouble, diagnosis: Diagnosis, said: str
 ) -> None:
     shop.main.webhook_endpoints = [endpoint()]
@@ -146,7 +152,7 @@ def test_the_check_distinguishes_the_refusals_of_stripe(
         (timedelta(minutes=-3), Diagnosis.PROBLEM, "180 seconds behind the clock of Stripe"),
     ],
 )
-def test_the_check_compares_the_clock_with_stripe(
+def test_the_stripe_check_compares_the_clock_with_the_clock_of_stripe(
     shop: Shop, ahead: timedelta, diagnosis: Diagnosis, said: str
 ) -> None:
     clock = SettableClock(shop.stripe.clock.now().replace(microsecond=0) + ahead)
@@ -157,13 +163,13 @@ def test_the_check_compares_the_clock_with_stripe(
     assert said in found[1]
 
 
-def test_the_check_compares_the_clock_even_if_the_key_is_refused(shop: Shop) -> None:
+def test_the_stripe_check_compares_the_clock_even_if_the_key_is_refused(shop: Shop) -> None:
     shop.server.have(Trouble.UNAUTHORIZED)
 
     assert found_by(shop, "clock")[0] is Diagnosis.OK
 
 
-def test_the_check_names_test_or_live_mode(shop: Shop) -> None:
+def test_the_stripe_check_says_whether_the_key_is_for_test_or_live_mode(shop: Shop) -> None:
     shop.stripe.add_merchant("sk_live_shop", "whsec_x")
     keys = {"test": KEYS, "live": replace(KEYS, secret_key="sk_live_shop")}
     for mode, each in keys.items():

@@ -86,7 +86,7 @@ def at(after: timedelta) -> int:
         ({"branding_settings": {"name": "Spa"}}, "branding_settings[name]"),
     ],
 )
-def test_a_page_with_an_invalid_parameter_is_refused(
+def test_the_fake_stripe_refuses_a_page_with_an_invalid_parameter(
     sdk: stripe.StripeClient, customer: str, changes: dict[str, Any], param: str
 ) -> None:
     sdk.v1.checkout.sessions.create(good(customer))
@@ -95,11 +95,11 @@ def test_a_page_with_an_invalid_parameter_is_refused(
     assert refused.value.param == param
 
 
-def test_the_sdk_describes_the_requested_api_version() -> None:
+def test_the_installed_sdk_describes_the_requested_api_version() -> None:
     assert stripe.api_version == API_VERSION
 
 
-def test_responses_of_the_fake_are_validated(
+def test_responses_of_the_fake_stripe_are_validated(
     sdk: stripe.StripeClient, customer: str, server: FakeStripeServer
 ) -> None:
     before = validated.copy()
@@ -126,7 +126,7 @@ def test_responses_of_the_fake_are_validated(
         ({"deleted": True}, "response has ['address', 'created', "),
     ],
 )
-def test_a_response_that_differs_from_the_description_fails_its_test(
+def test_a_fake_response_that_differs_from_stripes_description_fails_the_test(
     server: FakeStripeServer, change: dict[str, Any], fault: str
 ) -> None:
     customer = server.stripe.create_customer(server.stripe.main, {})
@@ -137,7 +137,7 @@ def test_a_response_that_differs_from_the_description_fails_its_test(
     server.stripe.broken.clear()
 
 
-def test_an_event_that_differs_from_the_description_fails_its_test(
+def test_a_fake_event_that_differs_from_stripes_description_fails_the_test(
     server: FakeStripeServer,
 ) -> None:
     server.stripe.tell(server.stripe.main, "never.heard_of", {"object": "customer"})

@@ -87,7 +87,7 @@ FAILED = {"code": "card_declined", "message": "zoe@guests.example was declined"}
         ("expired", None, PageClosed()),
     ],
 )
-def test_the_outcome_without_a_card_follows_the_setup_intent(
+def test_the_outcome_of_a_page_without_a_card_is_read_from_the_setup_intent(
     status: str, intent: Any, expected: Outcome
 ) -> None:
     assert outcome_for(status, intent) == expected
@@ -103,7 +103,7 @@ def test_the_outcome_without_a_card_follows_the_setup_intent(
     ],
     ids=str,
 )
-def test_stripe_tells_the_facts_of_a_card_when_it_is_stored_or_read(
+def test_funding_country_and_wallet_are_read_from_new_and_stored_payment_methods(
     told: dict[str, Any], expected: object
 ) -> None:
     method = a_method(**told)
@@ -120,7 +120,7 @@ def test_stripe_tells_the_facts_of_a_card_when_it_is_stored_or_read(
 
 
 @pytest.mark.parametrize("status", ["open", "complete", "expired"])
-def test_a_stored_card_is_collected_under_any_page_status(status: str) -> None:
+def test_a_stored_card_counts_as_collected_whatever_the_status_of_the_page(status: str) -> None:
     outcome = outcome_for(status, an_intent("succeeded", payment_method=a_method()))
     assert isinstance(outcome, CardCollected)
     assert outcome.collected_at == START
@@ -165,18 +165,18 @@ def test_the_two_address_checks_are_combined_into_one_result(
 @pytest.mark.parametrize(
     "intent", ["seti_1", an_intent("succeeded", payment_method="pm_1")], ids=str
 )
-def test_an_unexpanded_part_of_a_session_counts_as_an_outage(intent: Any) -> None:
+def test_a_stripe_session_with_an_unexpanded_part_counts_as_an_outage(intent: Any) -> None:
     with pytest.raises(ProviderUnavailable):
         outcome_for("complete", intent)
 
 
 @pytest.mark.parametrize("intent", [None, an_intent("succeeded")], ids=str)
-def test_a_part_that_is_still_null_counts_as_not_found(intent: Any) -> None:
+def test_a_stripe_session_with_a_part_that_is_still_null_counts_as_not_found(intent: Any) -> None:
     with pytest.raises(NotFound):
         outcome_for("complete", intent)
 
 
-def test_a_card_without_details_is_discarded() -> None:
+def test_a_card_that_stripe_returns_without_details_is_discarded() -> None:
     method = {**a_method(), "card": None}
     outcome = outcome_for("complete", an_intent("succeeded", payment_method=method))
 
@@ -184,7 +184,7 @@ def test_a_card_without_details_is_discarded() -> None:
     assert (outcome.token, outcome.missing) == ("pm_1", "card")
 
 
-def test_a_page_without_a_status_is_pending() -> None:
+def test_a_stripe_page_without_a_status_is_pending() -> None:
     session = a_session(None, None)
 
     # Once the session has ended, it is closed all the same.
@@ -192,7 +192,7 @@ def test_a_page_without_a_status_is_pending() -> None:
 
 
 def with_method(**fields: Any) -> dict[str, Any]:
-    """Return the fields of a page whose card has other ones."""
+    """Return the fields of a page whose payment method has these fields."""
     method = {**a_method(), **fields}
     return {"status": "complete", "intent": an_intent("succeeded", payment_method=method)}
 
@@ -214,12 +214,12 @@ def with_method(**fields: Any) -> dict[str, Any]:
         with_method(id=""),
     ],
 )
-def test_a_malformed_session_counts_as_an_outage(fields: dict[str, Any]) -> None:
+def test_a_malformed_stripe_session_counts_as_an_outage(fields: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         a_session(**{"status": "open", "intent": None, **fields})
 
 
-def test_a_page_without_an_address_counts_as_an_outage() -> None:
+def test_a_stripe_page_without_an_address_counts_as_an_outage() -> None:
     with pytest.raises(ProviderUnavailable):
         page_of(a_session("open", None, url=None), "cus_1")
 
@@ -241,7 +241,7 @@ def test_a_page_without_an_address_counts_as_an_outage() -> None:
         "Søster’s 温泉 (North) #1!",
     ],
 )
-def test_stripe_shows_markup_in_the_consent_as_text(name: str) -> None:
+def test_markup_in_the_consent_text_is_escaped_for_stripe(name: str) -> None:
     text = a_shipped_consent(name).text
     for markdown in (MarkdownIt("commonmark"), MarkdownIt(gfm_like.make())):
         (shown,) = markdown.parseInline(consent_as_sent(text))
@@ -250,11 +250,11 @@ def test_stripe_shows_markup_in_the_consent_as_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Smith & Co", "St. Mary’s Spa-Hotel (North), #1!"])
-def test_an_ordinary_name_is_sent_unchanged(name: str) -> None:
+def test_an_ordinary_name_is_sent_to_stripe_unchanged(name: str) -> None:
     assert consent_as_sent(a_shipped_consent(name).text) == a_shipped_consent(name).text
 
 
-def test_the_languages_of_the_page_match_the_sdk() -> None:
+def test_the_supported_page_languages_match_the_stripe_sdk() -> None:
     listed = re.search(r"Literal\[(.*?)\]", repr(SessionCreateParams.__annotations__["locale"]))
     assert listed is not None
     assert set(re.findall("'(.+?)'", listed[1])) - {"auto"} == LOCALES
@@ -275,7 +275,7 @@ def test_the_languages_of_the_page_match_the_sdk() -> None:
         ),
     ],
 )
-def test_the_latest_attempt_shows_whether_3d_secure_was_used(
+def test_the_latest_setup_attempt_shows_whether_the_guest_was_authenticated(
     attempt: Any, expected: bool | None
 ) -> None:
     intent = an_intent("succeeded", payment_method=a_method(), latest_attempt=attempt)

@@ -1,4 +1,4 @@
-"""What is Stripe's own; what every PSP promises is in the contract suite."""
+"""Tests of Stripe's adapter beyond the contract suite for PSPs."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class TestPage:
         ("language", "locale"),
         [("de", "de"), ("pt-BR", "pt-BR"), ("de-AT", "de"), ("zh-TW", "zh-TW")],
     )
-    def test_a_page_is_in_the_language_of_the_consent(
+    def test_a_stripe_page_is_in_the_language_of_the_consent_text(
         self, shop: Shop, language: str, locale: str
     ) -> None:
         shop.start(consent=replace(REQUEST.consent, language=language))
 
         assert shop.session()["locale"] == locale
 
-    def test_a_page_shows_one_consent_to_the_center(self, shop: Shop) -> None:
+    def test_a_stripe_page_shows_the_consent_text_once(self, shop: Shop) -> None:
         with urlopen(shop.start().address) as shown:
             text = shown.read().decode()
 
@@ -128,7 +128,9 @@ class TestPage:
         assert line["param"] == param
         assert (line["account"], line["center"]) == (MAIN, REQUEST.center_id)
 
-    def test_its_page_refuses_the_cards_that_the_center_does_not_accept(self, shop: Shop) -> None:
+    def test_the_stripe_page_refuses_cards_that_the_center_does_not_accept(
+        self, shop: Shop
+    ) -> None:
         page = shop.start(refuse_funding=frozenset({Funding.PREPAID}))
 
         assert shop.stripe.submit_card(page.reference, PREPAID) == "requires_payment_method"
@@ -138,7 +140,9 @@ class TestPage:
         }
         assert shop.stripe.submit_card(page.reference, GOOD) == "succeeded"
 
-    def test_its_page_asks_for_3d_secure_if_that_is_required(self, shop: Shop) -> None:
+    def test_the_stripe_page_requests_3d_secure_if_authentication_is_required(
+        self, shop: Shop
+    ) -> None:
         page = shop.start(authentication=Authentication.REQUIRED)
 
         assert shop.stripe.submit_card(page.reference, GOOD) == "requires_action"
@@ -160,7 +164,7 @@ class TestPage:
         ],
         ids=["restrictions", "color", "both"],
     )
-    def test_a_page_still_requires_3d_secure_without_what_stripe_refuses(
+    def test_a_page_still_requires_3d_secure_if_stripe_refuses_other_options(
         self, shop: Shop, changes: dict[str, str], refused_options: set[str], events: list[str]
     ) -> None:
         shop.stripe.refused_options = refused_options
@@ -180,7 +184,7 @@ class TestPage:
         assert ("restrictions" in card) is not bool(refused_options)
         assert sorted(each["event"] for each in lines) == sorted(2 * events)
 
-    def test_stripe_makes_no_page_if_it_refuses_to_require_3d_secure(self, shop: Shop) -> None:
+    def test_no_page_is_created_if_stripe_refuses_to_require_3d_secure(self, shop: Shop) -> None:
         shop.stripe.refused_options = {"request_three_d_secure"}
         with capture_logs() as lines, pytest.raises(ProviderRefused) as refused:
             shop.start(
@@ -217,13 +221,15 @@ class TestPage:
         shop.main.offered = ("card",)
         assert shop.start(attempt=2).reference in shop.main.sessions
 
-    def test_the_refusal_of_a_page_names_the_customer_left_at_stripe(self, shop: Shop) -> None:
+    def test_the_refusal_of_a_page_reports_the_customer_that_stripe_created(
+        self, shop: Shop
+    ) -> None:
         shop.main.offered = ("us_bank_account",)
         with pytest.raises(ProviderRefused) as refused:
             shop.start()
         assert refused.value.guest_reference == shop.customer()["id"]
 
-    def test_a_page_lives_as_long_as_the_session_within_the_limits_of_stripe(
+    def test_a_page_expires_with_its_session_within_the_limits_that_stripe_sets(
         self, shop: Shop
     ) -> None:
         def life(minutes: float) -> timedelta:
@@ -234,7 +240,9 @@ class TestPage:
         assert life(45.001) == timedelta(minutes=45, seconds=1)
         assert life(24 * 60) == timedelta(hours=23, minutes=58)
 
-    def test_a_page_does_not_name_the_guest_outside_the_customer(self, shop: Shop) -> None:
+    def test_the_name_of_the_guest_is_in_the_customer_but_not_in_the_checkout_session(
+        self, shop: Shop
+    ) -> None:
         shop.start()
 
         assert REQUEST.guest_name not in str(shop.session())
@@ -253,7 +261,7 @@ class TestPage:
 
 
 class TestCustomer:
-    def test_a_customer_has_the_billing_details(self, shop: Shop) -> None:
+    def test_the_stripe_customer_has_the_billing_details_of_the_guest(self, shop: Shop) -> None:
         who = {"first_name": "Zoë", "last_name": "Nulle", "email": "billing@guests.example"}
         shop.start(billing_info=BillingInfo(**who, phone="+34 (93) 123-45.67"))
 
@@ -265,12 +273,16 @@ class TestCustomer:
         }
         assert shop.customer() | expected == shop.customer()
 
-    def test_an_address_that_stripe_refuses_does_not_prevent_the_page(self, shop: Shop) -> None:
+    def test_an_email_address_that_stripe_refuses_does_not_prevent_the_page(
+        self, shop: Shop
+    ) -> None:
         page = shop.start(guest_email="zoe@localhost")
 
         assert page.guest_reference == shop.customer()["id"]
 
-    def test_a_guest_has_one_customer_even_if_the_details_change(self, shop: Shop) -> None:
+    def test_a_guest_keeps_the_same_stripe_customer_even_if_the_details_change(
+        self, shop: Shop
+    ) -> None:
         first = shop.start()
         # The reference was not stored here: the process crashed.
         second = shop.start(attempt=2, guest_name="Zoë Married")
@@ -279,7 +291,9 @@ class TestCustomer:
         assert shop.customer()["id"] == first.guest_reference
         assert first.guest_reference == second.guest_reference == third.guest_reference
 
-    def test_a_page_without_details_keeps_the_details_of_the_customer(self, shop: Shop) -> None:
+    def test_a_page_without_guest_details_does_not_clear_the_details_of_the_customer(
+        self, shop: Shop
+    ) -> None:
         reference = shop.start().guest_reference
         told_nothing = {"guest_name": "", "guest_email": None, "guest_reference": reference}
 
@@ -288,7 +302,7 @@ class TestCustomer:
         customer = shop.customer()
         assert (customer["name"], customer["email"]) == (REQUEST.guest_name, REQUEST.guest_email)
 
-    def test_a_customer_for_a_request_of_an_earlier_release_has_the_key_of_that_release(
+    def test_a_request_from_an_earlier_release_uses_the_idempotency_key_of_that_release(
         self, shop: Shop
     ) -> None:
         shop.start(center_id=None)
@@ -308,7 +322,7 @@ class TestCustomer:
         assert again.guest_reference == page.guest_reference
 
     @pytest.mark.parametrize("reference", [None, "cus_of_another_account"])
-    def test_a_missing_customer_is_noticed_even_if_stripe_refuses_the_address(
+    def test_a_missing_customer_is_replaced_even_if_stripe_refuses_the_email_address(
         self, shop: Shop, reference: str | None
     ) -> None:
         gone = GuestReference(reference or shop.start().guest_reference)
@@ -374,7 +388,7 @@ class TestOutcome:
         assert shop.outcome(page) == Pending()
 
     # Shows S23.
-    def test_each_refused_card_is_counted_by_its_webhook(self, shop: Shop) -> None:
+    def test_each_refused_card_on_a_stripe_page_is_counted_by_its_webhook(self, shop: Shop) -> None:
         page = shop.start()
         of_earlier_page = evidence(f"{REFUSED} evt_1", REQUEST.begun_at - timedelta(seconds=1))
         so_far = [of_earlier_page]
@@ -391,7 +405,9 @@ class TestOutcome:
         assert isinstance(collected, CardCollected)
         assert collected.refused_cards == 2
 
-    def test_a_detached_card_closes_its_page_a_minute_after_the_webhook(self, shop: Shop) -> None:
+    def test_a_page_whose_card_was_detached_counts_as_closed_a_minute_after_the_webhook(
+        self, shop: Shop
+    ) -> None:
         page = page_whose_card_is_detached(shop)
         # A challenge may take longer than a minute: the card was typed before it.
         shop.clock.advance(timedelta(minutes=3))
@@ -405,7 +421,7 @@ class TestOutcome:
         shop.clock.advance(timedelta(minutes=1))
         assert shop.outcome(page, completed) == PageClosed()
 
-    def test_a_detached_card_without_a_webhook_closes_its_page_after_the_end(
+    def test_a_page_whose_card_was_detached_counts_as_closed_after_its_end_without_a_webhook(
         self, shop: Shop
     ) -> None:
         page = page_whose_card_is_detached(shop)
@@ -420,13 +436,13 @@ class TestOutcome:
         shop.clock.advance(timedelta(minutes=1))
         assert shop.outcome(page) == PageClosed()
 
-    def test_the_card_of_a_deleted_customer_closes_its_page(self, shop: Shop) -> None:
+    def test_a_page_whose_customer_was_deleted_counts_as_closed(self, shop: Shop) -> None:
         page = shop.page_with_card()
         shop.stripe.delete_customer(shop.main, page.guest_reference)
 
         assert shop.outcome(page) == PageClosed()
 
-    def test_a_page_that_belongs_to_another_attempt_is_refused(self, shop: Shop) -> None:
+    def test_a_stripe_page_that_belongs_to_another_attempt_is_refused(self, shop: Shop) -> None:
         page = shop.start()
 
         with pytest.raises(ProviderUnavailable, match="another page"):
@@ -447,7 +463,7 @@ def test_the_card_of_a_deleted_customer_counts_as_discarded(shop: Shop, code: st
 
 
 @pytest.mark.parametrize("customer", [{}, {"customer": None, "customer_account": "acct_guest"}])
-def test_a_response_without_a_customer_does_not_count_the_card_as_deleted(
+def test_a_response_without_a_customer_does_not_mean_that_the_card_was_deleted(
     shop: Shop, customer: dict[str, Any]
 ) -> None:
     page = shop.page_with_card()
@@ -473,7 +489,9 @@ class TestCardList:
 
         assert shop.provider.list_cards(MAIN) == ([CardAtPsp(customer, token)], None)
 
-    def test_an_empty_list_of_cards_with_more_to_come_counts_as_an_outage(self, shop: Shop) -> None:
+    def test_an_empty_list_of_cards_that_claims_to_have_more_cards_counts_as_an_outage(
+        self, shop: Shop
+    ) -> None:
         shop.answered_with(b'{"object": "list", "data": [], "has_more": true}')
 
         with pytest.raises(ProviderUnavailable):
@@ -481,10 +499,12 @@ class TestCardList:
 
 
 class TestFaults:
-    """F20 to F24: what may go wrong between the service and Stripe, beyond the contract suite."""
+    """F20 to F24: faults between the service and Stripe, beyond the contract suite."""
 
     # Shows F20.
-    def test_f20_a_page_created_under_a_saved_fault_is_found(self, shop: Shop) -> None:
+    def test_a_page_is_found_although_stripe_saved_an_error_for_its_idempotency_key(
+        self, shop: Shop
+    ) -> None:
         shop.server.have(Trouble.FAULT_AFTER_IT_ACTED, CREATE_SESSION, times=1)
 
         page = shop.start()
@@ -499,7 +519,7 @@ class TestFaults:
             {"client_reference_id": None, "metadata": {}, "status": None},
         ],
     )
-    def test_f20_a_page_is_found_among_the_sessions_of_other_programs(
+    def test_an_existing_page_is_found_among_the_sessions_of_other_programs(
         self, shop: Shop, theirs: dict[str, Any]
     ) -> None:
         other = shop.start().reference
@@ -511,7 +531,7 @@ class TestFaults:
         assert shop.main.sessions[page.reference]["metadata"]["attempt"] == "2"
 
     # Shows F20.
-    def test_f20_a_page_is_found_behind_newer_sessions_of_the_guest(self, shop: Shop) -> None:
+    def test_an_existing_page_is_found_behind_newer_sessions_of_the_guest(self, shop: Shop) -> None:
         shop.server.have(Trouble.FAULT_AFTER_IT_ACTED, CREATE_SESSION, times=1)
         page = shop.start()
         # Stripe lists the newest session first, and ten of them unless it is asked for more.
@@ -521,7 +541,9 @@ class TestFaults:
 
         assert shop.start() == page
 
-    def test_f20_a_saved_fault_without_a_page_starts_the_next_attempt(self, shop: Shop) -> None:
+    def test_an_error_that_stripe_saved_without_creating_a_page_ends_the_attempt(
+        self, shop: Shop
+    ) -> None:
         shop.server.have(Trouble.FAULT, CREATE_SESSION, times=1)
         for _ in range(2):
             with pytest.raises(ProviderRefused):
@@ -529,7 +551,7 @@ class TestFaults:
 
         assert shop.start(attempt=2).reference == shop.session()["id"]
 
-    def test_f20_a_saved_fault_under_the_key_of_the_customer_does_not_block_the_guest(
+    def test_an_error_that_stripe_saved_for_the_customers_key_does_not_block_the_guest(
         self, shop: Shop
     ) -> None:
         shop.server.have(Trouble.FAULT, CREATE_CUSTOMER, times=1)
@@ -539,19 +561,23 @@ class TestFaults:
         assert page == shop.start()
         assert shop.customer()["id"] == page.guest_reference
 
-    def test_f20_other_parameters_under_the_same_key_are_refused(self, shop: Shop) -> None:
+    def test_other_parameters_under_the_idempotency_key_of_a_closed_page_are_refused(
+        self, shop: Shop
+    ) -> None:
         shop.provider.close(REQUEST, shop.start())
 
         with pytest.raises(ProviderRefused):
             shop.start(avs=False)
 
-    def test_f20_an_open_page_created_with_other_parameters_is_found(self, shop: Shop) -> None:
+    def test_an_open_page_that_was_created_with_other_parameters_is_found(self, shop: Shop) -> None:
         page = shop.start()
 
         # As after an upgrade, which may send others.
         assert shop.start(avs=False) == page
 
-    def test_f20_a_late_repeat_is_refused_unless_stripe_has_the_page(self, shop: Shop) -> None:
+    def test_repeating_a_request_late_is_refused_unless_stripe_has_created_the_page(
+        self, shop: Shop
+    ) -> None:
         page = shop.start()
         shop.clock.advance(timedelta(minutes=10))
 
@@ -561,7 +587,7 @@ class TestFaults:
 
     # Shows F22.
     @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.CONFLICT, Trouble.LOCKED])
-    def test_f22_a_call_with_a_temporary_fault_is_tried_three_times(
+    def test_a_call_that_fails_temporarily_is_attempted_three_times(
         self, shop: Shop, trouble: Trouble
     ) -> None:
         shop.server.have(trouble, CREATE_SESSION, times=3)
@@ -571,7 +597,7 @@ class TestFaults:
 
         assert shop.start().reference == shop.session()["id"]
 
-    def test_f22_a_call_that_stripe_asks_not_to_repeat_is_sent_once(self, shop: Shop) -> None:
+    def test_a_call_that_stripe_asks_not_to_retry_is_sent_once(self, shop: Shop) -> None:
         shop.server.have(Trouble.AWAY_FOR_LONG)
         with pytest.raises(ProviderUnavailable) as raised:
             shop.start()
@@ -580,7 +606,7 @@ class TestFaults:
         assert raised.value.retry_after is None
 
     # Shows F24.
-    def test_f24_a_new_page_follows_a_page_that_stripe_closed_early(self, shop: Shop) -> None:
+    def test_a_new_page_can_be_created_after_stripe_closed_a_page_early(self, shop: Shop) -> None:
         page = shop.start()
         shop.stripe.expire_session(shop.main, {}, page.reference)
 
@@ -588,7 +614,9 @@ class TestFaults:
         assert shop.start(attempt=2).reference != page.reference
 
 
-def test_an_unknown_route_does_not_count_as_an_unknown_customer(shop: Shop) -> None:
+def test_a_404_response_for_an_unknown_route_does_not_count_as_an_unknown_customer(
+    shop: Shop,
+) -> None:
     page = shop.start()
     shop.server.have(Trouble.NO_SUCH_ROUTE)
 
@@ -598,7 +626,7 @@ def test_an_unknown_route_does_not_count_as_an_unknown_customer(shop: Shop) -> N
     assert not isinstance(raised.value, NotFound)
 
 
-def test_a_guest_counts_as_forgotten_only_if_stripe_confirms_it(shop: Shop) -> None:
+def test_deleting_a_customer_succeeds_only_if_stripe_confirms_the_deletion(shop: Shop) -> None:
     page = shop.start()
     shop.answered_with(b'{"id": "cus_1", "object": "customer"}')
 

@@ -1,4 +1,4 @@
-"""No key, no e-mail address and nothing else of a call in a log, a repr or an exception (S18)."""
+"""Logs, reprs and exceptions contain no key, e-mail address or other value of a call (S18)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def output() -> Iterator[io.StringIO]:
 
 # Shows I6.
 @pytest.mark.parametrize("trouble", [None, *Trouble])
-def test_a_call_prints_or_logs_no_secret(
+def test_a_call_to_stripe_does_not_print_or_log_secrets(
     server: FakeStripeServer,
     output: io.StringIO,
     trouble: Trouble | None,
@@ -74,7 +74,7 @@ def test_a_call_prints_or_logs_no_secret(
     assert [word for word in FORBIDDEN if word in text] == []
 
 
-def test_the_details_of_a_refusal_suffice_for_the_support_of_stripe(
+def test_the_log_of_a_refusal_contains_what_stripes_support_asks_for(
     server: FakeStripeServer, provider: StripeProvider
 ) -> None:
     server.have(Trouble.REFUSED)
@@ -91,7 +91,7 @@ def test_the_details_of_a_refusal_suffice_for_the_support_of_stripe(
 
 
 # Shows S18.
-def test_repr_hides_keys(provider: StripeProvider) -> None:
+def test_the_repr_of_stripe_settings_hides_the_keys(provider: StripeProvider) -> None:
     shown = repr(KEYS) + str(KEYS) + repr(provider) + repr(vars(provider))
 
     assert TEST_KEY not in shown
@@ -99,7 +99,7 @@ def test_repr_hides_keys(provider: StripeProvider) -> None:
 
 
 @pytest.mark.parametrize("secret_key", ["", "pk_test_public", "sk_main", "sk_test_x\n"])
-def test_a_malformed_key_is_refused_without_showing_it(secret_key: str) -> None:
+def test_the_refusal_of_a_malformed_stripe_key_does_not_show_the_key(secret_key: str) -> None:
     with pytest.raises(ValueError, match="of Stripe") as refused:
         StripeKeys(secret_key=secret_key, webhook_secrets=("whsec_x",))
 
@@ -108,16 +108,18 @@ def test_a_malformed_key_is_refused_without_showing_it(secret_key: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["sk", "rk"])
 @pytest.mark.parametrize(("mode", "is_live"), [("test", False), ("live", True)])
-def test_the_key_determines_test_or_live_mode(prefix: str, mode: str, is_live: bool) -> None:
+def test_the_stripe_key_determines_whether_test_or_live_mode_is_used(
+    prefix: str, mode: str, is_live: bool
+) -> None:
     keys = StripeKeys(secret_key=f"{prefix}_{mode}_live", webhook_secrets=("whsec_x",))
 
     assert keys.is_live is is_live
 
 
-def test_environment_variables_cannot_make_the_sdk_print_or_write_files(
+def test_environment_variables_cannot_make_the_stripe_sdk_print_or_write_files(
     server: FakeStripeServer, tmp_path: Path
 ) -> None:
-    """The SDK reads each variable once in a process, so it runs in a process of its own."""
+    """The SDK reads each variable once in a process, so it runs in a separate process."""
     program = (
         "from datetime import timedelta; "
         "from adapters.psp_suite.clock import START, SettableClock; "
@@ -140,14 +142,14 @@ def test_environment_variables_cannot_make_the_sdk_print_or_write_files(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_sdk_with_logging_enabled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stripe_sdk_with_logging_enabled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRIPE_LOG", "debug")
 
     with pytest.raises(PspSettingsError, match="unset STRIPE_LOG"):
         plugin.make(StripeSettings(accounts={MERCHANT_ACCOUNT: KEYS}), SettableClock(), SeededIds())
 
 
-def test_only_the_provider_imports_the_sdk() -> None:
+def test_the_stripe_sdk_is_not_imported_before_stripe_is_used() -> None:
     program = (
         "import sys; import entrypoints.cli.main, adapters.stripe.webhooks; "
         "from entrypoints.container import build; from entrypoints.settings import Settings; "

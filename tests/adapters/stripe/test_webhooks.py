@@ -1,4 +1,4 @@
-"""What is Stripe's own of its webhooks; what every PSP promises is in the contract suite."""
+"""Stripe's webhooks, beyond the contract suite for PSPs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def delivery(
     return WebhookDelivery(headers={webhooks.HEADER: signed}, body=body, merchant_account=account)
 
 
-def test_the_events_of_a_page_name_its_session(
+def test_stripe_events_about_a_page_identify_its_session(
     provider: StripeProvider, server: FakeStripeServer
 ) -> None:
     merchant = server.stripe.main
@@ -88,13 +88,13 @@ def test_the_events_of_a_page_name_its_session(
         {"data": {"object": {"id": "cs_test_2", "metadata": {"order": "17"}}}},
     ],
 )
-def test_an_event_of_another_program_of_the_merchant_names_no_session(
+def test_stripe_events_that_another_program_of_the_merchant_caused_are_ignored(
     theirs: dict[str, Any],
 ) -> None:
     assert READER.read_webhook(delivery(an_event(**theirs))) == ()
 
 
-def test_f34_both_signatures_are_accepted_while_a_secret_is_rolled() -> None:
+def test_signatures_by_both_secrets_are_accepted_during_a_secret_rotation() -> None:
     def is_accepted(secrets: tuple[str, ...], *signed_with: str) -> bool:
         keys = StripeKeys(secret_key=TEST_KEY, webhook_secrets=secrets)
         signed = [delivery(an_event(), secret=secret) for secret in signed_with]
@@ -113,19 +113,19 @@ def test_f34_both_signatures_are_accepted_while_a_secret_is_rolled() -> None:
 
 
 @pytest.mark.parametrize("header", ["t=1,t=1,v1=" + "0" * 64, "t=\u0661,v1=" + "0" * 64])
-def test_a_signature_with_two_times_or_a_malformed_time_is_rejected(header: str) -> None:
+def test_a_stripe_signature_with_two_times_or_a_malformed_time_is_rejected(header: str) -> None:
     with pytest.raises(WebhookRejected, match=r"not signed by Stripe$"):
         READER.read_webhook(replace(delivery(an_event()), headers={webhooks.HEADER: header}))
 
 
-def test_a_signature_of_another_scheme_is_rejected() -> None:
+def test_a_stripe_signature_of_another_scheme_is_rejected() -> None:
     sent = delivery(an_event())
     signed = sent.headers[webhooks.HEADER].replace("v1=", "v0=")
     with pytest.raises(WebhookRejected, match="not signed by Stripe with a secret"):
         READER.read_webhook(replace(sent, headers={webhooks.HEADER: signed}))
 
 
-def test_the_rejection_of_a_malformed_event_does_not_quote_it() -> None:
+def test_the_rejection_of_a_malformed_stripe_event_does_not_quote_the_event() -> None:
     with pytest.raises(WebhookRejected, match="not a known event") as rejected:
         READER.read_webhook(delivery(an_event(id=7)))
 
@@ -134,7 +134,7 @@ def test_the_rejection_of_a_malformed_event_does_not_quote_it() -> None:
 
 
 # Shows F33.
-def test_an_event_in_another_mode_than_the_keys_is_rejected() -> None:
+def test_a_stripe_event_in_another_mode_than_the_keys_is_rejected() -> None:
     live_keys = StripeKeys(secret_key="sk_live_main", webhook_secrets=(TEST_SECRET,))
     live = StripeProvider({MAIN: live_keys}, clock=SettableClock())
 
@@ -166,7 +166,7 @@ events = st.fixed_dictionaries(
 
 
 @given(odd | st.lists(odd) | events)
-def test_any_signed_body_is_either_read_or_rejected(content: object) -> None:
+def test_any_signed_webhook_body_is_either_read_or_rejected(content: object) -> None:
     with suppress(WebhookRejected):
         for notice in READER.read_webhook(delivery(json.dumps(content).encode())):
             assert notice.merchant_account == MAIN
