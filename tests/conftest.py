@@ -64,7 +64,7 @@ TOGETHER: Final = (
         "tests/adapters/postgresql/test_connection.py::TestReasons",
         "tests/entrypoints/test_doctor.py::TestReplication",
         "tests/entrypoints/test_documented_commands.py",
-        "tests/entrypoints/test_postgresql.py::TestComplaints::test_a_wrong_password_is_refused",
+        "tests/entrypoints/test_postgresql.py::TestComplaints::test_a_wrong_password",
         "tests/entrypoints/test_several_machines.py",
     ),
 )

@@ -1,4 +1,4 @@
-"""Kills a service and its removal of cards while guests book, and looks for cards kept wrongly.
+"""Kills a service while guests book, and looks for cards that are kept or removed wrongly.
 
 `make torture` does it on SQLite and on PostgreSQL, and prints the result.
 """
@@ -76,7 +76,7 @@ KINDS: Final = (LEFT, GONE, NOT_AS_SHOWN, OTHER)
 
 @dataclass(kw_only=True)
 class Booking(Added):
-    """A booking of a guest, as the guest and the shop know it.
+    """A booking of a guest as the guest and the shop know it.
 
     `card` and `expiry` are those of the guest's card; together, no other guest has them. `text`,
     `button` and `general` are the words on the page whose form the guest sent last. `is_ticked`
@@ -100,7 +100,7 @@ class Booking(Added):
         self.holds_until = self.ends_at
 
     def read(self, page: str) -> Mapping[str, str]:
-        """Read the page on which the guest agrees; return the form that the button sends."""
+        """Read the page on which the guest agrees. Return the form that the button sends."""
         agreement = re.search(r'<div id="agreement">(.*?)</div>', page, re.DOTALL)
         button = re.search(r'<button name="agreed" value="(\w+)"[^>]*>(.*?)</button>', page)
         if agreement is None or button is None:
@@ -117,7 +117,7 @@ class Booking(Added):
 
 
 class BookingClient(Client):
-    """A shop with its guests: they book one after the other, some of them twice."""
+    """A shop and its guests. They book one after the other, some of them twice."""
 
     def __init__(
         self, machines: Machines, name: str, number: int, *, longest_seconds: float
@@ -128,7 +128,7 @@ class BookingClient(Client):
         self._longest_seconds = longest_seconds
 
     def book(self, guest_id: GuestId, number: int, times: int) -> None:
-        """Have a guest book. The `number` of the guest decides the guest's card.
+        """Let a guest book. The `number` of the guest determines the guest's card.
 
         If a booking has ended before its card is on file, the guest makes another, further ahead.
         """
@@ -140,7 +140,7 @@ class BookingClient(Client):
                 further *= 2
 
     def _book(self, booking: Booking) -> bool:
-        """Return False if the booking has ended before its card is on file."""
+        """Make a booking. Return False if the booking has ended before its card is on file."""
         self.bookings.append(booking)
         try:
             self._guarantee(booking)
@@ -219,7 +219,7 @@ class BookingClient(Client):
 
 
 class Booked(NamedTuple):
-    """What was done, and all faults by their kind: `LEFT`, `GONE`, `NOT_AS_SHOWN` and `OTHER`."""
+    """What was done, and all faults by kind: `LEFT`, `GONE`, `NOT_AS_SHOWN` and `OTHER`."""
 
     done: Mapping[str, int]
     faults: Mapping[str, Sequence[str]]
@@ -228,7 +228,7 @@ class Booked(NamedTuple):
 def book_under_kills(
     storage: Storage, *, bookings: int, longest_seconds: float, seed: int
 ) -> Booked:
-    """Have guests book while the service and `reconcile` are killed; check at the end what is kept.
+    """Let guests book while the service and `reconcile` are killed. Check what is kept in the end.
 
     Every second guest books twice. A booking ends within `longest_seconds`, unless the machine is
     too slow for that. No card is kept after the end, unless the guest ticked the box.
@@ -289,7 +289,7 @@ def _have_ended(clients: Sequence[BookingClient]) -> bool:
 
 
 def _kill_reconcile(machine: Machine, seed: str, stop: Event) -> int:
-    """Run `cardonfile reconcile` again and again; return how many runs were killed.
+    """Run `cardonfile reconcile` repeatedly. Return how many runs were killed.
 
     About half of the runs finish. The others are killed after Python has started.
     """
@@ -331,10 +331,10 @@ def _watch(installation: Installation, stop: Event) -> Mapping[AccountId, dateti
 
 
 class Faults:
-    """Compares what is stored with what guests read and clicked. `found` has the faults by kind."""
+    """Compares what is stored with what guests read and clicked. `found` lists faults by kind."""
 
     def __init__(self, machines: Machines, gone: Mapping[AccountId, datetime]) -> None:
-        """Take when cards were seen to be gone."""
+        """`gone` says when cards were first seen to be gone."""
         self.found: dict[str, list[str]] = {kind: [] for kind in KINDS}
         self._machines = machines
         self._installation = machines.installation
@@ -345,7 +345,7 @@ class Faults:
         self.found[kind] += map(str, found)
 
     def look_at(self, bookings: Sequence[Booking]) -> dict[str, int]:
-        """Compare; return what was done. All processes have stopped, and all bookings are over."""
+        """Compare and return what was done. All processes must have stopped, all bookings be over."""
         # What is on file now stays on file: the reconciling below removes no card.
         active = _active(self._installation)
         clock = self._installation.clock

@@ -1,4 +1,4 @@
-"""The command line with a database of its own, and PSPs of other distributions."""
+"""Fixtures: the command line with a separate database, and PSPs of other distributions."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class CommandLine:
         self.storage = SqliteStorage(self.database)
 
     def run(self, *arguments: str, typed: str = "", **environment: str) -> Result:
-        """Run a command in this process. Raises whatever it raises, except SystemExit."""
+        """Run a command in this process. All exceptions but SystemExit are raised."""
         result = CliRunner().invoke(
             main,
             arguments,
@@ -118,7 +118,7 @@ class CommandLine:
         return sentence_of(result.exit_code, result.stdout, result.stderr)
 
     def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> Process:
-        """Start a command in a process of its own."""
+        """Start a command in a separate process."""
         return Process(
             [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
             stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Kills a service again and again while it erases guests, and looks for their remaining data.
+"""Kills a service repeatedly while it erases guests, and looks for data that remains.
 
 `make torture` does it on SQLite and on PostgreSQL, and prints the result.
 """
@@ -41,7 +41,7 @@ ROUNDS_TO_END: Final = 20
 
 
 class Erased(NamedTuple):
-    """What was done, and what is left that must not be.
+    """What was done, and which data is wrongly left.
 
     `fates` counts the requests. `back` is how often the service did not start before
     `guest erase --again`: the file names a guest whose erasure was not committed.
@@ -56,7 +56,7 @@ class Erased(NamedTuple):
 def erase_under_kills(
     storage: Storage, stripe: FakeStripeServer, *, kills: int, seed: int
 ) -> Erased:
-    """Erase a guest in each round, and kill the service meanwhile; check at the end what is left.
+    """Erase a guest in each round while the service is killed. Check in the end what is left.
 
     Each guest has three cards at two PSPs, a card that was just typed, and an open page. The request
     is repeated until it is answered.
@@ -117,7 +117,7 @@ def _erase(machine: Machine, token: str, guest_id: GuestId) -> str:
 
 
 def _start(machine: Machine) -> bool:
-    """Start a machine; return whether a guest had to be erased again before."""
+    """Start a machine. Return whether a guest had to be erased again first."""
     program = machine.start()
     wait_until(
         lambda: program.process.poll() is not None or machine.status("/readyz") == 200,
@@ -131,7 +131,7 @@ def _start(machine: Machine) -> bool:
 
 
 def _left_at_once(installation: Installation, guests: list[GuestId]) -> list[str]:
-    """Return what an answered erasure must have ended in its commit."""
+    """Return data that the commit of an answered erasure should have removed."""
     with installation.storage.read() as unit:
         active = [
             f"account {account.account_id} is active"
@@ -160,7 +160,7 @@ def _finish(installation: Installation) -> None:
 
 
 def _left(machines: Machines, stripe: FakeStripeServer, guests: list[GuestId]) -> list[str]:
-    """Return what is left once everything is done."""
+    """Return what is left after all work is done."""
     installation = machines.installation
     left = _left_at_once(installation, guests)
     with installation.storage.read() as unit:
@@ -192,7 +192,7 @@ def _left(machines: Machines, stripe: FakeStripeServer, guests: list[GuestId]) -
 
 
 def erase_on(name: str, folder: Path, *, kills: int, seed: int) -> Erased:
-    """Do it on a storage, in an empty folder."""
+    """Run the test on one storage, in an empty folder."""
     with running(SystemClock()) as stripe:
         settings = {
             "CARDONFILE_STRIPE_SECRET_KEY": TEST_KEY,

@@ -1,4 +1,4 @@
-"""Machines that serve, clients that load them, and checks of what is stored afterwards."""
+"""Machines that serve, clients that send load, and checks of what is stored afterwards."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ FAULTS: Final = {"internal_error", "reconciler_fault", "reconciling_one_failed"}
 
 
 class Machine(Server):
-    """`cardonfile serve` on a machine of its own, which may be killed and started again."""
+    """`cardonfile serve` on a separate machine, which may be killed and started again."""
 
     def __init__(self, folder: Path, port: int, environment: Mapping[str, str]) -> None:
         self.port = port
@@ -99,7 +99,7 @@ class Machine(Server):
         )
 
     def command(self, *arguments: str, program: str = SERVE) -> str:
-        """Run a command of `cardonfile` on the machine; return what it prints, without line end."""
+        """Run a command of `cardonfile` on the machine. Return its output without the line end."""
         begun = self.begin(*arguments, program=program)
         printed, errors = begun.communicate()
         assert begun.returncode == 0, errors
@@ -130,10 +130,10 @@ class Machine(Server):
 
 
 class Machines:
-    """Machines on one database and one fake PSP, and an installation that looks into both."""
+    """Machines on one database and one fake PSP, with an installation that inspects both."""
 
     def __init__(self, folder: Path, url: str, *, machines: int, **settings: str) -> None:
-        """Take the URL of a migrated database, or of a new file `cards.db`, and further settings."""
+        """`url` is the address of a migrated database, or of a new file `cards.db`."""
         ports = [free_port() for _ in range(machines)]
         # Any, because they are keywords too. Clients choose the machine and ignore the base URL.
         environment: dict[str, Any] = {
@@ -188,7 +188,7 @@ def one_machine_on_sqlite(folder: Path, **settings: str) -> Machines:
 
 @dataclass(kw_only=True)
 class Added:
-    """An add-card of a client.
+    """An add-card request of a client.
 
     `redirect_uri` is unique. `answer` is the response. `card` is the number that the guest typed.
     `status`, `account_id` and `state` are what the client read last.
@@ -224,7 +224,7 @@ class Answer(NamedTuple):
 
 
 class Unexpected(Exception):
-    """A response that no client should get, or none after all retries."""
+    """A response that no client should get, or no response after all retries."""
 
 
 class Client:
@@ -258,7 +258,7 @@ class Client:
     def add_cards_until(self, enough: Callable[[], bool], *, chooses: bool = True) -> None:
         """Add cards one by one. Every second guest types the card, and some cards are removed.
 
-        If it `chooses`, whichever card of a shared guest was stored last is made the default.
+        If it `chooses`, it makes the last stored card of a shared guest the default.
         """
         while not enough():
             try:
@@ -274,7 +274,7 @@ class Client:
                 self.unexpected.append(str(unexpected))
 
     def try_to_add_card(self, machine: int) -> int:
-        """Send one add-card to one machine, and return the status: 0 if it was cut off."""
+        """Send one add-card to one machine. Return the status, or 0 if the connection was cut."""
         adding = self._an_add_card(self._random.choice(GUESTS), has_key=True)
         answer = self._send(machine, self._request_of(adding))
         if answer is not None and answer.status == 200:
@@ -347,7 +347,7 @@ class Client:
             self._come_back(way_back, added)
 
     def _type_on(self, page: str, number: str, expiry: str) -> str:
-        """Type a card on a page of the fake PSP; return where the browser is sent."""
+        """Type a card on a page of the fake PSP. Return where the browser is redirected."""
         shown = self._ask(Request("GET", page, {}), 200).text
         token = re.search(r'name="form_token" value="(\w+)"', shown)
         assert token is not None
@@ -376,7 +376,7 @@ class Client:
         added.is_removed = True
 
     def _ask(self, request: Request, *expected: int) -> Answer:
-        """Send a request to one machine after the other, until it is answered."""
+        """Send a request to one machine after another until a machine responds."""
         for seconds in self._pauses_seconds:
             self._turn += 1
             answer = self._send(self._turn, request)
@@ -432,7 +432,7 @@ def _expected(request: Request, answer: Answer, *statuses: int) -> Answer:
 
 
 class Clients:
-    """Many clients, and the sums of what they saw."""
+    """Many clients, with the totals of what they saw."""
 
     def __init__(
         self,
@@ -445,17 +445,17 @@ class Clients:
 
     @property
     def fates(self) -> Counter[str]:
-        """How many requests were sent, and how many were answered, refused (503) and cut off."""
+        """Count the requests that were sent, answered, refused (503) and cut off."""
         return sum((fates for client in self.each for fates in client.fates), Counter[str]())
 
     @property
     def added(self) -> list[Added]:
-        """The add-cards that were answered."""
+        """The add-card requests that got a response."""
         return [added for client in self.each for added in client.added]
 
     @property
     def given_up(self) -> list[Added]:
-        """The add-cards that got no response and were not retried."""
+        """The add-card requests that got no response and were not retried."""
         return [added for client in self.each for added in client.given_up]
 
     @property
@@ -464,7 +464,7 @@ class Clients:
         return [each for client in self.each for each in client.unexpected]
 
     def answered_by(self, machine: int) -> int:
-        """How many requests a machine has answered."""
+        """Return the number of requests that a machine has answered."""
         return sum(client.fates[machine]["answered"] for client in self.each)
 
     def close(self) -> None:
@@ -474,7 +474,7 @@ class Clients:
 
     @contextmanager
     def doing(self, work: Callable[[Client], object], stop: Event) -> Iterator[None]:
-        """Run `work` for each client in a thread. After the block, set `stop` and wait for them."""
+        """Run `work` for each client in a thread. After the block, set `stop` and join the threads."""
         with ThreadPoolExecutor(len(self.each)) as pool:
             running = [pool.submit(work, client) for client in self.each]
             try:
@@ -516,7 +516,7 @@ class StoredAccount(NamedTuple):
 
 
 class StoredDelivery(NamedTuple):
-    """A row of the delivery of an event."""
+    """A row of an event's delivery."""
 
     event_id: str
     status: str
@@ -524,13 +524,13 @@ class StoredDelivery(NamedTuple):
 
     @property
     def told(self) -> Told:
-        """What the event tells."""
+        """The content of the event."""
         return msgspec.json.decode(self.event, type=Told)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """The stored sessions and deliveries by id, the session of each idempotency key, and accounts."""
+    """The stored sessions, deliveries, accounts, and the session of each idempotency key."""
 
     sessions: Mapping[str, StoredSession]
     keys: Mapping[str, str]
@@ -538,22 +538,22 @@ class Records:
     deliveries: Mapping[str, StoredDelivery]
 
     def events_lost_and_invented(self) -> tuple[list[Told], list[Told]]:
-        """Return events that are not stored, and stored ones of what did not happen.
+        """Return events that are missing, and stored events about what did not happen.
 
-        There must be one endpoint, which takes all events and was added before the first.
+        There must be one endpoint, subscribed to all events and added before the first event.
         """
         told = [each.told for each in self.deliveries.values()]
         return lost_and_invented(told, self.sessions.values(), self.accounts)
 
     def lost(self, added: Sequence[Added]) -> list[Added]:
-        """Return the add-cards whose session is missing, or differs from what the client read."""
+        """Return the add-card requests whose session is missing or differs from what clients read."""
         active = {each.account_id for each in self.accounts if each.is_active}
         return [each for each in added if self._is_lost(each, active)]
 
     def unasked(self, added: Sequence[Added], given_up: Sequence[Added]) -> list[str]:
         """Return the `redirect_uri` of each session that no client knows, such as a duplicate.
 
-        An add-card that was given up may have left one session.
+        An add-card request that was given up may have left one session.
         """
         answered = {each.token_id for each in added}
         may_be = Counter(each.redirect_uri for each in given_up)
@@ -607,7 +607,7 @@ def _rows(url: str, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]
 
 @dataclass(kw_only=True)
 class Aftermath:
-    """The faults that are found when no work is due. Every list must be empty.
+    """The faults that are found after all due work was done. Every list must be empty.
 
     - `lost`: add-cards whose session is missing, or differs from what the client read.
     - `unasked`: sessions that no client knows, such as a second one under the same key.

@@ -38,7 +38,7 @@ def crashed(server: PostgresqlServer) -> Iterator[None]:
 
 @contextmanager
 def hanging(server: PostgresqlServer) -> Iterator[None]:
-    """Pause the server: connections stay open, new ones are accepted, nothing is answered."""
+    """Pause the server. It keeps and accepts connections but does not respond."""
     with _paused(server):
         yield
 

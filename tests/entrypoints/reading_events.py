@@ -1,4 +1,4 @@
-"""Fifty writers store events at once while a reader follows the list, and both are killed.
+"""Fifty writers store events while a reader follows the list. Both are killed.
 
 `make torture` does it for two minutes on SQLite and on PostgreSQL, and prints the result.
 """
@@ -46,7 +46,7 @@ ALL: Final = 10_000_000
 
 
 def write(path: str) -> None:
-    """Store events in threads until the process is killed; note each in a file after its commit."""
+    """Store events in threads until the process is killed. Record each in a file after its commit."""
     storage = build(Settings.read(os.environ)).storage()
     lock = Lock()
 
@@ -72,7 +72,7 @@ def write(path: str) -> None:
 
 
 class Followed(NamedTuple):
-    """What the reader read in order, and what is wrong with it."""
+    """What the reader read in order, and the faults in it."""
 
     read: Sequence[str]
     missed: set[str]
@@ -81,9 +81,9 @@ class Followed(NamedTuple):
 
 
 def follow_under_kills(storage: Storage, folder: Path, wait: Callable[[Path], None]) -> Followed:
-    """Kill the writers once and the service once, with a wait before and after each kill.
+    """Kill the writers and the service once each, and wait before and after each kill.
 
-    `wait` gets the file with a line for each stored event.
+    `wait` is called with the file that contains a line for each stored event.
     """
     machines, path, stop = storage.machines, folder / "acknowledged", Event()
     (machine,) = machines.each

@@ -37,7 +37,7 @@ class Running(Server):
     def request(
         self, method: str, path: str, body: str | None = None
     ) -> tuple[int, http.client.HTTPMessage, str]:
-        """Send a request on a connection of its own."""
+        """Send a request on a separate connection."""
         headers = {
             "Authorization": f"bearer {self.token}",
             "Content-Type": "application/json",

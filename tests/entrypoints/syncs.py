@@ -18,7 +18,7 @@ _SYNCS_OF_WAL = """
 
 
 def calls_on_sqlite(folder: Path, *, writes: int) -> list[Call]:
-    """Return the system calls of a service on SQLite while so many cards are added."""
+    """Return the system calls of a service on SQLite while `writes` cards are added."""
     with SystemCalls() as calls, closing(one_machine_on_sqlite(folder)) as machines:
         # The worker would write in between.
         machines.each[0].start(calls.source(SERVE), "--no-worker")
@@ -30,7 +30,7 @@ def calls_on_sqlite(folder: Path, *, writes: int) -> list[Call]:
 
 
 def syncs_on_postgresql(folder: Path, *, writes: int) -> int:
-    """Return how often PostgreSQL synced its write-ahead log while so many cards were added."""
+    """Return how often PostgreSQL synced its write-ahead log while `writes` cards were added."""
     with (
         own_server({"fsync": "on"}) as server,
         new_database(server.url) as url,

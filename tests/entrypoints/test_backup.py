@@ -1,4 +1,4 @@
-"""Backups: what `cardonfile backup` writes, and what follows when it is restored (F11)."""
+"""What `cardonfile backup` writes, and what happens after a backup is restored (F11)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Backup:
         self._copy, _ = back_up(installation.settings, installation.database.parent, NOW)
 
     def restore(self) -> None:
-        """Replace the database by it, an hour later."""
+        """Replace the database by this copy, an hour later."""
         self._installation.storage.close()
         for beside in ("cards.db-wal", "cards.db-shm"):
             self._installation.database.with_name(beside).unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 # Shows F11.
-def test_a_session_in_a_restored_backup_settles_again(api: Api) -> None:
+def test_a_session_that_was_open_in_a_restored_backup_is_settled_again(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
@@ -72,7 +72,9 @@ def test_a_session_in_a_restored_backup_settles_again(api: Api) -> None:
 
 
 # Shows F11.
-def test_a_card_added_after_the_backup_stays_removed(api: Api) -> None:
+def test_a_card_added_and_removed_after_the_backup_does_not_return_with_the_restore(
+    api: Api,
+) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
@@ -89,7 +91,7 @@ def test_a_card_added_after_the_backup_stays_removed(api: Api) -> None:
 
 
 # Shows F11.
-def test_a_card_removed_after_the_backup_can_be_removed_again(api: Api) -> None:
+def test_a_card_that_was_removed_after_the_backup_can_be_removed_again(api: Api) -> None:
     installation = api.installation
     kept = installation.stored_card(GOOD_CARD)
     removed = installation.stored_card(OTHER_GOOD_CARD)
@@ -122,7 +124,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(mark_and_time.sub("MARK-TIME", file.name) for file in folder.iterdir())
 
 
-def test_a_backup_copies_every_file_readable_only_by_its_owner(
+def test_a_backup_copies_every_database_file_and_only_the_owner_can_read_it(
     cardonfile: CommandLine, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -142,7 +144,7 @@ def test_a_backup_copies_every_file_readable_only_by_its_owner(
     assert datetime.fromisoformat(entry["time"]) >= begun
 
 
-def test_a_backup_reports_a_missing_file(cardonfile: CommandLine, tmp_path: Path) -> None:
+def test_backup_reports_a_missing_database_file(cardonfile: CommandLine, tmp_path: Path) -> None:
     file = str(tmp_path / "nowhere.db")
     backup = ("backup", str(tmp_path / "backups"))
     wrote, missing = cardonfile.succeeds(*backup, CARDONFILE_FAKE_PSP_DATABASE=file).splitlines()
@@ -174,7 +176,7 @@ def test_an_existing_backup_is_never_replaced(api: Api, tmp_path: Path) -> None:
     assert first.read_bytes() == before
 
 
-def test_only_the_newest_backups_are_kept(
+def test_backup_deletes_all_but_the_newest_backups(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -191,7 +193,7 @@ def test_only_the_newest_backups_are_kept(
     assert len(names_in(folder)) == 4
 
 
-def test_deleting_old_backups_keeps_files_of_others(
+def test_deleting_old_backups_keeps_files_of_other_installations_and_programs(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -246,7 +248,7 @@ def test_a_backup_folder_that_others_can_write_to_is_reported(
     )
 
 
-def test_backups_dated_in_the_future_do_not_replace_a_new_backup(
+def test_a_new_backup_is_not_deleted_in_favor_of_backups_dated_in_the_future(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -259,7 +261,7 @@ def test_backups_dated_in_the_future_do_not_replace_a_new_backup(
 
 
 class TestPostgresql:
-    """Backups of a PostgreSQL database, by its own programs."""
+    """Backups of a PostgreSQL database by PostgreSQL's own programs."""
 
     @pytest.fixture
     def url(self, postgresql_server: str) -> Iterator[str]:
@@ -267,7 +269,7 @@ class TestPostgresql:
             execute(url, f"INSERT INTO centers VALUES ('{CENTER_ID}', 'Harbor Spa')")
             yield url
 
-    def test_backups_of_postgresql_are_restored_by_pg_restore(
+    def test_backups_of_postgresql_can_be_restored_by_pg_restore(
         self, url: str, cardonfile: CommandLine, tmp_path: Path, postgresql_server: str
     ) -> None:
         folder = tmp_path / "backups"
@@ -286,7 +288,7 @@ class TestPostgresql:
             )
             assert execute(restored, "SELECT name FROM centers") == [("Harbor Spa",)]
 
-    def test_a_backup_of_postgresql_shows_no_password_to_other_users(
+    def test_backing_up_postgresql_does_not_show_the_password_to_other_users(
         self, url: str, cardonfile: CommandLine, tmp_path: Path
     ) -> None:
         program = tmp_path / "pg_dump"
@@ -307,7 +309,7 @@ class TestPostgresql:
         assert "s3cret" not in arguments
         assert names_in(tmp_path / "backups") == []
 
-    def test_backups_of_postgresql_need_the_postgresql_programs(
+    def test_backing_up_postgresql_requires_the_postgresql_client_programs(
         self, url: str, cardonfile: CommandLine, tmp_path: Path
     ) -> None:
         sentence = cardonfile.refuses(

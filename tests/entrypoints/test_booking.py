@@ -1,4 +1,4 @@
-"""A service that is killed while guests book; `make torture` does it with hundreds of bookings."""
+"""A service is killed while guests book. `make torture` does this with hundreds of bookings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.entrypoints.torture import STORAGES
 
 # Shows I5, I7, I11.
 @pytest.mark.parametrize("storage", STORAGES)
-def test_cards_go_after_their_last_booking_despite_repeated_kills(
+def test_cards_are_removed_after_their_last_booking_despite_repeated_kills(
     storage: str, tmp_path: Path
 ) -> None:
     with STORAGES[storage](tmp_path) as lent:

@@ -1,6 +1,6 @@
-"""A card number and a security code, sent wherever a client can send something (S11).
+"""Sends a card number and a security code wherever a client can send something (S11).
 
-Neither may be in a file or in the log of the process, which is killed in the end. The exceptions
+Neither may appear in a file or in the log of the process, which is killed in the end. Exceptions
 are a client's own `redirect_uri` and `Idempotency-Key`, which are kept as they are.
 """
 
@@ -51,12 +51,12 @@ AddCard.__call__ = crash
 
 
 class Service(Serving):
-    """A service in a process of its own, and what is sent to it."""
+    """A service in a separate process, and what is sent to the service."""
 
     def send(
         self, method: str, path: str, body: str | None = None, **headers: str
     ) -> http.client.HTTPResponse:
-        """Send a request, and return the response; `text` is its body."""
+        """Send a request, and return the response with its body as `text`."""
         with closing(self.connect()) as connection:
             connection.request(method, path, body=body, headers={**self.headers, **headers})
             response = connection.getresponse()
@@ -169,7 +169,7 @@ def charge_at_the_fake_psp(service: Service) -> None:
 
 
 # Shows I6, S11.
-def test_a_card_number_or_security_code_reaches_no_file_or_log(tmp_path: Path) -> None:
+def test_card_numbers_and_security_codes_are_never_written_to_a_file_or_log(tmp_path: Path) -> None:
     with Service(tmp_path, WAITRESS, program=CRASHING) as service:
         for operation in OPERATIONS:
             send_to_every_place(service, operation)

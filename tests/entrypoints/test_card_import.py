@@ -47,7 +47,7 @@ def file_of(command_line: CommandLine, *rows: str) -> str:
     return str(file)
 
 
-def test_repeating_an_import_stores_a_card_once(
+def test_repeating_a_card_import_stores_each_card_once(
     installation: Installation, command_line: CommandLine
 ) -> None:
     file = file_of(command_line, row(installation.card_at_psp()))
@@ -62,7 +62,7 @@ def test_repeating_an_import_stores_a_card_once(
     assert noted == [(Action.IMPORT_BEGUN, {"rows": 1})] * 2
 
 
-def test_the_import_names_skipped_cards_by_line(
+def test_a_card_import_names_skipped_cards_by_their_line(
     installation: Installation, command_line: CommandLine
 ) -> None:
     erased = GuestId(a_uuid(77))
@@ -98,7 +98,7 @@ def test_the_import_names_skipped_cards_by_line(
 
 
 # Shows F46.
-def test_an_unreadable_card_of_a_guest_does_not_block_other_imports(
+def test_a_guests_unreadable_card_on_file_does_not_block_the_import_of_other_cards(
     installation: Installation,
 ) -> None:
     rows = some_rows(installation, 2)
@@ -120,7 +120,7 @@ def test_an_unreadable_card_of_a_guest_does_not_block_other_imports(
         ({"token": "first"}, "a token that no earlier line has"),
     ],
 )
-def test_an_invalid_row_is_named_without_importing_any_card(
+def test_a_card_import_with_an_invalid_row_names_the_row_and_imports_no_card(
     installation: Installation, command_line: CommandLine, changes: dict[str, str], sentence: str
 ) -> None:
     card = installation.card_at_psp()
@@ -134,7 +134,7 @@ def test_an_invalid_row_is_named_without_importing_any_card(
 
 
 class Import:
-    """An import whose pauses move the clock of an installation instead."""
+    """An import that moves the clock of an installation instead of pausing."""
 
     def __init__(self, installation: Installation, *rows: str) -> None:
         self.installation = installation
@@ -142,7 +142,7 @@ class Import:
         self.told: list[tuple[int, str]] = []
 
     def run(self) -> int:
-        """Run it, and return how many lines were done."""
+        """Run the import, and return how many lines were done."""
         container = self.installation.container
         importing = CardImport(
             container.import_card(),
@@ -167,7 +167,7 @@ def quick(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def some_rows(installation: Installation, number: int) -> Sequence[str]:
-    """Return rows of cards of as many guests."""
+    """Return `number` rows, each with a card of another guest."""
     guests = [GuestId(a_uuid(700 + each)) for each in range(number)]
     for guest_id in guests:
         installation.has_guest(a_guest(id=guest_id))
@@ -175,7 +175,7 @@ def some_rows(installation: Installation, number: int) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("are_gone", [False, True])
-def test_an_import_reads_at_most_the_budget_of_cards_in_a_minute(
+def test_a_card_import_reads_a_limited_number_of_cards_per_minute_from_the_psp(
     installation: Installation, are_gone: bool
 ) -> None:
     read: list[datetime] = []
@@ -191,7 +191,9 @@ def test_an_import_reads_at_most_the_budget_of_cards_in_a_minute(
     assert (len(read), most) == (len(rows), IMPORTS_PER_MINUTE)
 
 
-def test_readings_of_the_worker_count_against_the_import_budget(installation: Installation) -> None:
+def test_card_refreshes_by_the_worker_count_towards_the_limit_of_a_card_import(
+    installation: Installation,
+) -> None:
     first, *others = some_rows(installation, IMPORTS_PER_MINUTE + 1)
     Import(installation, *others).run()
     with committed(installation.storage) as unit:
@@ -211,7 +213,9 @@ def test_readings_of_the_worker_count_against_the_import_budget(installation: In
     assert installation.clock.now() - before > timedelta(seconds=50)
 
 
-def test_the_import_waits_for_a_psp_that_is_briefly_away(installation: Installation) -> None:
+def test_a_card_import_waits_for_a_psp_that_is_briefly_unavailable(
+    installation: Installation,
+) -> None:
     rows = some_rows(installation, 2)
     back_at = installation.clock.now() + timedelta(seconds=sum(WAITS_SECONDS[:2]))
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
@@ -223,7 +227,7 @@ def test_the_import_waits_for_a_psp_that_is_briefly_away(installation: Installat
     assert (importing.run(), importing.told) == (2, [])
 
 
-def test_a_psp_that_stays_away_ends_the_import(installation: Installation) -> None:
+def test_a_card_import_ends_if_the_psp_stays_unavailable(installation: Installation) -> None:
     importing = Import(installation, *some_rows(installation, MAX_LEFT_OUT + 1))
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
 
@@ -236,7 +240,7 @@ def test_a_psp_that_stays_away_ends_the_import(installation: Installation) -> No
     assert importing.run() == MAX_LEFT_OUT + 1
 
 
-def test_a_comparison_shows_the_differences_of_each_side(
+def test_card_compare_shows_the_differences_on_each_side(
     installation: Installation, command_line: CommandLine
 ) -> None:
     account, card = installation.stored_card(), installation.card_at_psp()
@@ -257,7 +261,7 @@ def test_a_comparison_shows_the_differences_of_each_side(
     assert found.stdout.splitlines()[1].split()[::4] == ["on_file", account.account_id]
 
 
-def test_a_comparison_needs_a_psp_that_lists_cards(command_line: CommandLine) -> None:
+def test_card_compare_requires_a_psp_that_can_list_cards(command_line: CommandLine) -> None:
     refused = command_line.refuses("card", "compare", "--account", "main", "--provider", "acme")
 
     assert refused == "no PSP that is set up can list the cards of the merchant account main"

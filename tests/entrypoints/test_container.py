@@ -73,7 +73,7 @@ def test_every_part_of_the_container_can_be_built_under_every_setting(
         (EVERYTHING, {FAKE, STRIPE}),
     ],
 )
-def test_a_psp_is_built_only_if_it_is_set_up(
+def test_the_container_builds_a_psp_only_if_the_psp_is_set_up(
     tmp_path: Path, environment: dict[str, str], there: set[ProviderName]
 ) -> None:
     container = build(settings_in(tmp_path, environment))
@@ -83,7 +83,7 @@ def test_a_psp_is_built_only_if_it_is_set_up(
     assert (tmp_path / "cards-fake-psp.db").exists() is (FAKE in there)
 
 
-def test_the_refusal_of_stripe_without_its_sdk_names_the_missing_package(
+def test_using_stripe_without_the_sdk_is_refused_with_the_name_of_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("provider", "calls", "transport"):
@@ -95,7 +95,7 @@ def test_the_refusal_of_stripe_without_its_sdk_names_the_missing_package(
         build(settings_in(tmp_path / "other", WITH_STRIPE)).psps()
 
 
-def test_the_refusal_of_an_identity_provider_names_its_missing_package(
+def test_using_json_web_tokens_without_their_package_is_refused_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "adapters.json_web_tokens", raising=False)
@@ -108,7 +108,7 @@ def test_the_refusal_of_an_identity_provider_names_its_missing_package(
 @pytest.mark.parametrize(
     "keys", ["not JSON", EVIDENCE_KEYS.replace('"d"', '"other"')], ids=["text", "public key"]
 )
-def test_keys_of_evidence_that_cannot_sign_are_refused_at_the_start(
+def test_evidence_keys_that_cannot_sign_are_refused_when_the_service_starts(
     tmp_path: Path, keys: str
 ) -> None:
     settings = settings_in(tmp_path, {**LOOPBACK, "CARDONFILE_EVIDENCE_KEYS": keys})
@@ -118,7 +118,9 @@ def test_keys_of_evidence_that_cannot_sign_are_refused_at_the_start(
     assert "nWGxne" not in str(refused.value)
 
 
-def test_a_built_part_of_the_container_takes_no_arguments(tmp_path: Path) -> None:
+def test_arguments_cannot_be_added_to_a_part_of_the_container_that_is_already_built(
+    tmp_path: Path,
+) -> None:
     container = build(settings_in(tmp_path, LOOPBACK))
     container.erase_guest()
 

@@ -1,4 +1,4 @@
-"""Moving an installation from SQLite to PostgreSQL: everything arrives, or nothing."""
+"""Copying an installation from SQLite to PostgreSQL. Either everything arrives or nothing."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ MERGED = Erasure(
 
 
 def fill(storage: Storage) -> None:
-    """Store records of every kind; some have equal times, and differ in the order of creation."""
+    """Store records of every kind. Some have equal times and differ in the order of creation."""
     with committed(storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID, name=ODD)])
         unit.guests.put_many(
@@ -252,7 +252,7 @@ def refusal(cardonfile: CommandLine, target: str) -> str:
 
 
 def run(target: str, statement: str) -> list[tuple[object, ...]]:
-    """Run statements as superuser in the target; return the rows of the last one."""
+    """Run statements as superuser in the target. Return the rows of the last statement."""
     with psycopg.connect(target, autocommit=True) as connection:
         ran = connection.execute(statement.encode())
         while ran.nextset():
@@ -283,7 +283,7 @@ def on_insert(when: str, action: str) -> str:
 
 @contextmanager
 def held_up(target: str, when: str) -> Iterator[None]:
-    """Have copies into the target wait, until the end."""
+    """Make copies into the target wait until the block ends."""
     run(target, on_insert(when, "PERFORM pg_advisory_xact_lock(1); RETURN NEW"))
     with psycopg.connect(target, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(1)")
@@ -292,7 +292,7 @@ def held_up(target: str, when: str) -> Iterator[None]:
 
 class TestCopied:
     @pytest.mark.parametrize("migrated", [True, False])
-    def test_every_record_of_the_copy_reads_the_same(
+    def test_copy_database_copies_every_record_unchanged(
         self, filled: CommandLine, postgresql_server: str, migrated: bool
     ) -> None:
         with (
@@ -310,7 +310,7 @@ class TestCopied:
         assert copied == records(filled.storage)
         assert None not in copied.values()
 
-    def test_the_copy_counts_the_rows_of_every_table_also_for_the_planner(
+    def test_copy_database_counts_all_rows_and_updates_the_planner_statistics(
         self, filled: CommandLine, target: str
     ) -> None:
         header, *lines = (line.split() for line in copies(filled, target).splitlines())
@@ -322,7 +322,7 @@ class TestCopied:
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")
         assert estimated == [(counted["products"],)] == [(5,)]
 
-    def test_rows_added_after_the_copy_are_listed_last(
+    def test_rows_that_are_added_after_the_copy_are_listed_last(
         self, filled: CommandLine, target: str
     ) -> None:
         copies(filled, target)
@@ -344,7 +344,9 @@ class TestCopied:
         assert [each.token_hash for each in tokens][-2:] == ["everywhere", "last"]
         assert [each.code for each in products] == ["P-7", "P-3", "P-9", "P-1", "P-0"]
 
-    def test_copying_does_not_change_the_source(self, filled: CommandLine, target: str) -> None:
+    def test_copying_a_database_does_not_change_the_source(
+        self, filled: CommandLine, target: str
+    ) -> None:
         filled.storage.close()
         before = filled.database.read_bytes()
 
@@ -353,7 +355,7 @@ class TestCopied:
         assert filled.database.read_bytes() == before
         assert not list(filled.folder.glob("*-wal"))
 
-    def test_copying_is_exempt_from_the_time_limits_of_the_service(
+    def test_copy_database_is_exempt_from_the_time_limits_of_the_service(
         self, cardonfile: CommandLine, target: str
     ) -> None:
         name = target.rpartition("/")[2]
@@ -368,7 +370,7 @@ class TestCopied:
 
 
 class TestRefused:
-    def test_copying_an_outdated_source_is_refused(
+    def test_copy_database_refuses_a_source_with_pending_migrations(
         self, unmigrated: CommandLine, target: str
     ) -> None:
         assert refusal(unmigrated, target) == (
@@ -377,13 +379,15 @@ class TestRefused:
         )
         assert not unmigrated.database.exists()
 
-    def test_copying_to_an_unreachable_target_is_refused(self, filled: CommandLine) -> None:
+    def test_copy_database_refuses_a_target_that_cannot_be_reached(
+        self, filled: CommandLine
+    ) -> None:
         complaint = refusal(filled, "postgresql://someone:s3cret@127.0.0.1:1/cards")
 
         assert complaint.startswith("the database cannot be used (connection failed: ")
         assert "s3cret" not in complaint
 
-    def test_copying_a_source_that_others_write_to_is_refused(
+    def test_copy_database_refuses_a_source_that_another_process_writes_to(
         self, filled: CommandLine, target: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(copy_database, "WAIT_SECONDS", 0.01)
@@ -394,7 +398,7 @@ class TestRefused:
             f"the database cannot be used ({filled.database}: database is locked)"
         )
 
-    def test_copying_a_source_with_a_running_worker_is_refused(
+    def test_copy_database_refuses_a_source_with_a_running_worker(
         self, filled: CommandLine, target: str
     ) -> None:
         worker, now = a_worker(7), datetime.now(UTC)
@@ -411,7 +415,7 @@ class TestRefused:
             unit.workers.leave_heartbeat(worker, now, WorkerState.STOPPED)
         copies(filled, target)
 
-    def test_copying_a_source_with_a_running_worker_can_be_forced(
+    def test_copying_a_database_with_a_running_worker_can_be_forced(
         self, filled: CommandLine, target: str
     ) -> None:
         with committed(filled.storage) as unit:
@@ -421,7 +425,7 @@ class TestRefused:
 
 
 class TestOtherProcesses:
-    def test_other_processes_cannot_write_to_either_side_during_the_copy(
+    def test_other_processes_cannot_write_to_source_or_target_during_the_copy(
         self, filled: CommandLine, migrated_target: str
     ) -> None:
         before = records(filled.storage)
@@ -443,7 +447,7 @@ class TestOtherProcesses:
             unit.guests.put_many([fill_again])
         assert is_empty(migrated_target)
 
-    def test_a_second_copy_at_the_same_time_is_refused(
+    def test_a_second_copy_of_the_database_at_the_same_time_is_refused(
         self, filled: CommandLine, target: str
     ) -> None:
         other = filled.database.with_name("other.db")
@@ -477,7 +481,7 @@ class TestInterrupted:
             (signal.SIGKILL, -signal.SIGKILL, b""),
         ],
     )
-    def test_an_interrupted_copy_can_be_repeated(
+    def test_an_interrupted_copy_of_the_database_can_be_repeated(
         self,
         filled: CommandLine,
         migrated_target: str,
@@ -500,7 +504,7 @@ class TestInterrupted:
         assert is_empty(migrated_target)
         copies(filled, migrated_target)
 
-    def test_ctrl_c_is_ignored_after_the_commit_of_the_copy(
+    def test_ctrl_c_is_ignored_after_the_copy_was_committed(
         self, filled: CommandLine, migrated_target: str
     ) -> None:
         def interrupt_at_commit() -> None:
@@ -525,7 +529,7 @@ class TestInterrupted:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """SQL that makes a copy impossible, on one side, and how the complaint about it begins."""
+    """SQL that makes a copy impossible on one side, and the beginning of the error message."""
 
     complaint: str
     at_source: str = ""
@@ -534,7 +538,7 @@ class Fault:
 
 
 def in_row_1(change: str, complaint: str) -> Fault:
-    """Return a fault of the first row of a table, which PostgreSQL refuses; there are no others."""
+    """Return a fault in the only row of a table, which PostgreSQL refuses."""
     only = "DELETE FROM guests WHERE rowid > 1"
     complaint = f"nothing was copied: {complaint}"
     change = f"{only}; {change} WHERE rowid = 1"
@@ -609,7 +613,7 @@ def ignore(_: int) -> None:
     """Do nothing with the number of rows."""
 
 
-def test_memory_does_not_grow_with_the_rows(
+def test_the_memory_use_of_copy_database_does_not_grow_with_the_number_of_rows(
     cardonfile: CommandLine, postgresql_server: str
 ) -> None:
     def peak(rows: int) -> int:

@@ -1,4 +1,4 @@
-"""Imports: what is read, and every fault by its line and column with nothing stored."""
+"""CSV imports. Every fault is reported with line and column, and then nothing is stored."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ignore(_: int) -> None:
 
 
 def imports(cardonfile: CommandLine, what: str, content: str) -> int:
-    """Import a file; return the number of its rows."""
+    """Import a file. Return the number of imported rows."""
     with closing(CsvImport(cardonfile.storage, what, NOTE_ACT)) as rows:
         count = rows.check(BytesIO(content.encode()), on_read=ignore)
         assert sum(rows.store()) == count
@@ -66,7 +66,7 @@ def imports(cardonfile: CommandLine, what: str, content: str) -> int:
 
 
 def refusal(cardonfile: CommandLine, what: str, content: str | bytes) -> str:
-    """Return what is wrong with a file."""
+    """Import a file that must be refused. Return the refusal."""
     file = BytesIO(content if isinstance(content, bytes) else content.encode())
     with (
         closing(CsvImport(cardonfile.storage, what, NOTE_ACT)) as rows,
@@ -106,7 +106,9 @@ def product_row(**changes: str) -> str:
 
 class TestCommand:
     @pytest.mark.parametrize("rows", [0, 1, 2])
-    def test_an_import_prints_the_number_of_rows(self, cardonfile: CommandLine, rows: int) -> None:
+    def test_an_import_prints_the_number_of_imported_rows(
+        self, cardonfile: CommandLine, rows: int
+    ) -> None:
         file = cardonfile.folder / "guests.csv"
         file.write_text(GUESTS + "".join(f"{a_uuid(number)},A,B,\n" for number in range(rows)))
 
@@ -130,7 +132,9 @@ class TestCommand:
         assert guest_on_file(cardonfile.storage, OTHER_GUEST_ID) is not None
 
     # Shows S22.
-    def test_a_file_with_a_fault_stores_no_rows(self, cardonfile: CommandLine) -> None:
+    def test_importing_a_file_with_an_invalid_row_stores_no_rows(
+        self, cardonfile: CommandLine
+    ) -> None:
         file = cardonfile.folder / "guests.csv"
         file.write_text(f"{GUESTS}{GUEST}harbor,Bo,Li,\n")
 
@@ -142,7 +146,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("name", "complaint"), [("no.csv", "No such file or directory"), ("", "Is a directory")]
     )
-    def test_the_refusal_names_a_path_that_is_not_a_file(
+    def test_importing_a_path_that_is_not_a_file_is_refused(
         self, cardonfile: CommandLine, name: str, complaint: str
     ) -> None:
         file = str(cardonfile.folder / name)
@@ -209,7 +213,9 @@ class TestWithSemicolons:
         ]
 
     @pytest.mark.parametrize("amount", ["1.234", "1,234", "1.234,50", "1,23456", "49,", "€ 5,00"])
-    def test_an_ambiguous_amount_is_refused(self, with_centers: CommandLine, amount: str) -> None:
+    def test_importing_an_ambiguous_amount_is_refused(
+        self, with_centers: CommandLine, amount: str
+    ) -> None:
         complaint = refusal(with_centers, "products", self.EXCEL.replace(";49,90;", f";{amount};"))
 
         assert complaint == (
@@ -236,12 +242,12 @@ class TestRead:
         assert imports(cardonfile, "centers", content) == 1
         assert center(cardonfile) == a_center()
 
-    def test_imported_guests_have_the_values_of_their_rows(self, cardonfile: CommandLine) -> None:
+    def test_imported_guests_have_the_values_in_their_rows(self, cardonfile: CommandLine) -> None:
         imports(cardonfile, "guests", GUESTS + GUEST)
 
         assert guest(cardonfile) == a_guest()
 
-    def test_imported_products_have_the_values_of_their_rows(
+    def test_imported_products_have_the_values_in_their_rows(
         self, with_centers: CommandLine
     ) -> None:
         row = product_row(name='"Oil, ""warm"""', description='"One.\r\n\nTwo."')
@@ -262,7 +268,7 @@ class TestRead:
             imports(cardonfile, "guests", file)
             assert guest(cardonfile) == a_guest(language="de-AT")
 
-    def test_the_longest_valid_row_is_imported(self, with_centers: CommandLine) -> None:
+    def test_the_longest_valid_row_can_be_imported(self, with_centers: CommandLine) -> None:
         row = product_row(
             name='"' + '""' * 200 + '"',
             code="\U0001f600" * 100,
@@ -275,7 +281,7 @@ class TestRead:
 
         assert products(with_centers)[0].description == "\U0001f600" * 5000
 
-    def test_a_row_with_a_known_id_in_any_case_updates_its_record(
+    def test_a_row_with_a_known_id_updates_the_record_regardless_of_case(
         self, with_centers: CommandLine
     ) -> None:
         some_id = "abcdefab-cdef-4abc-8def-abcdefabcdef"
@@ -405,14 +411,16 @@ FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
 
 # Shows S11, S18, S22.
 @pytest.mark.parametrize(("what", "content", "complaint"), FAULTS.values(), ids=FAULTS)
-def test_the_refusal_of_a_file_names_the_place_of_the_fault(
+def test_the_refusal_of_a_csv_file_names_the_line_and_column_of_the_error(
     with_centers: CommandLine, what: str, content: str | bytes, complaint: str
 ) -> None:
     assert refusal(with_centers, what, content).startswith(complaint)
 
 
 class TestLarge:
-    def test_the_refusal_of_very_many_columns_is_short(self, cardonfile: CommandLine) -> None:
+    def test_the_refusal_of_a_file_with_very_many_columns_is_short(
+        self, cardonfile: CommandLine
+    ) -> None:
         assert len(refusal(cardonfile, "centers", "x," * 30_000 + "\n")) < 500
 
     # Shows S22.
@@ -429,7 +437,7 @@ class TestLarge:
         ],
         ids=["plain", "lines", "NUL", "open", "CR", "alone", "commas"],
     )
-    def test_a_row_of_ten_megabytes_is_refused_without_reading_it(
+    def test_a_row_of_ten_megabytes_is_refused_without_reading_all_of_it(
         self, cardonfile: CommandLine, start: str, long: str, end: str, column: str
     ) -> None:
         content = GUESTS + start + long * (10_000_000 // len(long)) + end
@@ -450,7 +458,7 @@ class TestStored:
             ({"center_id": OTHER_CENTER_ID}, "the center that already has this product"),
         ],
     )
-    def test_the_refusal_of_a_product_names_its_wrong_center(
+    def test_importing_a_product_of_an_unknown_center_names_the_center(
         self, with_centers: CommandLine, changes: dict[str, str], expected: str
     ) -> None:
         imports(with_centers, "products", PRODUCTS + product_row())
@@ -476,7 +484,7 @@ class TestStored:
         assert complaint.startswith("cannot write the rows to a temporary file")
         assert guest_on_file(cardonfile.storage, GuestId(a_uuid(1))) is None
 
-    def test_other_processes_can_write_between_the_parts_of_an_import(
+    def test_other_processes_can_write_to_the_database_between_the_parts_of_an_import(
         self, cardonfile: CommandLine
     ) -> None:
         rows = "".join(f"{a_uuid(number)},A,B,\n" for number in range(2 * ROWS_PER_UNIT + 1))
@@ -490,7 +498,7 @@ class TestStored:
 
         assert parts == [ROWS_PER_UNIT, ROWS_PER_UNIT, 1]
 
-    def test_running_an_interrupted_import_again_completes_it(
+    def test_repeating_an_interrupted_import_completes_the_import(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = cardonfile.folder / "guests.csv"
@@ -538,7 +546,7 @@ PIECES = st.sampled_from(
     deadline=None,
     max_examples=150 * TIMES,
 )
-def test_any_file_is_either_stored_or_refused(
+def test_any_csv_file_is_either_imported_completely_or_refused(
     with_centers: CommandLine, what: str, has_header: bool, pieces: list[bytes]
 ) -> None:
     header = ",".join(KINDS[what].columns).encode() + b"\n" if has_header else b""
@@ -560,7 +568,7 @@ def test_any_file_is_either_stored_or_refused(
 
 
 class EndlessRows(RawIOBase):
-    """A file of many rows that takes no room."""
+    """A file of many rows that takes no space."""
 
     def __init__(self, rows: int) -> None:
         self._rows = self._written(rows)
@@ -581,7 +589,9 @@ class EndlessRows(RawIOBase):
         return len(row)
 
 
-def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
+def test_the_memory_use_of_an_import_does_not_grow_with_the_number_of_rows(
+    cardonfile: CommandLine,
+) -> None:
     def peak(rows: int) -> int:
         tracemalloc.start()
         try:

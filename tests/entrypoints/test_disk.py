@@ -1,4 +1,4 @@
-"""A running service while its disk is full or fails, or another process holds the write lock."""
+"""A running service while its disk is full or fails, or while another process writes."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 
 
 def add_cards(client: Client, number: int) -> None:
-    """Add so many cards, some of them through the whole flow."""
+    """Add `number` cards, some of them through the whole flow."""
     enough = len(client.added) + number
     client.add_cards_until(lambda: len(client.added) >= enough)
 
 
 def try_to_add_card(machines: Machines) -> tuple[int, object]:
-    """Send a valid add-card request; return the status and the body of the response."""
+    """Send a valid add-card request. Return the status and the body of the response."""
     machine = machines.each[0]
     headers = {"Authorization": f"bearer {machines.token}", "Content-Type": "application/json"}
     with closing(machine.connect()) as connection:
@@ -60,12 +60,12 @@ def try_to_add_card(machines: Machines) -> tuple[int, object]:
 
 
 def statuses(machine: Machine) -> tuple[int, int]:
-    """Return the statuses of liveness and readiness."""
+    """Return the statuses of the liveness check and the readiness check."""
     return machine.status("/healthz"), machine.status("/readyz")
 
 
 # Shows F7.
-def test_each_response_is_sent_after_its_commit_is_synced(tmp_path: Path) -> None:
+def test_each_response_is_sent_after_its_commit_was_synced_to_disk(tmp_path: Path) -> None:
     calls = calls_on_sqlite(tmp_path, writes=20)
 
     # Write, sync, respond, in this order for each request. A thread that serves no request may write
@@ -80,7 +80,7 @@ def test_each_response_is_sent_after_its_commit_is_synced(tmp_path: Path) -> Non
 
 
 # Shows F7.
-def test_postgresql_syncs_to_disk_for_each_response(tmp_path: Path) -> None:
+def test_postgresql_syncs_its_log_to_disk_before_each_response(tmp_path: Path) -> None:
     assert syncs_on_postgresql(tmp_path, writes=20) >= 20
 
 
@@ -93,7 +93,7 @@ def test_postgresql_syncs_to_disk_for_each_response(tmp_path: Path) -> None:
     ],
     ids=["full", "fails to sync"],
 )
-def test_a_full_or_failing_disk_is_reported_as_503_until_it_works_again(
+def test_requests_get_the_status_503_while_the_disk_is_full_or_fails(
     machines: Machines, failing: tuple[str, ...], error: int, cause: str
 ) -> None:
     (machine,), clients = machines.each, Clients(machines, "disk", 1)

@@ -1,4 +1,4 @@
-"""What `cardonfile doctor` finds. Each test also looks for secrets in it."""
+"""What `cardonfile doctor` reports. Each test also looks for secrets in the report."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ DAY: Final = timedelta(days=1)
 
 
 class Patient:
-    """An installation in a folder, which nothing serves."""
+    """An installation in a folder, without a running service."""
 
     def __init__(self, folder: Path) -> None:
         self.database = folder / "cards.db"
@@ -95,7 +95,7 @@ class Patient:
             unit.commit()
 
     def findings(self, **changes: str) -> list[Finding]:
-        """Examine it, with some settings changed."""
+        """Examine the installation with some settings changed."""
         found = examine({**self.environment, **changes})
         for each in found:
             assert not any(secret in each.text for secret in (SECRET, TEST_KEY, TEST_SECRET))
@@ -103,20 +103,20 @@ class Patient:
         return found
 
     def finding(self, about: str, **changes: str) -> tuple[Diagnosis, str]:
-        """Return the one finding about something; the others must have been made too."""
+        """Return the one finding about this subject. All other findings must exist too."""
         found = self.findings(**changes)
         assert {"settings", "database", "public address"} <= {each.about for each in found}
         (finding,) = (each for each in found if each.about == about)
         return finding.diagnosis, finding.text
 
     def problem(self, about: str, **changes: str) -> str:
-        """Return the text of the one finding about something, which must be a problem."""
+        """Return the text of the one finding about this subject, which must be a problem."""
         diagnosis, text = self.finding(about, **changes)
         assert diagnosis is Diagnosis.PROBLEM
         return text
 
     def is_fine(self, about: str, **changes: str) -> bool:
-        """Return whether the one finding about something is that all is well."""
+        """Return whether the one finding about this subject is that all is well."""
         return self.finding(about, **changes)[0] is Diagnosis.OK
 
 
@@ -150,7 +150,7 @@ def leads_to(server: ListeningServer, monkeypatch: pytest.MonkeyPatch) -> dict[s
     return {**PUBLIC, "CARDONFILE_PUBLIC_BASE_URL": f"http://cards.example:{server.server_port}"}
 
 
-def test_doctor_finds_no_problem_in_a_sound_running_service(tmp_path: Path) -> None:
+def test_doctor_reports_no_problem_if_the_service_works(tmp_path: Path) -> None:
     def set_clock(installation: Installation) -> None:
         installation.clock.advance(datetime.now(UTC) - installation.clock.now())
 
@@ -171,7 +171,9 @@ def test_doctor_finds_no_problem_in_a_sound_running_service(tmp_path: Path) -> N
     assert {each.about for each in found} >= {"database", "disk", "public address", "backup"}
 
 
-def test_an_unreadable_setting_is_the_only_finding(patient: Patient) -> None:
+def test_doctor_reports_only_an_invalid_setting_if_the_settings_cannot_be_read(
+    patient: Patient,
+) -> None:
     url = f"redis://:{SECRET}@"
 
     ((diagnosis, about, text),) = patient.findings(CARDONFILE_RATE_LIMIT_STORAGE=url)
@@ -202,14 +204,16 @@ LIVE: Final = {
         ("test cards", PUBLIC, "for another PSP, then unset CARDONFILE_ALLOW_FAKE_PSP"),
     ],
 )
-def test_a_problem_is_reported_with_its_remedy(
+def test_doctor_reports_each_problem_with_its_remedy(
     patient: Patient, about: str, settings: dict[str, str], said: str
 ) -> None:
     assert said in patient.problem(about, **settings)
 
 
 @pytest.mark.parametrize("kind", ["missing", "earlier", "none"])
-def test_an_unusable_database_does_not_prevent_other_checks(tmp_path: Path, kind: str) -> None:
+def test_doctor_performs_the_other_checks_if_the_database_is_unusable(
+    tmp_path: Path, kind: str
+) -> None:
     patient = Patient(tmp_path)
     if kind == "earlier":
         make_database_of_0_1_0(patient.database)
@@ -221,12 +225,14 @@ def test_an_unusable_database_does_not_prevent_other_checks(tmp_path: Path, kind
     assert patient.finding("records")[0] is Diagnosis.UNKNOWN
 
 
-def test_a_database_locked_by_another_process_is_a_problem(patient: Patient) -> None:
+def test_doctor_reports_a_database_that_another_process_has_locked(patient: Patient) -> None:
     with closing(SqliteStorage(patient.database)) as storage, storage.write():
         assert "locked" in patient.problem("database")
 
 
-def test_a_faulty_psp_plugin_does_not_prevent_other_checks(patient: Patient, site: Site) -> None:
+def test_doctor_performs_the_other_checks_if_a_psp_plugin_is_faulty(
+    patient: Patient, site: Site
+) -> None:
     code = PLUGIN.replace("settings.keys()", "1 / 0").replace("ids: None,", "ids: None, check=1,")
     site.install("cardonfile-acme", code)
 
@@ -234,7 +240,9 @@ def test_a_faulty_psp_plugin_does_not_prevent_other_checks(patient: Patient, sit
     assert "acme" in patient.problem("acme", **acme)
 
 
-def test_a_hanging_check_is_a_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_a_check_that_hangs(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor, "SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://judy:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/cards"
@@ -258,7 +266,7 @@ def answers_with_the_id(handler: Handler) -> None:
         (responding(200, ALIVE), "changes the header Referrer-Policy"),
     ],
 )
-def test_a_proxy_that_changes_headers_is_a_problem(
+def test_doctor_reports_a_proxy_that_changes_headers(
     patient: Patient, listening: ListeningServer, act: Act, said: str
 ) -> None:
     listening.acts[:] = [act]
@@ -267,7 +275,9 @@ def test_a_proxy_that_changes_headers_is_a_problem(
 
 
 @pytest.mark.parametrize("name", ["cards.db", "cards-fake-psp.db"])
-def test_doctor_names_a_file_that_every_user_can_read(patient: Patient, name: str) -> None:
+def test_doctor_reports_a_database_file_that_every_user_can_read(
+    patient: Patient, name: str
+) -> None:
     assert patient.is_fine("file modes")
 
     file = patient.database.with_name(name)
@@ -276,7 +286,9 @@ def test_doctor_names_a_file_that_every_user_can_read(patient: Patient, name: st
     assert str(file) in patient.problem("file modes")
 
 
-def test_a_nearly_full_disk_is_a_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_a_nearly_full_disk(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert patient.is_fine("disk")
 
     monkeypatch.setattr(doctor, "ENOUGH_FREE_BYTES", 2**80)
@@ -284,7 +296,7 @@ def test_a_nearly_full_disk_is_a_problem(patient: Patient, monkeypatch: pytest.M
     assert patient.problem("disk").endswith(f"{patient.database.parent}: make room")
 
 
-def test_a_missing_folder_is_a_problem(patient: Patient) -> None:
+def test_doctor_reports_a_missing_folder_of_the_erasure_file(patient: Patient) -> None:
     folder = patient.database.with_name("missing")
 
     text = patient.problem("disk", CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))
@@ -293,7 +305,7 @@ def test_a_missing_folder_is_a_problem(patient: Patient) -> None:
     assert said.endswith(f"is missing: create {folder}")
 
 
-def test_an_erased_guest_restored_by_a_backup_is_a_problem(patient: Patient) -> None:
+def test_doctor_reports_an_erased_guest_that_a_backup_restored(patient: Patient) -> None:
     file = patient.database.with_name("erasures.txt")
     assert patient.is_fine("erasures", CARDONFILE_ERASURES_FILE=str(file))
     patient.store(guests=a_guest())
@@ -303,7 +315,7 @@ def test_an_erased_guest_restored_by_a_backup_is_a_problem(patient: Patient) -> 
 
 
 class TestMerchantAccounts:
-    def test_a_merchant_account_with_cards_that_is_not_set_up_is_a_problem(
+    def test_doctor_reports_a_merchant_account_with_cards_that_is_not_set_up(
         self, patient: Patient
     ) -> None:
         patient.store(accounts=an_account(due_at=NOW))
@@ -315,7 +327,7 @@ class TestMerchantAccounts:
         assert "not set up" in text
         assert text.endswith("`cardonfile psp close-account fake --account main`")
 
-    def test_a_merchant_account_that_delays_an_erasure_for_a_day_is_a_problem(
+    def test_doctor_reports_a_merchant_account_that_delays_an_erasure_for_a_day(
         self, patient: Patient
     ) -> None:
         erasure = Erasure(guest_id=GUEST_ID, erased_at=SystemClock().now() - DAY, due_at=NOW)
@@ -323,7 +335,7 @@ class TestMerchantAccounts:
 
         assert "1 erasures wait since" in patient.problem("fake/main")
 
-    def test_a_closed_merchant_account_used_by_a_center_is_a_problem(
+    def test_doctor_reports_a_closed_merchant_account_that_a_center_still_uses(
         self, patient: Patient
     ) -> None:
         patient.store(accounts=an_account(due_at=NOW))
@@ -334,7 +346,7 @@ class TestMerchantAccounts:
 
         assert "`cardonfile configure-payments`" in patient.problem("fake/main")
 
-    def test_a_merchant_account_whose_unknown_cards_are_kept_is_a_problem(
+    def test_doctor_reports_a_merchant_account_whose_unknown_cards_are_no_longer_removed(
         self, patient: Patient
     ) -> None:
         with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:
@@ -346,14 +358,14 @@ class TestMerchantAccounts:
 
 class TestPublicAddress:
     @pytest.mark.parametrize("status", [502, 503, 504])
-    def test_a_public_address_without_the_service_behind_its_proxy_is_a_problem(
+    def test_doctor_reports_that_the_proxy_at_the_public_address_does_not_reach_the_service(
         self, patient: Patient, listening: ListeningServer, status: int
     ) -> None:
         listening.acts = [responding(status)]
         text = patient.problem("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
         assert text.endswith(": start `cardonfile serve`, or check the proxy")
 
-    def test_another_service_at_the_public_address_is_a_problem(
+    def test_doctor_reports_another_service_at_the_public_address(
         self, patient: Patient, listening: ListeningServer
     ) -> None:
         for act in (responding(404, ALIVE), responding(200, b"Welcome to nginx!")):
@@ -363,7 +375,7 @@ class TestPublicAddress:
         (request, _) = listening.requests
         assert (request.method, request.path) == ("GET", "/healthz")
 
-    def test_a_public_address_that_does_not_respond_is_an_unknown_finding(
+    def test_doctor_reports_a_public_address_that_does_not_respond_as_unknown(
         self, patient: Patient, listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(doctor, "REQUEST_SECONDS", 0.1)
@@ -380,7 +392,7 @@ class TestPublicAddress:
             (timedelta(seconds=30), None),
         ],
     )
-    def test_doctor_compares_the_clock_with_the_public_address(
+    def test_doctor_compares_the_clock_with_the_date_header_at_the_public_address(
         self,
         patient: Patient,
         listening: ListeningServer,
@@ -410,7 +422,7 @@ class TestPublicAddress:
         said = "X-Forwarded-For is trusted from 10.0.0.0/8"
         assert patient.finding("trusted proxy", **settings) == (Diagnosis.OK, said)
 
-    def test_centers_without_redirect_origins_are_a_problem_at_a_public_address(
+    def test_doctor_reports_centers_without_redirect_origins_at_a_public_address(
         self, patient: Patient
     ) -> None:
         patient.configure(a_configuration(redirect_origins=()), a_configuration())
@@ -419,7 +431,7 @@ class TestPublicAddress:
         assert "by 1 of the centers" in patient.problem("redirects", **PUBLIC)
 
 
-def test_a_language_missing_on_the_page_of_the_psp_is_a_problem(patient: Patient) -> None:
+def test_doctor_reports_a_language_that_the_psps_page_does_not_support(patient: Patient) -> None:
     patient.configure(a_configuration())
     with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:
         unit.consent_texts.put(CENTER_ID, a_consent_text(language="ja"))
@@ -437,7 +449,7 @@ def test_doctor_does_not_create_the_database_of_the_fake_psp(patient: Patient) -
     assert not patient.database.with_name("cards-fake-psp.db").exists()
 
 
-def test_a_center_whose_psp_is_not_set_up_is_a_problem(patient: Patient) -> None:
+def test_doctor_reports_a_center_whose_psp_is_not_set_up(patient: Patient) -> None:
     patient.configure(a_configuration())
     assert patient.is_fine("centers")
 
@@ -445,7 +457,9 @@ def test_a_center_whose_psp_is_not_set_up_is_a_problem(patient: Patient) -> None
     assert "CARDONFILE_ALLOW_FAKE_PSP" in patient.problem("centers", **public)
 
 
-def test_unreadable_keys_of_the_identity_provider_are_a_problem(patient: Patient) -> None:
+def test_doctor_reports_that_the_keys_of_the_identity_provider_cannot_be_read(
+    patient: Patient,
+) -> None:
     about = "identity provider"
     with identity_provider() as provider:
         keys = f"{provider.server.url}/certs"
@@ -478,7 +492,7 @@ class TestEndpoints:
     ABOUT: Final = f"endpoint {an_event_endpoint().endpoint_id}"
     HERE: Final = {"CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8"}
 
-    def test_doctor_sends_nothing_to_an_endpoint_that_accepts_connections(
+    def test_doctor_connects_to_an_endpoint_without_sending_a_request(
         self, patient: Patient, listening: ListeningServer
     ) -> None:
         patient.store(event_endpoints=an_event_endpoint(url=listening.url))
@@ -486,19 +500,19 @@ class TestEndpoints:
         assert patient.is_fine(self.ABOUT, **self.HERE)
         assert listening.requests == []
 
-    def test_an_unreachable_endpoint_is_a_problem(self, patient: Patient) -> None:
+    def test_doctor_reports_an_endpoint_that_cannot_be_reached(self, patient: Patient) -> None:
         patient.store(event_endpoints=an_event_endpoint(url=f"{NOBODY}/events?token={SECRET}"))
 
         assert "(connection refused)" in patient.problem(self.ABOUT, **self.HERE)
 
-    def test_doctor_does_not_connect_to_an_endpoint_at_a_private_address(
+    def test_doctor_reports_an_endpoint_at_a_private_address_without_connecting_to_it(
         self, patient: Patient, listening: ListeningServer
     ) -> None:
         patient.store(event_endpoints=an_event_endpoint(url=listening.url))
 
         assert "not a public address" in patient.problem(self.ABOUT)
 
-    def test_a_disabled_endpoint_is_a_problem(self, patient: Patient) -> None:
+    def test_doctor_reports_a_disabled_endpoint(self, patient: Patient) -> None:
         patient.store(event_endpoints=an_event_endpoint(disabled_at=datetime.now(UTC)))
 
         assert "410" in patient.problem(self.ABOUT)
@@ -514,7 +528,7 @@ class TestEndpoints:
         (None, Diagnosis.PROBLEM),
     ],
 )
-def test_an_old_newest_backup_is_a_problem(
+def test_doctor_reports_that_the_newest_backup_is_too_old(
     patient: Patient, age: timedelta | None, diagnosis: Diagnosis
 ) -> None:
     for number, each in enumerate([age, 9 * DAY] if age else []):
@@ -549,14 +563,14 @@ class TestReplication:
     def found(self, patient: Patient, url: str, about: str = "replication") -> tuple[str, str]:
         return patient.finding(about, CARDONFILE_DATABASE_URL=url)
 
-    def test_doctor_does_not_complain_about_a_single_server(
+    def test_doctor_accepts_a_single_postgresql_server_without_standbys(
         self, patient: Patient, url: str
     ) -> None:
         said = "no standby is attached, and no commit waits for a standby"
         assert self.found(patient, url) == ("ok", said)
 
     @pytest.mark.parametrize("set_by", ["database", "database user"])
-    def test_asynchronous_commits_are_a_problem(
+    def test_doctor_reports_asynchronous_commits(
         self, patient: Patient, url: str, set_by: str
     ) -> None:
         where = "ROLE CURRENT_USER IN DATABASE" if "user" in set_by else "DATABASE"
@@ -568,7 +582,7 @@ class TestReplication:
         assert text.endswith("a crash loses the last commits of others, such as psql: set it to on")
 
     @pytest.mark.usefixtures("standbys")
-    def test_standbys_for_which_no_commit_waits_are_a_problem(
+    def test_doctor_reports_standbys_for_which_no_commit_waits(
         self, patient: Patient, url: str
     ) -> None:
         diagnosis, text = self.found(patient, url)
@@ -581,7 +595,7 @@ class TestReplication:
         assert self.LOSES in text
 
     @pytest.mark.usefixtures("standbys")
-    def test_doctor_names_asynchronous_standbys_beside_synchronous_standbys(
+    def test_doctor_names_the_asynchronous_standbys_if_other_standbys_are_synchronous(
         self, patient: Patient, url: str
     ) -> None:
         with waiting_for(url, "db2"):
@@ -603,7 +617,7 @@ class TestReplication:
             assert diagnosis == "ok"
             assert text.startswith("commits wait for the standbys db2, db3. ")
 
-    def test_missing_standbys_are_a_problem(self, patient: Patient, url: str) -> None:
+    def test_doctor_reports_missing_standbys(self, patient: Patient, url: str) -> None:
         with waiting_for(url, "db2"):
             diagnosis, text = self.found(patient, url)
             assert diagnosis == "problem"
@@ -650,7 +664,7 @@ class TestPsps:
             ("acct_main test", True, "the merchant of the original of this copy"),
         ],
     )
-    def test_keys_of_another_merchant_are_a_problem(
+    def test_doctor_reports_psp_keys_of_another_merchant(
         self, patient: Patient, stripe: FakeStripeServer, kept: str, is_copy: bool, said: str
     ) -> None:
         default = DEFAULT_MERCHANT_ACCOUNT
@@ -684,7 +698,7 @@ class TestPsps:
         ],
         ids=["raises", "hangs", "another type", "exits"],
     )
-    def test_a_misbehaving_check_of_a_plugin_is_reported_as_a_finding(
+    def test_doctor_reports_a_plugin_whose_check_fails_or_hangs(
         self,
         patient: Patient,
         site: Site,

@@ -1,4 +1,4 @@
-"""Commands of other programs, run as the docs give them."""
+"""Runs commands of other programs as the docs give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that is generated from the served OpenAPI document adds a card to a running service."""
+"""A client that is generated from the OpenAPI document adds a card to a running service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/integrating.md and of the fake PSP's page, run as they are printed."""
+"""Runs the examples of docs/integrating.md and docs/fake-psp.md as they are printed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
         yield given
 
 
-def test_the_curl_examples_work(given: Given) -> None:
+def test_the_curl_examples_in_the_docs_work(given: Given) -> None:
     shell = given.shell
     center, guest, added = documents(shell.through(REQUESTS))
     assert (center["takes_cards"], guest["success"]) == (True, True)
@@ -61,7 +61,7 @@ def test_the_curl_examples_work(given: Given) -> None:
     assert all(each["success"] for each in (chosen, removed, link))
 
 
-def test_the_shop_in_python_runs_as_printed(given: Given, tmp_path: Path) -> None:
+def test_the_python_shop_in_the_docs_runs_as_printed(given: Given, tmp_path: Path) -> None:
     shop, _ = blocks(PAGE.read_text(), "python")
     (tmp_path / "shop.py").write_text(shop)
     port = free_port()
@@ -74,7 +74,9 @@ def test_the_shop_in_python_runs_as_printed(given: Given, tmp_path: Path) -> Non
     )
 
 
-def test_the_example_of_a_test_types_a_card(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_an_integration_test_in_the_docs_types_a_card(
+    given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     _, example = blocks(PAGE.read_text(), "python")
     known: dict[str, Any] = {}
@@ -91,7 +93,7 @@ def test_the_example_of_a_test_types_a_card(given: Given, monkeypatch: pytest.Mo
     given.demo.remove_cards()
 
 
-def test_the_nightly_job_of_the_fake_psp_charges_each_booking_once(
+def test_the_nightly_charging_job_in_the_docs_charges_each_booking_once(
     given: Given, tmp_path: Path
 ) -> None:
     page = (ROOT / "docs" / "fake-psp.md").read_text()
@@ -150,7 +152,7 @@ def test_the_nightly_job_of_the_fake_psp_charges_each_booking_once(
 
 
 def _account_of(given: Given, number: str) -> str:
-    """Add a card of Ada's, and return its account."""
+    """Add a card of the guest Ada, and return its account."""
     added = given.demo.add_card(redirect_uri=BACK)
     type_card(added["hosted_payment_uri"], BACK, number)
     event = given.event_of(added["token_id"]).content

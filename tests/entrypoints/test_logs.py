@@ -65,7 +65,7 @@ def test_json_log_lines_are_valid_json(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
-def test_a_fault_is_logged_without_its_text(
+def test_a_fault_is_logged_without_the_message_of_the_exception(
     capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
     configure_logs(log_format)
@@ -82,7 +82,7 @@ def test_a_fault_is_logged_without_its_text(
     assert "Traceback" not in written
 
 
-def test_a_fault_in_an_adapter_is_logged_with_its_module(
+def test_a_fault_in_an_adapter_is_logged_with_the_name_of_the_module(
     capsys: pytest.CaptureFixture[str], installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = installation.opened_session()
@@ -100,7 +100,7 @@ def test_a_fault_in_an_adapter_is_logged_with_its_module(
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
-def test_log_lines_name_their_process_if_there_are_several(
+def test_log_lines_contain_the_process_id_if_there_are_several_processes(
     capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
     configure_logs(log_format, name_process=True)
@@ -113,7 +113,9 @@ def test_log_lines_name_their_process_if_there_are_several(
         assert re.search(rf"\bprocess\b\W+{os.getpid()}\b", line)
 
 
-def test_the_log_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_line_of_a_request_contains_the_request_id(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     configure_logs(LogFormat.JSON)
     with structlog.contextvars.bound_contextvars(request_id="a1"):
         structlog.get_logger().info("request")
@@ -123,7 +125,9 @@ def test_the_log_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]
     assert [json.loads(line)["request_id"] for line in lines] == ["a1", "a1"]
 
 
-def test_unimportant_log_lines_can_be_suppressed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_lines_below_a_configured_level_are_suppressed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     structlog.get_logger().info("request")
     logging.getLogger("waitress").warning("slow")
@@ -132,7 +136,7 @@ def test_unimportant_log_lines_can_be_suppressed(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_partially_written_log_line_is_not_joined_with_the_next(tmp_path: Path) -> None:
+def test_a_partially_written_log_line_is_not_joined_with_the_next_line(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("ab") as stderr:
         subprocess.run(

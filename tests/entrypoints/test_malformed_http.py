@@ -1,4 +1,4 @@
-"""Malformed HTTP over raw sockets: it does no harm, and the next request is served.
+"""Malformed HTTP over raw sockets. It does no harm, and the next request is served.
 
 Refusing what must be refused is the proxy's job: `tests/deploy` sends the same through nginx.
 """
@@ -169,7 +169,9 @@ def statuses_of(running: Running, requests: Mapping[str, bytes]) -> dict[str, li
 
 
 # Shows S21.
-def test_malformed_requests_do_no_harm(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_http_requests_do_not_disturb_later_requests(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
 
     answers = statuses_of(running, {**REFUSED, **TOO_LARGE})
@@ -181,13 +183,13 @@ def test_malformed_requests_do_no_harm(running: Running, caplog: pytest.LogCaptu
 
 
 # Shows S5, S21.
-def test_an_unusual_but_unambiguous_request_is_answered(running: Running) -> None:
+def test_an_unusual_but_unambiguous_http_request_is_answered(running: Running) -> None:
     assert statuses_of(running, {name: sent for name, (sent, _) in ODD.items()}) == {
         name: expected for name, (_, expected) in ODD.items()
     }
 
 
-def test_clients_that_leave_early_do_no_harm(
+def test_clients_that_disconnect_early_do_not_disturb_later_requests(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

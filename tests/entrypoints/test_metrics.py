@@ -1,4 +1,4 @@
-"""Metrics of real processes, and what is served beside them: nothing."""
+"""Metrics of real processes. Nothing else is served at their address."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUESTS: Final = "http_request_duration_seconds_count"
 
 
 class Metrics(Server):
-    """Where Prometheus would ask."""
+    """The address that Prometheus would scrape."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -40,7 +40,7 @@ class Metrics(Server):
         return f"127.0.0.1:{self.port}"
 
     def text(self) -> str:
-        """Return what Prometheus would get."""
+        """Return the response that Prometheus would get."""
         with closing(self.connect()) as connection:
             connection.request("GET", "/metrics")
             response = connection.getresponse()
@@ -55,7 +55,7 @@ class Metrics(Server):
 def measured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Serving, Metrics]]:
-    """Run a server whose metrics are on: `serve`, whose log is lost, or two processes of granian."""
+    """Run a server with metrics: `serve`, which cannot write its log, or two granian processes."""
     served, folder = Metrics(), tmp_path_factory.mktemp("metrics")
     # Any: keywords of other types.
     options: dict[str, Any] = {"program": TO_FULL_DISK + SERVE}
@@ -108,7 +108,9 @@ def test_metrics_of_all_processes_are_served_without_personal_data(
 
 
 @only_on([GRANIAN])
-def test_the_counts_of_a_process_survive_its_end(measured: tuple[Serving, Metrics]) -> None:
+def test_the_metrics_still_include_the_counts_of_a_process_that_ended(
+    measured: tuple[Serving, Metrics],
+) -> None:
     serving, served = measured
 
     def have_served() -> set[int]:
@@ -124,7 +126,9 @@ def test_the_counts_of_a_process_survive_its_end(measured: tuple[Serving, Metric
 
 
 @only_on([WAITRESS])
-def test_log_lines_that_cannot_be_written_are_counted(measured: tuple[Serving, Metrics]) -> None:
+def test_the_metrics_count_log_lines_that_could_not_be_written(
+    measured: tuple[Serving, Metrics],
+) -> None:
     serving, served = measured
     before = served.scrape()["log_lines_lost_total"][()]
     assert serving.status("/") == 404
@@ -134,7 +138,7 @@ def test_log_lines_that_cannot_be_written_are_counted(measured: tuple[Serving, M
 
 # Shows S29.
 @only_on([WAITRESS])
-def test_a_client_that_sends_an_incomplete_request_is_disconnected(
+def test_a_metrics_client_that_sends_an_incomplete_request_is_disconnected(
     measured: tuple[Serving, Metrics],
 ) -> None:
     _, served = measured
@@ -145,7 +149,7 @@ def test_a_client_that_sends_an_incomplete_request_is_disconnected(
 
 
 @pytest.mark.parametrize("another", ["runs", "has ended"])
-def test_metric_files_of_ended_processes_stay_while_another_runs(
+def test_metric_files_of_ended_processes_are_kept_while_another_process_runs(
     tmp_path: Path, another: str
 ) -> None:
     ended = tmp_path / "counter_99999999.db"
@@ -169,7 +173,7 @@ def test_a_metrics_folder_that_cannot_be_created_is_refused(cardonfile: CommandL
     assert complaint == f"{folder}: No such file or directory"
 
 
-def test_a_metrics_address_without_a_folder_is_refused_with_several_processes(
+def test_a_metrics_address_without_a_metrics_folder_is_refused_for_several_processes(
     monkeypatch: pytest.MonkeyPatch, cardonfile: CommandLine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in {

@@ -91,7 +91,7 @@ def url(postgresql_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def own_url(postgresql_server: str) -> Iterator[str]:
-    """Return the address of an empty database of its own, which a test may change."""
+    """Return the address of a separate empty database, which a test may change."""
     with new_database(postgresql_server) as url:
         yield url
 
@@ -134,7 +134,7 @@ def as_user(url: str, user: str) -> str:
 
 
 class TestCommandLine:
-    def test_every_command_prints_the_same_as_on_sqlite(
+    def test_every_command_prints_the_same_on_postgresql_as_on_sqlite(
         self, tmp_path: Path, unmigrated: CommandLine, empty: str
     ) -> None:
         on_sqlite = self.from_nothing(unmigrated)
@@ -190,7 +190,7 @@ class TestCommandLine:
 
 
 class TestComplaints:
-    """Each is one sentence, without a traceback and without a password."""
+    """Each complaint is one sentence without a traceback and without a password."""
 
     @pytest.mark.parametrize(
         ("address", "complaint"),
@@ -210,17 +210,21 @@ class TestComplaints:
             assert complaint in sentence
             assert SECRET not in sentence
 
-    def test_a_database_that_does_not_exist_is_refused(self, tmp_path: Path, url: str) -> None:
+    def test_a_postgresql_database_that_does_not_exist_is_refused(
+        self, tmp_path: Path, url: str
+    ) -> None:
         with command_line(tmp_path, f"{url}_not") as cardonfile:
             sentence = cardonfile.refuses("migrate")
         assert re.search(r'cannot be used \(.*database "\w+_not" does not exist', sentence)
 
-    def test_a_database_that_is_not_migrated_is_refused(self, tmp_path: Path, empty: str) -> None:
+    def test_a_postgresql_database_that_is_not_migrated_is_refused(
+        self, tmp_path: Path, empty: str
+    ) -> None:
         with command_line(tmp_path, empty) as cardonfile:
             for arguments in COMMANDS[1:]:
                 assert "run `cardonfile migrate`" in cardonfile.refuses(*arguments)
 
-    def test_a_read_only_database_is_not_served(self, own_url: str) -> None:
+    def test_serve_refuses_a_read_only_postgresql_database(self, own_url: str) -> None:
         database = own_url.rpartition("/")[2]
         execute(own_url, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
         with (
@@ -241,7 +245,7 @@ class TestComplaints:
         assert "host=db.example port=5433 dbname=cards" in lines[0]["database"]
         assert SECRET not in str(lines)
 
-    def test_a_database_without_permission_is_refused(
+    def test_a_postgresql_database_without_the_needed_permissions_is_refused(
         self, tmp_path: Path, url: str, empty: str
     ) -> None:
         clerk = f"clerk_{url.rpartition('/')[2]}"
@@ -264,7 +268,7 @@ class TestComplaints:
         ],
         ids=["newer", "without a table"],
     )
-    def test_a_database_of_another_release_is_refused(
+    def test_a_postgresql_database_of_another_release_is_refused(
         self,
         own_url: str,
         on_postgresql: CommandLine,
@@ -276,7 +280,7 @@ class TestComplaints:
         for arguments in commands:
             assert complaint in on_postgresql.refuses(*arguments)
 
-    def test_a_wrong_password_is_refused(
+    def test_a_wrong_password_for_postgresql_is_refused_in_one_sentence(
         self, tmp_path: Path, stoppable_postgresql: PostgresqlServer
     ) -> None:
         url = stoppable_postgresql.url
@@ -293,7 +297,7 @@ class TestComplaints:
         assert SECRET not in sentence
         assert "permission denied for schema public" in right.stderr
 
-    def test_a_missing_postgresql_client_is_refused(
+    def test_a_missing_postgresql_driver_is_refused_in_one_sentence(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         address = f"postgresql://postgres:{SECRET}@localhost/cardonfile"
@@ -316,7 +320,7 @@ class TestComplaints:
 
 class TestHttp:
     @pytest.mark.parametrize("broken", ["\x00", "\ud800"], ids=ascii)
-    def test_text_that_postgresql_refuses_is_an_error_of_the_client(
+    def test_text_that_postgresql_cannot_store_is_refused_as_a_client_error(
         self, api: Api, broken: str
     ) -> None:
         text = f"a{broken}b"
@@ -350,7 +354,7 @@ class TestHttp:
 
 
 def all_at_once(*acts: Callable[[], object]) -> None:
-    """Do all of this at once; a rule may refuse some of it."""
+    """Run all these functions at once. A rule may refuse some of them."""
 
     def act(number: int) -> None:
         with suppress(Refusal):
@@ -360,7 +364,7 @@ def all_at_once(*acts: Callable[[], object]) -> None:
 
 
 class TestConcurrency:
-    def test_only_one_of_two_concurrent_centers_gets_a_product(
+    def test_only_one_of_two_centers_that_put_a_product_concurrently_gets_it(
         self, installation: Installation
     ) -> None:
         installation.has_center(a_center(id=OTHER_CENTER_ID))
@@ -388,7 +392,7 @@ class TestConcurrency:
             installation.loses("products")
 
     # Shows I2, I7, I9, I13.
-    def test_concurrent_changes_to_cards_that_become_the_same_leave_one(
+    def test_two_accounts_that_become_the_same_card_are_joined_despite_concurrent_changes(
         self, installation: Installation
     ) -> None:
         refresh = installation.container.refresh_account()
@@ -433,7 +437,7 @@ class TestConcurrency:
         assert refresh.take() is None
 
     # Shows I12.
-    def test_concurrent_work_on_a_guest_leaves_nothing_after_the_erasure(
+    def test_an_erasure_leaves_nothing_despite_concurrent_work_on_the_guest(
         self, installation: Installation
     ) -> None:
         for number in range(5):
@@ -471,7 +475,7 @@ class TestConcurrency:
                 sessions = unit.sessions.of_guest(guest_id)
                 assert all(each.is_over and not each.redirect_uri for each in sessions)
 
-    def test_every_card_is_kept_while_two_guests_are_merged(
+    def test_merging_two_guests_loses_no_card_despite_concurrent_work(
         self, installation: Installation
     ) -> None:
         caller, use_cases = installation.caller, installation.use_cases
@@ -524,7 +528,7 @@ class TestConcurrency:
                 assert unit.guest_references.of(goes) == []
         assert installation.tokens_at_psp() == tokens
 
-    def test_two_guests_are_not_merged_into_each_other_at_once(
+    def test_two_guests_cannot_be_merged_into_each_other_concurrently(
         self, installation: Installation
     ) -> None:
         for number in range(5):
@@ -547,7 +551,7 @@ class TestConcurrency:
 
     # Shows F36.
     @pytest.mark.parametrize("numbers", [(GOOD_CARD, GOOD_CARD), (GOOD_CARD, OTHER_GOOD_CARD)])
-    def test_two_concurrent_sessions_store_only_one_card(
+    def test_two_sessions_that_settle_concurrently_with_one_card_store_one_account(
         self, installation: Installation, numbers: tuple[str, str]
     ) -> None:
         if numbers[0] != numbers[1]:
@@ -605,7 +609,7 @@ class TestConcurrency:
 
             receiving.result()
 
-    def test_an_erasure_by_the_file_waits_for_a_page_being_created(
+    def test_repeating_an_erasure_waits_for_a_page_that_is_being_created(
         self, tmp_path: Path, own_url: str
     ) -> None:
         execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
@@ -628,7 +632,7 @@ class TestConcurrency:
             assert erasing.result() == [GUEST_ID]
 
     # Shows I9.
-    def test_concurrent_changes_to_cards_leave_one_default(
+    def test_concurrent_changes_to_cards_leave_exactly_one_default_card(
         self, tmp_path: Path, own_url: str
     ) -> None:
         # Units that wait for each other in a circle fail, instead of being repeated.
@@ -678,7 +682,7 @@ class TestConcurrency:
                 installation.clock.advance(timedelta(seconds=1))
 
 
-def test_a_command_may_read_for_longer_than_a_request(
+def test_a_command_may_run_longer_queries_than_a_request(
     on_postgresql: CommandLine, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "STATEMENT_SECONDS", 1)

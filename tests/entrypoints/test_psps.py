@@ -1,4 +1,4 @@
-"""PSPs that other distributions offer by entry points."""
+"""PSPs that other distributions provide through entry points."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from entrypoints.settings_error import SettingsError
 from tests.entrypoints.conftest import PLUGIN, Site
 
 
-def test_an_installed_plugin_is_imported_only_if_it_is_configured(site: Site) -> None:
+def test_an_installed_psp_plugin_is_imported_only_if_it_is_configured(site: Site) -> None:
     site.install("cardonfile-acme")
 
     assert list(load_psps(None)) == ["fake", "mollie", "stripe"]
@@ -29,7 +29,7 @@ def test_an_installed_plugin_is_imported_only_if_it_is_configured(site: Site) ->
     assert list(load_psps(" acme ,stripe,")) == ["acme", "fake", "mollie", "stripe"]
 
 
-def test_the_settings_of_a_plugin_are_read(site: Site) -> None:
+def test_the_settings_of_a_psp_plugin_are_read_from_the_environment(site: Site) -> None:
     site.install("cardonfile-acme")
     environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_SPAIN_API_KEY": "key of spain"}
 
@@ -44,7 +44,7 @@ def test_the_settings_of_a_plugin_are_read(site: Site) -> None:
     ("told", "is_live"),
     [("True", True), ("False", False), ("None", None), ("'yes'", None), ("1/0", None)],
 )
-def test_a_plugin_states_whether_an_account_takes_real_cards(
+def test_a_psp_plugin_states_whether_a_merchant_account_takes_real_cards(
     site: Site, told: str, is_live: bool | None
 ) -> None:
     site.install(
@@ -58,7 +58,7 @@ def test_a_plugin_states_whether_an_account_takes_real_cards(
 
 
 @pytest.mark.parametrize("psp", ["stripe", "mollie"])
-def test_a_psp_names_the_currency_that_is_set_for_an_account(psp: str) -> None:
+def test_a_psp_plugin_returns_the_currency_that_is_set_for_a_merchant_account(psp: str) -> None:
     environment = {
         "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_1",
         "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_1",
@@ -75,7 +75,7 @@ def test_a_psp_names_the_currency_that_is_set_for_an_account(psp: str) -> None:
 
 
 @pytest.mark.parametrize("told", ["'euro'", "978", "1/0"])
-def test_the_currency_of_a_plugin_is_checked(site: Site, told: str) -> None:
+def test_an_invalid_currency_from_a_psp_plugin_is_ignored(site: Site, told: str) -> None:
     site.install(
         "cardonfile-acme", PLUGIN[:-2] + f"    currency=lambda settings, account: {told},\n)\n"
     )
@@ -86,7 +86,7 @@ def test_the_currency_of_a_plugin_is_checked(site: Site, told: str) -> None:
     assert psp.currency(DEFAULT_MERCHANT_ACCOUNT) is None
 
 
-def test_the_fake_psp_is_never_live() -> None:
+def test_the_fake_psp_never_counts_as_live() -> None:
     for address in ("http://127.0.0.1:8000", "https://cards.example"):
         psps = Settings.read({"CARDONFILE_PUBLIC_BASE_URL": address}).psps
         assert psps[ProviderName("fake")].is_live(DEFAULT_MERCHANT_ACCOUNT) is False
@@ -94,7 +94,7 @@ def test_the_fake_psp_is_never_live() -> None:
         assert psps[ProviderName("stripe")].is_live(DEFAULT_MERCHANT_ACCOUNT) is None
 
 
-def test_a_mistake_in_the_settings_of_a_plugin_is_named(site: Site) -> None:
+def test_an_unknown_setting_of_a_psp_plugin_is_reported(site: Site) -> None:
     site.install("cardonfile-acme")
 
     assert unknown_settings({"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEX": "x"}) == [
@@ -132,7 +132,7 @@ def test_the_refusal_of_an_unknown_psp_names_the_installed_psps() -> None:
     ],
     ids=["module", "import", "argument", "text", "secret", "exit", "missing", "kind", "name"],
 )
-def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said: str) -> None:
+def test_a_broken_psp_plugin_is_refused_in_one_sentence(site: Site, code: str, said: str) -> None:
     site.install("cardonfile-acme", code)
 
     with pytest.raises(SettingsError) as refused:
@@ -156,7 +156,7 @@ def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said:
     ],
     ids=["earlier module", "not stated", "later"],
 )
-def test_the_refusal_of_a_plugin_for_another_interface_gives_the_remedy(
+def test_a_psp_plugin_for_another_interface_version_is_refused_with_the_remedy(
     site: Site, code: str, why: str
 ) -> None:
     site.install("cardonfile-acme", code)
@@ -176,7 +176,7 @@ def test_the_refusal_of_a_plugin_for_another_interface_gives_the_remedy(
         ("make", "be used with its settings"),
     ],
 )
-def test_the_text_of_an_exception_of_a_plugin_is_not_shown(
+def test_the_message_of_an_exception_in_a_psp_plugin_is_not_shown(
     site: Site, hook: str, what: str
 ) -> None:
     site.install(
@@ -197,7 +197,7 @@ def use(settings: Settings) -> None:
     build(settings).psp_adapters()
 
 
-def test_plugins_with_overlapping_settings_are_refused(site: Site) -> None:
+def test_psp_plugins_with_overlapping_setting_names_are_refused(site: Site) -> None:
     site.install("acme", PLUGIN.replace('"acme"', '"database"'), psp="database")
     site.install("acme-one")
     site.install("acme-two", PLUGIN.replace('"acme"', '"acme_spain"'), psp="acme_spain")

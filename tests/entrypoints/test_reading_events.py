@@ -1,4 +1,4 @@
-"""Readers of events beside fifty writers; `make torture` does it for two minutes."""
+"""Readers of events beside fifty writers. `make torture` runs this for two minutes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ EVENTS_BETWEEN_KILLS = 50
 
 # Shows I10.
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_reader_misses_no_event_despite_kills(storage: str, tmp_path: Path) -> None:
+def test_a_reader_of_the_event_list_misses_no_event_despite_kills(
+    storage: str, tmp_path: Path
+) -> None:
     def wait(path: Path) -> None:
         enough = len(path.read_text().split()) + EVENTS_BETWEEN_KILLS
         wait_until(lambda: len(path.read_text().split()) >= enough)

@@ -1,4 +1,4 @@
-"""The service over real sockets: limits, slow clients, the log, and the graceful stop."""
+"""The service over real sockets: limits, slow clients, the log and the graceful stop."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def path_of(session: CardSession) -> str:
 @pytest.mark.parametrize(
     ("is_opened", "leg", "status"), [(True, "/return", 303), (True, "", 303), (False, "", 503)]
 )
-def test_a_link_opened_in_a_loop_occupies_one_call_to_the_psp(
+def test_a_link_that_is_opened_in_a_loop_occupies_only_one_call_to_the_psp(
     stoppable: Running, is_opened: bool, leg: str, status: int
 ) -> None:
     installation, provider = stoppable.installation, stoppable.installation.provider
@@ -93,7 +93,7 @@ def test_a_link_opened_in_a_loop_occupies_one_call_to_the_psp(
 
 
 # Shows S17.
-def test_responses_have_no_version_banner(running: Running) -> None:
+def test_responses_do_not_reveal_the_version_of_the_server(running: Running) -> None:
     _, headers, _ = running.request("GET", "/healthz")
 
     assert "Server" not in headers
@@ -103,7 +103,7 @@ def test_responses_have_no_version_banner(running: Running) -> None:
     ("headers", "status"),
     [(b"X-A: " + b"x" * 20_000, b" 431 "), (b"Content-Length: 1000000", b" 413 ")],
 )
-def test_overlarge_requests_are_refused_unread(
+def test_requests_that_are_too_large_are_refused_without_reading_them(
     running: Running, headers: bytes, status: bytes
 ) -> None:
     sent = b"POST /webhooks/fake HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n\r\n"
@@ -149,7 +149,7 @@ def test_an_unknown_method_is_not_logged_verbatim(running: Running) -> None:
 
 # Shows F9.
 @pytest.mark.parametrize("held_up_seconds", [0, 2 * waitress_server.QUIET_SECONDS])
-def test_requests_in_progress_are_answered_before_the_server_ends(
+def test_requests_in_progress_are_answered_before_the_server_stops(
     stoppable: Running, monkeypatch: pytest.MonkeyPatch, held_up_seconds: float
 ) -> None:
     sleep = time.sleep
@@ -187,8 +187,10 @@ def test_requests_in_progress_are_answered_before_the_server_ends(
 
 
 # Shows F9.
-def test_a_drain_ends_every_connection_with_a_response(stoppable: Running) -> None:
-    """Busy clients get whole responses, of which the last says that the connection closes."""
+def test_stopping_the_server_lets_every_connection_receive_its_last_response(
+    stoppable: Running,
+) -> None:
+    """Busy clients get complete responses. The last response says that the connection closes."""
     answers: list[int] = []
     cut_off: list[Exception] = []
     connections = [stoppable.connect() for _ in range(12)]
@@ -223,7 +225,9 @@ def test_a_drain_ends_every_connection_with_a_response(stoppable: Running) -> No
 
 
 # Shows F18.
-def test_a_process_started_without_a_storage_answers_that_it_is_unavailable(tmp_path: Path) -> None:
+def test_a_process_that_starts_without_a_database_reports_that_it_is_not_ready(
+    tmp_path: Path,
+) -> None:
     def storage_goes_away(installation: Installation) -> None:
         installation.storage.close()
         installation.database.unlink()
@@ -242,7 +246,7 @@ def test_a_process_started_without_a_storage_answers_that_it_is_unavailable(tmp_
         (STRIPE, "default", None),
     ],
 )
-def test_the_server_does_not_start_if_the_psp_of_a_center_is_not_set_up(
+def test_the_service_does_not_start_if_the_psp_of_a_center_is_not_set_up(
     installation: Installation, provider: ProviderName, account: str, complaint: str | None
 ) -> None:
     installation.configure(provider=provider, merchant_account=MerchantAccount(account))

@@ -40,21 +40,23 @@ def read(environment: dict[str, str]) -> Settings | str:
 
 
 def fake(settings: Settings) -> Path | None:
-    """Return the file of the fake PSP, or None where it is not allowed."""
+    """Return the file of the fake PSP, or None if the fake PSP is not allowed."""
     own = settings.psps[FAKE].settings
     assert own is None or isinstance(own, FakeSettings)
     return None if own is None else own.database
 
 
 def stripe(environment: dict[str, str]) -> StripeSettings | None:
-    """Read the settings of Stripe: None without keys."""
+    """Return the settings of Stripe, or None if no keys are set."""
     own = Settings.read(environment).psps[STRIPE].settings
     assert own is None or isinstance(own, StripeSettings)
     return own
 
 
 @pytest.mark.parametrize("environment", [{}, dict.fromkeys(Setting, "")], ids=["unset", "empty"])
-def test_all_files_are_in_the_current_folder_by_default(environment: dict[str, str]) -> None:
+def test_all_database_files_are_in_the_current_folder_by_default(
+    environment: dict[str, str],
+) -> None:
     settings = Settings.read(environment)
 
     assert settings.database == Path("cardonfile.db")
@@ -73,7 +75,7 @@ def test_all_files_are_in_the_current_folder_by_default(environment: dict[str, s
 
 # Shows S18.
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-def test_settings_do_not_show_the_address_of_a_server(scheme: str) -> None:
+def test_the_repr_of_settings_does_not_show_the_address_of_a_database_server(scheme: str) -> None:
     postgresql = f"{scheme}://cardonfile:s3cret@db.internal/cardonfile"
     redis = "rediss://cardonfile:s3cret@[::1]:6380/0"
     settings = Settings.read(
@@ -87,7 +89,7 @@ def test_settings_do_not_show_the_address_of_a_server(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - nothing is bound here
-def test_a_service_on_every_address_needs_a_public_base_url(host: str) -> None:
+def test_listening_on_every_address_requires_a_public_base_url(host: str) -> None:
     with pytest.raises(SettingsError, match="CARDONFILE_PUBLIC_BASE_URL"):
         Settings.read({}, host=host)
     public = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
@@ -117,7 +119,7 @@ def test_values_of_settings_are_normalized(name: str, value: str, expected: obje
     ("host", "base_url"),
     [("10.0.0.5", "http://10.0.0.5:9000"), ("::1", "http://[::1]:9000")],
 )
-def test_links_lead_to_the_listening_address_by_default(host: str, base_url: str) -> None:
+def test_the_public_base_url_is_the_listening_address_by_default(host: str, base_url: str) -> None:
     assert Settings.read({}, host=host, port=9000).public_base_url == base_url
 
 
@@ -178,7 +180,7 @@ UNUSABLE: Final = {
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in UNUSABLE.items() for value in values]
 )
-def test_the_refusal_names_an_invalid_setting(name: str, value: str) -> None:
+def test_the_refusal_of_an_invalid_setting_names_the_setting(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"CARDONFILE_{name}") as refused:
         Settings.read({f"CARDONFILE_{name}": value})
     assert "s3cret" not in str(refused.value)
@@ -198,7 +200,7 @@ DEFAULTS: Final = "guest 10 10, guest-everywhere off 30, caller 5000 500, center
         ("guest-everywhere=40/60", DEFAULTS.replace("everywhere off 30", "everywhere 40 60")),
     ],
 )
-def test_each_limit_against_card_testing_can_be_set(value: str, expected: str) -> None:
+def test_each_card_testing_limit_can_be_set(value: str, expected: str) -> None:
     limits = Settings.read({"CARDONFILE_CARD_TESTING_LIMITS": value}).card_testing_limits
     at_most = {(each.per, each.counted): str(each.at_most) for each in limits}
     assert len(at_most) == len(limits)
@@ -231,7 +233,7 @@ NAMES: Final = (
 
 # Shows S18.
 @given(st.dictionaries(st.sampled_from(sorted(NAMES)), texts))
-def test_any_value_is_read_or_refused_in_one_line_without_repeating_it(
+def test_any_setting_value_is_read_or_refused_in_one_line_that_does_not_repeat_it(
     environment: dict[str, str],
 ) -> None:
     settings = read(environment)
@@ -294,13 +296,13 @@ class TestFiles:
             "CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file that is not empty and has at most 64 KiB"
         )
 
-    def test_psps_named_in_a_file_are_loaded_to_recognize_settings(self, tmp_path: Path) -> None:
+    def test_the_settings_of_psps_that_a_file_names_are_recognized(self, tmp_path: Path) -> None:
         (tmp_path / "psps").write_text("missing\n")
 
         with pytest.raises(SettingsError, match="missing"):
             unknown_settings({"CARDONFILE_PSPS_FILE": str(tmp_path / "psps")})
 
-    def test_a_value_besides_a_file_for_the_same_setting_is_refused(self, tmp_path: Path) -> None:
+    def test_giving_both_a_value_and_a_file_for_a_setting_is_refused(self, tmp_path: Path) -> None:
         named = {"CARDONFILE_DATABASE_URL_FILE": str(tmp_path / "url")}
 
         assert read({**named, "CARDONFILE_DATABASE_URL": "sqlite:///s3cret.db"}) == (
@@ -334,13 +336,13 @@ def test_an_unknown_setting_is_reported_with_the_nearest_name(
     assert unknown_settings({name: ""}) != []
 
 
-def test_the_report_of_a_replaced_setting_names_its_successor() -> None:
+def test_an_obsolete_setting_is_reported_with_the_name_of_its_successor() -> None:
     (sentence,) = unknown_settings({"CARDONFILE_ADD_CARD_LIMIT": "60/minute"})
 
     assert sentence.startswith("CARDONFILE_ADD_CARD_LIMIT was replaced by CARDONFILE_WRITE_LIMIT")
 
 
-def test_variables_of_an_orchestrator_do_not_count_as_unknown_settings() -> None:
+def test_variables_that_an_orchestrator_sets_do_not_count_as_unknown_settings() -> None:
     # As Kubernetes sets them for a service called cardonfile and one called cardonfile-db.
     orchestration = {
         "CARDONFILE_SERVICE_HOST": "10.0.0.11",
@@ -376,7 +378,7 @@ class TestLiveKeys:
             ),
         ],
     )
-    def test_live_keys_are_refused_on_loopback_or_beside_the_fake_psp(
+    def test_live_keys_are_refused_on_loopback_addresses_or_together_with_the_fake_psp(
         self, more: dict[str, str], host: str, named: str
     ) -> None:
         environment = self.LIVE | {f"CARDONFILE_{name}": value for name, value in more.items()}
@@ -404,7 +406,7 @@ class TestLiveKeys:
 
 
 class TestStripe:
-    def test_each_merchant_account_of_stripe_has_its_keys(self) -> None:
+    def test_each_merchant_account_of_stripe_has_its_own_keys(self) -> None:
         environment = {
             "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_default",
             "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_new, whsec_old",
@@ -432,7 +434,9 @@ class TestStripe:
         assert not re.search("sk_test|rk_live|whsec", repr(Settings.read(environment)))
 
     @pytest.mark.parametrize("account", ["default", "2", "secret_key", "_"])
-    def test_an_account_can_be_set_up_under_its_announced_setting_names(self, account: str) -> None:
+    def test_the_setting_names_that_are_announced_for_a_merchant_account_work(
+        self, account: str
+    ) -> None:
         key, secrets = (
             ACCOUNT_SETTINGS.name(what, MerchantAccount(account)) for what in (KEY, SECRETS)
         )
@@ -495,7 +499,7 @@ class TestStripe:
             ),
         ],
     )
-    def test_incomplete_or_ambiguous_keys_are_refused_without_showing_them(
+    def test_incomplete_or_ambiguous_stripe_keys_are_refused_without_showing_the_keys(
         self, settings: dict[str, str], named: str
     ) -> None:
         environment = {f"CARDONFILE_STRIPE_{name}": value for name, value in settings.items()}
@@ -513,7 +517,7 @@ class TestJwt:
         "CARDONFILE_JWT_KEYS": "https://id.example/certs",
     }
 
-    def test_json_web_tokens_are_off_unless_set(self) -> None:
+    def test_json_web_tokens_are_refused_unless_they_are_configured(self) -> None:
         assert Settings.read({}).jwt is None
 
     @pytest.mark.parametrize(
@@ -532,7 +536,7 @@ class TestJwt:
         with pytest.raises(SettingsError, match=named):
             Settings.read(settings)
 
-    def test_complete_settings_for_json_web_tokens_have_default_claims(self) -> None:
+    def test_the_claims_of_json_web_tokens_have_default_names(self) -> None:
         jwt = Settings.read(self.WHOLE).jwt
 
         assert jwt is not None

@@ -1,4 +1,4 @@
-"""Several machines on one PostgreSQL: what clients see while parts of it fail, and what remains."""
+"""Several machines on one PostgreSQL server, while parts of the installation fail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(stoppable_postgresql: PostgresqlServer) -> PostgresqlServer:
 
 
 def ask_all(machines: Machines, name: str) -> Clients:
-    """Send add-cards to every machine from many clients at once, none twice."""
+    """Send add-card requests to every machine from many clients at once, without retries."""
     clients = Clients(machines, name, 2 * CLIENTS)
 
     def ask(number: int) -> None:
@@ -49,7 +49,7 @@ def ask_all(machines: Machines, name: str) -> Clients:
 
 
 # Shows I1, F15.
-def test_a_kill_or_an_outage_loses_or_duplicates_no_card(
+def test_killing_machines_and_database_outages_neither_lose_nor_duplicate_a_card(
     server: PostgresqlServer, tmp_path: Path
 ) -> None:
     def go_on(counted: Callable[[], int], more: int = ANSWERS) -> None:
@@ -135,7 +135,7 @@ def test_a_machine_under_load_stays_alive_while_postgresql_is_unavailable(
 
 
 # Shows F52.
-def test_a_standby_is_not_used_until_it_takes_over(server: PostgresqlServer) -> None:
+def test_a_postgresql_standby_is_not_used_until_it_is_promoted(server: PostgresqlServer) -> None:
     with new_database(server.url) as url, standby_of(server, "db2") as standby:
         there = urlsplit(standby.url)._replace(path=urlsplit(url).path).geturl()
         with closing(PostgresqlStorage(there)) as storage:
@@ -158,7 +158,7 @@ def test_a_standby_is_not_used_until_it_takes_over(server: PostgresqlServer) -> 
 
 
 # Shows F16.
-def test_a_commit_lost_in_a_crash_is_not_confused_with_a_reused_transaction_id(
+def test_a_commit_lost_in_a_crash_is_not_confused_with_a_later_commit_of_the_same_id(
     server: PostgresqlServer,
 ) -> None:
     with new_database(server.url) as url, closing(PostgresqlStorage(url)) as storage:

@@ -34,7 +34,7 @@ def stripe() -> Iterator[FakeStripeServer]:
 def both(
     tmp_path_factory: pytest.TempPathFactory, stripe: FakeStripeServer
 ) -> Iterator[Installation]:
-    """Make an installation whose other center takes cards with Stripe."""
+    """Return an installation whose other center takes cards with Stripe."""
     installed = Installation(
         tmp_path_factory.mktemp("both"),
         CARDONFILE_STRIPE_SECRET_KEY=TEST_KEY,
@@ -133,7 +133,7 @@ class TestWebhooks:
         assert (stored.token_id, stored.merchant_account) == (session.token_id, account)
 
     # Shows F33.
-    def test_f33_a_webhook_of_another_merchant_account_changes_nothing(
+    def test_a_webhook_of_another_merchant_account_changes_nothing(
         self, both: Installation, stripe: FakeStripeServer
     ) -> None:
         session = card_typed_at_stripe(both, stripe)

@@ -1,4 +1,4 @@
-"""Database files that cannot be used: the error names the file and the reason."""
+"""Database files that cannot be used. The error names the file and the reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for arguments, settings in json.loads(sys.argv[1]):
 """
 
 
-def test_a_folder_in_place_of_the_database_is_refused(unmigrated: CommandLine) -> None:
+def test_a_folder_in_place_of_the_database_file_is_refused(unmigrated: CommandLine) -> None:
     unmigrated.database.mkdir()
 
     for arguments in COMMANDS:
@@ -39,7 +39,7 @@ def test_a_folder_in_place_of_the_database_is_refused(unmigrated: CommandLine) -
         )
 
 
-def test_a_folder_in_place_of_the_database_of_the_fake_psp_is_refused(
+def test_a_folder_in_place_of_the_fake_psps_database_file_is_refused(
     cardonfile: CommandLine,
 ) -> None:
     file = cardonfile.database.with_name("cards-fake-psp.db")
@@ -50,7 +50,7 @@ def test_a_folder_in_place_of_the_database_of_the_fake_psp_is_refused(
     assert complaint.startswith(f"the fake PSP cannot use its database ({file}: ")
 
 
-def test_the_refusal_of_an_inaccessible_database_gives_the_reason(tmp_path: Path) -> None:
+def test_the_refusal_of_an_inaccessible_database_file_states_the_reason(tmp_path: Path) -> None:
     read_only, fixed, hidden = (tmp_path / name / "cards.db" for name in ("a", "b", "c"))
     for database in (read_only, fixed):
         database.parent.mkdir()

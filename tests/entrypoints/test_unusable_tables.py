@@ -1,4 +1,4 @@
-"""A worker while one table cannot be used: the rest goes on."""
+"""A worker while one table cannot be used. All other work continues."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def has_heartbeat(installation: Installation) -> bool:
 def working_after_a_failure_of(
     installation: Installation, receiver: EventReceiver, *works: str
 ) -> Iterator[None]:
-    """Check that a worker goes on after one of these works has failed, and logs it once."""
+    """Check that a worker continues after one of these works has failed, and logs that once."""
     worker = Worker(installation.container, base_url="http://127.0.0.1:1")
     with capture_logs() as lines:
         worker.start()
@@ -81,7 +81,7 @@ def working_after_a_failure_of(
 
 
 # Shows F46.
-def test_a_failing_chore_stops_no_other_work(
+def test_a_periodic_task_whose_table_is_damaged_does_not_stop_other_work(
     installation: Installation, receiver: EventReceiver
 ) -> None:
     damage(installation, "refused_cards")
@@ -92,7 +92,7 @@ def test_a_failing_chore_stops_no_other_work(
 
 
 # Shows F46.
-def test_an_unusable_queue_stops_the_heartbeat_but_no_other_work(
+def test_a_damaged_queue_table_stops_the_heartbeat_but_no_other_work(
     installation: Installation, receiver: EventReceiver
 ) -> None:
     damage(installation, "discards")

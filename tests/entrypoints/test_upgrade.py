@@ -1,4 +1,4 @@
-"""A release keeps working after a newer one has migrated the shared database."""
+"""A release keeps working after a newer release has migrated the shared database."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def migrate_as_the_next_release(installation: Installation) -> None:
 
 
 # Shows F10.
-def test_a_release_works_with_unknown_columns(installation: Installation) -> None:
+def test_this_release_works_with_columns_that_a_newer_release_added(
+    installation: Installation,
+) -> None:
     api = Api(installation)
     kept = installation.stored_card(GOOD_CARD)
     under_way = installation.opened_session(idempotency_key="key")
@@ -100,7 +102,7 @@ def as_stored_by_a_release_without(
 
 
 def notices(installation: Installation, day: datetime) -> list[str | None]:
-    """Return the reasons of all notices of expiry so far, after the work of this day."""
+    """Do the work of this day. Return the reasons of all expiry notices so far."""
     installation.clock.advance(day - installation.clock.now())
     installation.read_cards()
     installation.container.notice_expiry()()
@@ -108,8 +110,8 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
     return [each.event.reason for each in reversed(deliveries)]
 
 
-class TestReleaseThatReadsNoCards:
-    def test_cards_stored_by_a_release_that_reads_no_cards_are_read(
+class TestReleaseWithoutCardRefreshes:
+    def test_cards_stored_by_a_release_without_card_refreshes_are_refreshed(
         self, installation: Installation
     ) -> None:
         account = installation.stored_card()
@@ -133,7 +135,7 @@ class TestReleaseWithoutExpiryNotices:
         )
         return account
 
-    def test_cards_stored_by_a_release_without_expiry_notices_get_a_notice(
+    def test_cards_stored_by_a_release_without_expiry_notices_get_their_notices(
         self, installation: Installation
     ) -> None:
         as_stored_by_a_release_without(
@@ -163,7 +165,7 @@ class TestReleaseWithoutExpiryNotices:
 
 
 # Shows I11.
-def test_a_card_of_a_release_without_consents_has_the_consent_of_its_session(
+def test_a_card_stored_by_a_release_without_consents_has_the_consent_of_its_session(
     installation: Installation,
 ) -> None:
     first = installation.stored_card()
@@ -195,7 +197,7 @@ def test_a_card_of_a_release_without_consents_has_the_consent_of_its_session(
 
 
 # Shows S28.
-def test_the_page_of_a_session_of_an_earlier_release_does_not_show_the_guest(
+def test_the_page_of_an_earlier_releases_session_does_not_show_guest_details(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -207,7 +209,7 @@ def test_the_page_of_a_session_of_an_earlier_release_does_not_show_the_guest(
     assert (request.guest_name, request.guest_email) == ("", None)
 
 
-def test_the_page_of_a_session_of_an_earlier_release_is_in_english(
+def test_the_page_of_an_earlier_releases_session_is_in_english(
     installation: Installation,
 ) -> None:
     installation.container.set_consent()(CENTER_ID, "de")
@@ -229,7 +231,7 @@ def test_the_page_of_a_session_of_an_earlier_release_is_in_english(
         assert request.language == "en"
 
 
-def test_an_earlier_release_that_drops_unknown_fields_loses_no_card(
+def test_no_card_is_lost_if_an_earlier_release_drops_fields_that_it_does_not_know(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -250,7 +252,7 @@ def test_an_earlier_release_that_drops_unknown_fields_loses_no_card(
     assert len(installation.accounts()) == 1
 
 
-def test_a_card_of_an_earlier_release_gets_its_facts_at_the_next_reading(
+def test_a_card_stored_by_an_earlier_release_gets_missing_details_at_the_next_refresh(
     installation: Installation,
 ) -> None:
     account_id = installation.stored_card().account_id

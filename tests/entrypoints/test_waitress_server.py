@@ -1,4 +1,4 @@
-"""The server on waitress: threads, limits, slow clients, and the graceful stop."""
+"""The server on waitress: threads, limits, slow clients and the graceful stop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def body_of_response(client: socket.socket) -> bytes:
 
 @contextmanager
 def server_of(app: WSGIApplication) -> Iterator[int]:
-    """Serve an application, and lend the port."""
+    """Serve an application within the block, and return the port."""
     with closing(listen("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         server = Server(app, listening)
@@ -59,7 +59,7 @@ def always(body: bytes) -> WSGIApplication:
     return respond
 
 
-def test_all_pipelined_requests_are_answered_even_if_the_client_reads_late() -> None:
+def test_all_pipelined_requests_are_answered_even_if_the_client_reads_slowly() -> None:
     body = b"x" * 400_000
     with server_of(always(body)) as port, connected(port) as client:
         # The responses are more than the socket and the server's own buffer hold.
@@ -71,10 +71,10 @@ def test_all_pipelined_requests_are_answered_even_if_the_client_reads_late() -> 
     assert received == 60 * len(body)
 
 
-def test_the_main_thread_leaves_a_connection_alone_while_another_thread_sends(
+def test_the_main_thread_does_not_poll_a_connection_while_another_thread_sends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise it holds the interpreter that the sending thread waits for."""
+    """If it polled, it would hold the interpreter lock that the sending thread waits for."""
     is_answering: list[bool] = []
     handle_write = HTTPChannel.handle_write
 
@@ -98,7 +98,9 @@ def test_the_main_thread_leaves_a_connection_alone_while_another_thread_sends(
     assert True not in is_answering
 
 
-def test_a_client_that_reads_nothing_occupies_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_its_response_occupies_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(waitress_server, "THREADS", 1)
     begun = threading.Semaphore(0)
 
@@ -115,7 +117,7 @@ def test_a_client_that_reads_nothing_occupies_no_thread(monkeypatch: pytest.Monk
         assert len(body_of_response(other)) == 3_000_000
 
 
-def test_a_response_read_late_is_sent_before_the_server_ends() -> None:
+def test_a_response_that_the_client_reads_slowly_is_sent_before_the_server_stops() -> None:
     answered = threading.Event()
 
     def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
@@ -139,7 +141,7 @@ def test_a_response_read_late_is_sent_before_the_server_ends() -> None:
 
 
 # Shows F41.
-def test_a_connection_over_the_limit_waits_until_another_has_ended(
+def test_a_connection_over_the_limit_waits_until_another_connection_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Half of 8 descriptors: the listening socket, the trigger and two connections.
@@ -160,7 +162,7 @@ def test_a_connection_over_the_limit_waits_until_another_has_ended(
 
 @contextmanager
 def threads_held_up(count: int = THREADS) -> Iterator[int]:
-    """Lend the port of a server with this many hanging requests, which end after the block."""
+    """Return the port of a server with `count` hanging requests, which end after the block."""
     goes_on, begun = threading.Event(), threading.Semaphore(0)
 
     def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -185,7 +187,7 @@ def test_hanging_requests_do_not_delay_other_requests() -> None:
 
 
 # Shows F9.
-def test_clients_that_connected_before_the_drain_are_answered() -> None:
+def test_clients_that_connected_before_the_server_stops_are_answered() -> None:
     with ExitStack() as opened:
         with threads_held_up() as port:
             clients = [opened.enter_context(connected(port)) for _ in range(100)]
@@ -196,7 +198,7 @@ def test_clients_that_connected_before_the_drain_are_answered() -> None:
 
 
 # Shows F41.
-def test_large_responses_arrive_completely_even_if_all_threads_send_one() -> None:
+def test_large_responses_arrive_completely_even_if_all_threads_send_large_responses() -> None:
     pieces = [bytes([number]) * 500_000 for number in range(40)]
     is_under_way = threading.Barrier(THREADS)
 
@@ -215,7 +217,7 @@ def test_large_responses_arrive_completely_even_if_all_threads_send_one() -> Non
 
 
 # Shows S11.
-def test_a_crash_below_the_application_is_logged_without_the_path(
+def test_a_crash_in_the_server_is_logged_without_the_request_path(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def crash(_: object, __: object) -> list[bytes]:
@@ -231,7 +233,7 @@ def test_a_crash_below_the_application_is_logged_without_the_path(
 
 
 # Shows S11.
-def test_a_client_that_disconnects_is_logged_without_the_path(
+def test_a_client_that_disconnects_is_logged_without_the_request_path(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
@@ -254,11 +256,11 @@ def test_a_client_that_disconnects_is_logged_without_the_path(
 
 
 class TestInternalsOfWaitress:
-    """Everything that `waitress_server` uses beyond documented options, on waitress's own classes."""
+    """Tests waitress's own classes for everything undocumented that `waitress_server` uses."""
 
     @pytest.fixture
     def server(self) -> Iterator[Any]:  # the stubs have two of its attributes wrong
-        """Lend a server of waitress without threads: the test does what they and its loop do."""
+        """Return a waitress server without threads. The test does what threads and loop would do."""
         with closing(listen("127.0.0.1", 0)) as listening:
             options: dict[str, Any] = {"sockets": [listening], "threads": 0}
             server: Any = create_server(always(b"hello"), map={}, **options)
@@ -273,7 +275,7 @@ class TestInternalsOfWaitress:
             server.handle_accept()
             yield client
 
-    def test_a_connection_shows_the_state_of_its_requests(
+    def test_a_waitress_connection_shows_the_state_of_its_requests(
         self, server: Any, client: socket.socket, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (channel,) = server.active_channels.values()
@@ -295,10 +297,10 @@ class TestInternalsOfWaitress:
         channel.handle_close()
         assert server.active_channels == {}
 
-    def test_a_connection_is_writable_while_another_thread_sends(
+    def test_a_waitress_connection_is_writable_while_another_thread_sends(
         self, server: Any, client: socket.socket
     ) -> None:
-        """Once this fails on waitress's own class, `_Channel` can go."""
+        """When this fails for waitress's own class, `_Channel` can be removed."""
         (own,) = server.active_channels.values()
         assert server.channel_class is HTTPChannel
         server.channel_class = waitress_server._Channel
@@ -312,7 +314,7 @@ class TestInternalsOfWaitress:
                 assert main_thread.submit(own.writable).result()
                 assert not main_thread.submit(ours.writable).result()
 
-    def test_the_trigger_makes_the_loop_call_a_function(self, server: Any) -> None:
+    def test_the_trigger_of_waitress_makes_its_loop_call_a_function(self, server: Any) -> None:
         called: list[str] = []
         server.trigger.pull_trigger(lambda: called.append("in the loop"))
         assert called == []
@@ -321,13 +323,13 @@ class TestInternalsOfWaitress:
 
         assert called == ["in the loop"]
 
-    def test_the_loop_ends_once_its_map_is_empty(self, server: Any) -> None:
+    def test_the_loop_of_waitress_ends_when_its_map_is_empty(self, server: Any) -> None:
         assert set(server._map.values()) == {server, server.trigger}
         server.trigger.pull_trigger(server._map.clear)
 
         server.run()
 
-    def test_a_dispatcher_lists_its_running_threads(self, server: Any) -> None:
+    def test_the_task_dispatcher_of_waitress_lists_its_running_threads(self, server: Any) -> None:
         dispatcher, goes_on = server.task_dispatcher, threading.Event()
         dispatcher.set_thread_count(1)
 
@@ -348,7 +350,9 @@ class TestInternalsOfWaitress:
         assert not dispatcher.threads
 
 
-def test_a_client_that_speaks_tls_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_sends_tls_to_the_http_port_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(waitress_server._Channel, "has_logged_tls", False)
     with capture_logs() as lines, server_of(always(b"yes")) as port:
         for _ in range(2):
@@ -361,7 +365,7 @@ def test_a_client_that_speaks_tls_is_disconnected(monkeypatch: pytest.MonkeyPatc
     assert [line["event"] for line in lines] == ["https_on_http_port"]
 
 
-def test_responses_of_the_server_itself_have_the_security_headers() -> None:
+def test_responses_that_the_server_itself_sends_have_the_security_headers() -> None:
     with server_of(always(b"yes")) as port, connected(port) as client:
         client.sendall(b"x\r\n\r\n")
         response = http.client.HTTPResponse(client)

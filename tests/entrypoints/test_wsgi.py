@@ -1,4 +1,4 @@
-"""The service in real processes: `cardonfile serve`, and granian with the worker beside it."""
+"""The service in real processes: `cardonfile serve`, and granian beside a worker."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def serving(
 
 
 # Shows F27.
-def test_a_card_is_stored_without_the_browser(serving: Serving) -> None:
+def test_a_card_is_stored_by_the_webhook_even_if_the_browser_never_returns(
+    serving: Serving,
+) -> None:
     with closing(serving.connect()) as connection:
         token_id = serving.add_card(connection)
         session = serving.installation.session(token_id)
@@ -66,7 +68,7 @@ def test_a_card_is_stored_without_the_browser(serving: Serving) -> None:
     serving.wait_for_webhook()
 
 
-def test_the_last_use_of_a_token_is_stored(serving: Serving) -> None:
+def test_the_time_of_a_tokens_last_use_is_stored(serving: Serving) -> None:
     with closing(serving.connect()) as connection:
         connection.request("GET", ACCOUNTS, headers=serving.headers)
         assert connection.getresponse().status == 200
@@ -82,7 +84,7 @@ def test_the_last_use_of_a_token_is_stored(serving: Serving) -> None:
     [(ACCOUNTS, 16 * 1024), ("/webhooks/fake", 256 * 1024)],
     ids=["add-card", "webhook"],
 )
-def test_a_body_is_read_only_up_to_the_limit_of_its_route(
+def test_a_request_body_is_read_only_up_to_the_limit_of_its_route(
     serving: Serving, path: str, limit: int
 ) -> None:
     def status(body: bytes | Iterator[bytes]) -> int:
@@ -101,7 +103,7 @@ def test_a_body_is_read_only_up_to_the_limit_of_its_route(
 
 
 # Shows S18.
-def test_secrets_appear_neither_in_the_log_nor_in_the_process_list(serving: Serving) -> None:
+def test_secrets_do_not_appear_in_the_log_or_the_process_list(serving: Serving) -> None:
     # Redis is away: that is logged, and limits hold without it.
     assert serving.status(ACCOUNTS) == 401
     wait_until(lambda: serving.lines("rate_limit_storage_away"))
@@ -121,7 +123,7 @@ def test_secrets_appear_neither_in_the_log_nor_in_the_process_list(serving: Serv
 
 
 # Shows S18.
-def test_the_log_shows_the_steps_of_a_session_without_token_or_guest(serving: Serving) -> None:
+def test_the_log_shows_the_steps_of_a_session_but_not_its_token_or_guest(serving: Serving) -> None:
     address = {"address": "17 Canary Wharf", "city": "Seattle", "zipcode": "98101"}
     body = json.dumps({**json.loads(BODY), "billing_info": {**address, "country_code": "US"}})
 
@@ -164,13 +166,13 @@ def test_the_log_shows_the_steps_of_a_session_without_token_or_guest(serving: Se
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Run two processes that share an SQLite file; the last test stops them."""
+    """Run two processes that share an SQLite file. The last test stops them."""
     with Serving(tmp_path_factory.mktemp("processes"), GRANIAN, workers=2) as serving:
         yield serving
 
 
 # Shows I1.
-def test_adding_many_cards_at_once_on_sqlite_loses_none_of_them(processes: Serving) -> None:
+def test_adding_many_cards_concurrently_on_sqlite_loses_no_card(processes: Serving) -> None:
     def add_cards(_: int) -> list[TokenId]:
         with closing(processes.connect()) as connection:
             keys = [None, "a", None, "b", None, "c", None, "d", None, None, None, None]
@@ -212,7 +214,7 @@ def test_requests_in_progress_are_finished_after_sigterm(processes: Serving) -> 
 
 
 # Shows F48.
-def test_processes_of_granian_end_when_a_file_of_their_database_is_replaced(tmp_path: Path) -> None:
+def test_granian_processes_stop_when_a_file_of_their_database_is_replaced(tmp_path: Path) -> None:
     with Serving(tmp_path, GRANIAN, workers=2) as serving:
         granian, _ = serving.programs
         first = {line["process"] for line in granian.lines("serving")}
@@ -249,7 +251,7 @@ NO_DATABASE: Final[Wrong] = (
     [NO_BASE_URL, NO_PSP, NO_DATABASE],
     ids=["base URL", "PSP", "database"],
 )
-def test_an_unusable_installation_creates_no_application(
+def test_create_application_fails_if_the_installation_cannot_be_used(
     environment: dict[str, str],
     complaint: str,
     installation: Installation,
@@ -281,7 +283,7 @@ def test_an_unusable_installation_creates_no_application(
     ],
     ids=["granian", "work"],
 )
-def test_an_unusable_process_ends_with_one_sentence(
+def test_a_server_process_that_cannot_work_ends_with_one_sentence(
     tmp_path: Path, command: tuple[str, ...], wrong: Wrong
 ) -> None:
     Installation(tmp_path).close()
@@ -310,7 +312,7 @@ sys.exit(f"open: {wrong}" if wrong else 0)
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "postgresql"])
-def test_importing_the_application_leaves_no_connection_open_over_a_fork(
+def test_importing_the_application_leaves_no_database_connection_open_across_a_fork(
     tmp_path: Path, storage: str, request: pytest.FixtureRequest
 ) -> None:
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""Kills a service again and again under load, and checks what is stored.
+"""Kills a service repeatedly under load, and checks what is stored.
 
 `make torture` does it a hundred times on SQLite and on PostgreSQL, and prints the result. The seed
-decides what clients do and when the kill comes. Which requests a kill hits depends on timing.
+determines what clients do and when the kill comes. Timing decides which requests a kill hits.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MAX_WAL_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """An installation on one kind of storage.
+    """An installation on one of the two storages.
 
     `crash` crashes the database server for a block, if there is one. `damage` describes corruption.
     """
@@ -69,7 +69,7 @@ class Storage:
 
 
 class UnreliableEndpoint(EventReceiver):
-    """A client's endpoint that fails at random until it `is_reliable`.
+    """An endpoint that fails at random until it `is_reliable`.
 
     It refuses some events with 500, and drops some connections, before or after it has taken the
     event. `taken` counts how often it took each. `unverified` has the events that the library of
@@ -112,7 +112,7 @@ class UnreliableEndpoint(EventReceiver):
 
 
 class Survived(NamedTuple):
-    """What happened to all requests and events, how many add-cards were answered, and all faults.
+    """What happened to all requests and events, and all faults.
 
     Events that arrived "under load" did so while the service was killed again and again; the others
     were delivered at the end. "again" counts those that arrived more than once, under one id.
@@ -125,7 +125,7 @@ class Survived(NamedTuple):
 
 
 def survive(storage: Storage, *, rounds: int, seed: int) -> Survived:
-    """Kill the machine once in each round, at a random moment, and check what is stored.
+    """Kill the machine once in each round at a random moment, and check what is stored.
 
     Clients retry unanswered requests. Between rounds they pause: everything that was answered is
     compared with what is stored, and the requests of the round are repeated. A real endpoint takes
@@ -168,7 +168,7 @@ def find_broken(
     endpoint: UnreliableEndpoint,
     note: Callable[[str, Iterable[object]], None],
 ) -> Counter[str]:
-    """Settle and deliver everything, note each kind of fault, and count the events.
+    """Settle and deliver everything, record each kind of fault, and count the events.
 
     The machines must have stopped.
     """
@@ -198,7 +198,7 @@ def find_broken(
 
 
 def _changed(endpoint: UnreliableEndpoint, records: Records) -> list[str]:
-    """Return the events whose body differs from attempt to attempt, or from what is stored."""
+    """Return the events whose body differs between attempts, or from what is stored."""
     bodies = dict[str, bytes]()
     changed = list[str]()
     for each in endpoint.received:
@@ -242,7 +242,7 @@ def _ask_again(clients: Clients, known: Collection[int]) -> None:
 
 @contextmanager
 def on_sqlite(folder: Path, **settings: str) -> Iterator[Storage]:
-    """Lend an installation on SQLite."""
+    """Provide an installation on SQLite."""
     with closing(one_machine_on_sqlite(folder, **settings)) as machines:
         files = [machines.installation.database, machines.psp_database]
 
@@ -254,7 +254,7 @@ def on_sqlite(folder: Path, **settings: str) -> Iterator[Storage]:
 
 @contextmanager
 def on_postgresql(folder: Path, **settings: str) -> Iterator[Storage]:
-    """Lend an installation on PostgreSQL. Its fake PSP has an SQLite file."""
+    """Provide an installation on PostgreSQL. Its fake PSP uses an SQLite file."""
     with (
         own_server() as server,
         new_database(server.url) as url,
@@ -287,7 +287,7 @@ STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = 
 @click.option("--rounds", default=100, show_default=True, help="How many kills on each storage.")
 @click.option("--seed", default=1, show_default=True, help="The seed of all random choices.")
 def main(rounds: int, seed: int) -> None:
-    """Kill the service again and again on each storage, and print the result."""
+    """Kill the service repeatedly on each storage, and print the result."""
     # What the processes leave is settled in this one, with a line for each step.
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     broken = []

@@ -1,4 +1,4 @@
-"""A database with one center, and a port that is taken."""
+"""Fixtures: a database with one center, and a port that is in use."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def with_center(cardonfile: CommandLine) -> CommandLine:
 
 @pytest.fixture
 def taken_port() -> Iterator[str]:
-    """Return a port on which nothing can listen: a command that should have refused ends there."""
+    """Return a port that is in use. A command that wrongly tries to serve fails there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         yield str(taken.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Access tokens through the command line: issued, listed, revoked."""
+"""The commands that issue, list and revoke access tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ISSUE = ("token", "issue", "--caller", "web-store", "--permission", "guests:add"
 
 
 def caller_of(cardonfile: CommandLine, token: str) -> Caller | None:
-    """Return the caller of a token, once its use is noted."""
+    """Return the caller of a token after the use of the token was written."""
     with ThreadPoolExecutor() as writer:
         identity = OpaqueTokens(storage=cardonfile.storage, clock=SystemClock(), writer=writer)
         found = identity.authenticate(token)
@@ -48,7 +48,7 @@ def test_an_issued_token_authenticates_its_caller_at_all_centers(cardonfile: Com
     )
 
 
-def test_a_token_may_be_limited_to_centers(cardonfile: CommandLine) -> None:
+def test_an_issued_token_may_be_limited_to_centers(cardonfile: CommandLine) -> None:
     with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
 
@@ -73,7 +73,7 @@ def test_a_token_may_be_limited_to_centers(cardonfile: CommandLine) -> None:
         (("--ttl", "3650d"), timedelta(days=3650)),
     ],
 )
-def test_a_token_expires_after_its_ttl(
+def test_an_issued_token_expires_after_the_given_ttl(
     cardonfile: CommandLine, options: tuple[str, ...], lifetime: timedelta
 ) -> None:
     issue(cardonfile, *options)
@@ -134,7 +134,7 @@ def test_a_token_can_be_revoked_by_any_unique_prefix(
     assert cardonfile.succeeds("token", "list").endswith("revoked\n")
 
 
-def test_the_token_list_shows_the_last_use(cardonfile: CommandLine) -> None:
+def test_the_token_list_shows_when_a_token_was_last_used(cardonfile: CommandLine) -> None:
     token, _ = issue(cardonfile), issue(cardonfile)
     assert caller_of(cardonfile, token) is not None
     with cardonfile.storage.read() as unit:
@@ -145,7 +145,7 @@ def test_the_token_list_shows_the_last_use(cardonfile: CommandLine) -> None:
     assert [row[-2] for row in listed(cardonfile)] == [f"{used.used_at:%Y-%m-%dT%H}:00:00Z", "-"]
 
 
-def test_the_token_list_can_be_limited_to_soon_expiring_tokens(cardonfile: CommandLine) -> None:
+def test_the_token_list_can_be_limited_to_tokens_that_expire_soon(cardonfile: CommandLine) -> None:
     lasting, unused = issue(cardonfile, "--ttl", "15d"), issue(cardonfile, "--ttl", "13d")
 
     (soon,) = json.loads(cardonfile.succeeds("token", "list", "--expires-within", "14d", "--json"))

@@ -1,4 +1,4 @@
-"""`cardonfile audit list`, as an operator reads it."""
+"""`cardonfile audit list` as an operator reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 
 
-def test_the_audit_list_describes_each_entry_completely(with_center: CommandLine) -> None:
+def test_audit_list_describes_each_entry_completely(with_center: CommandLine) -> None:
     cardonfile, me = with_center, operating_system_user()
     assert me.startswith("user:")
     cardonfile.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
@@ -44,7 +44,9 @@ def test_the_audit_list_describes_each_entry_completely(with_center: CommandLine
     assert len(json.loads(since_ever)) == 2
 
 
-def test_a_list_waiting_for_its_reader_does_not_delay_an_erasure(cardonfile: CommandLine) -> None:
+def test_audit_list_that_waits_for_a_slow_reader_does_not_delay_an_erasure(
+    cardonfile: CommandLine,
+) -> None:
     with committed(cardonfile.storage) as unit:
         for number in range(1000):  # far more than a pipe takes
             unit.audit_trail.add(an_audit_entry(number))

@@ -1,4 +1,4 @@
-"""Cards on file through the command line: listed and removed."""
+"""The commands that list and remove cards on file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def store(cardonfile: CommandLine, *accounts: Account) -> None:
 
 
 def listed(cardonfile: CommandLine, *options: str) -> list[str]:
-    """Return the ids of the cards that are listed."""
+    """Return the account ids that `card list` shows."""
     found = json.loads(cardonfile.succeeds("card", "list", "--json", *options))
     return [each["account_id"] for each in found]
 
@@ -55,7 +55,7 @@ def listed(cardonfile: CommandLine, *options: str) -> list[str]:
         (("--added-since", "999999999d"), [5, 3, 2, 1]),
     ],
 )
-def test_cards_are_listed_by_the_given_filters(
+def test_card_list_shows_cards_that_match_the_given_filters(
     cardonfile: CommandLine, options: tuple[str, ...], numbers: list[int]
 ) -> None:
     now = datetime.now(UTC)
@@ -74,7 +74,7 @@ def test_cards_are_listed_by_the_given_filters(
     assert listed(cardonfile, *options) == [a_uuid(100 + number) for number in numbers]
 
 
-def test_a_card_is_listed_without_its_payment_reference(cardonfile: CommandLine) -> None:
+def test_card_list_does_not_show_payment_references(cardonfile: CommandLine) -> None:
     account = an_account(1, is_default=True)
     store(cardonfile, account)
 
@@ -94,7 +94,9 @@ def test_a_card_is_listed_without_its_payment_reference(cardonfile: CommandLine)
     }
 
 
-def test_removing_a_card_names_the_operating_system_user_as_actor(cardonfile: CommandLine) -> None:
+def test_removing_a_card_records_the_operating_system_user_as_the_actor(
+    cardonfile: CommandLine,
+) -> None:
     account, left = an_account(1, is_default=True), an_account(2)
     store(cardonfile, account, left)
     with committed(cardonfile.storage) as unit:
@@ -117,7 +119,7 @@ def test_removing_a_card_names_the_operating_system_user_as_actor(cardonfile: Co
     assert listed(cardonfile) == [left.account_id]
 
 
-def test_a_removed_card_cannot_be_removed_again(cardonfile: CommandLine) -> None:
+def test_removing_a_removed_card_is_refused(cardonfile: CommandLine) -> None:
     removed = an_account(1, removed_at=NOW)
     store(cardonfile, removed)
 

@@ -51,7 +51,7 @@ class TestConfigurePayments:
             authentication=Authentication.REQUIRED,
         )
 
-    def test_configure_payments_shows_changed_settings_beside_kept_settings(
+    def test_configure_payments_shows_changed_and_unchanged_settings(
         self, with_center: CommandLine
     ) -> None:
         def configure(*options: str) -> list[str]:
@@ -100,7 +100,7 @@ class TestConfigurePayments:
             "  guest_removal: none",
         ]
 
-    def test_the_option_none_removes_the_payment_configuration_repeatedly(
+    def test_configure_payments_none_can_remove_the_configuration_repeatedly(
         self, with_center: CommandLine
     ) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
@@ -125,7 +125,7 @@ class TestConfigurePayments:
         assert "fake shows 5000 at most: import the center with a shorter name" in complaint
         assert configuration(with_center) is None
 
-    def test_the_fake_psp_is_refused_if_guests_can_reach_the_service(
+    def test_configure_payments_refuses_the_fake_psp_if_guests_can_reach_the_service(
         self, with_center: CommandLine
     ) -> None:
         command = ("configure-payments", CENTER_ID, "--provider", "fake")
@@ -137,7 +137,9 @@ class TestConfigurePayments:
             *command, "--redirect-origin", "https://shop.example", CARDONFILE_ALLOW_FAKE_PSP="1"
         )
 
-    def test_a_merchant_account_without_keys_is_refused(self, with_center: CommandLine) -> None:
+    def test_configure_payments_refuses_a_merchant_account_without_keys(
+        self, with_center: CommandLine
+    ) -> None:
         complaint = with_center.refuses(
             *("configure-payments", CENTER_ID, "--provider", "stripe", "--account", "italy"), **KEYS
         )
@@ -154,7 +156,7 @@ KEYS = {
 
 @pytest.fixture
 def with_centers(with_center: CommandLine) -> CommandLine:
-    """Return the command line on a database with 103 centers; two take cards."""
+    """Return the command line on a database with 103 centers. Two of them take cards."""
     with committed(with_center.storage) as unit:
         unit.centers.put_many(
             a_center(id=CenterId(a_uuid(number)), name=f"Spa {number}")
@@ -168,7 +170,7 @@ def with_centers(with_center: CommandLine) -> CommandLine:
 
 
 def make_unreadable(cardonfile: CommandLine) -> None:
-    """Have another release's value in the configuration of the center."""
+    """Put a value of another release into the configuration of the center."""
     change_by_hand(
         cardonfile.storage,
         f"UPDATE payment_configurations SET cards_per_guest = 'two' WHERE center_id = '{CENTER_ID}'",
@@ -176,7 +178,9 @@ def make_unreadable(cardonfile: CommandLine) -> None:
 
 
 class TestCenter:
-    def test_all_centers_are_listed_by_name(self, with_centers: CommandLine) -> None:
+    def test_center_list_shows_all_centers_in_order_of_their_names(
+        self, with_centers: CommandLine
+    ) -> None:
         found = json.loads(with_centers.succeeds("center", "list", "--json", **KEYS))
 
         assert [each["name"] for each in found] == [
@@ -185,7 +189,9 @@ class TestCenter:
         ]
         assert [each["provider"] for each in found] == ["fake", *[None] * 101, "stripe"]
 
-    def test_centers_can_be_listed_by_merchant_account(self, with_centers: CommandLine) -> None:
+    def test_center_list_can_be_limited_to_a_merchant_account(
+        self, with_centers: CommandLine
+    ) -> None:
         listed = with_centers.succeeds("center", "list", "--account", "spain")
 
         assert listed == (
@@ -194,7 +200,7 @@ class TestCenter:
         )
         assert with_centers.succeeds("center", "list", "--account", "italy", "--json") == "[]\n"
 
-    def test_a_center_is_shown_with_its_settings(self, with_centers: CommandLine) -> None:
+    def test_center_show_lists_all_settings_of_a_center(self, with_centers: CommandLine) -> None:
         shown = with_centers.succeeds("center", "show", a_uuid(1101))
 
         assert shown == (
@@ -226,7 +232,9 @@ class TestCenter:
             "guest_removal        none\n"
         )
 
-    def test_the_json_output_of_a_center_has_typed_values(self, with_centers: CommandLine) -> None:
+    def test_the_json_output_of_center_show_has_typed_values(
+        self, with_centers: CommandLine
+    ) -> None:
         takes_cards, takes_none = (
             json.loads(with_centers.succeeds("center", "show", each, "--json"))
             for each in (CENTER_ID, a_uuid(1000))
@@ -272,7 +280,7 @@ class TestCenter:
             "state": "takes_no_cards",
         }
 
-    def test_a_center_with_an_unreadable_configuration_is_listed_as_such(
+    def test_center_list_marks_a_center_whose_configuration_is_unreadable(
         self, with_centers: CommandLine
     ) -> None:
         make_unreadable(with_centers)
@@ -286,7 +294,7 @@ class TestCenter:
         shown = with_centers.run("center", "show", CENTER_ID)
         assert ["state", "unreadable"] in map(str.split, shown.stdout.splitlines())
 
-    def test_an_unreadable_configuration_can_be_replaced_with_all_options(
+    def test_an_unreadable_configuration_can_be_replaced_by_giving_all_options(
         self, with_centers: CommandLine
     ) -> None:
         make_unreadable(with_centers)
@@ -325,7 +333,7 @@ class TestCenter:
 
 
 class TestCenterSet:
-    def test_center_set_keeps_unnamed_settings(
+    def test_center_set_keeps_settings_that_are_not_given(
         self, with_center: CommandLine, tmp_path: Path
     ) -> None:
         logo = tmp_path / "logo.png"
@@ -356,7 +364,7 @@ class TestCenterSet:
             "color": "none → #1d4f91",
         }
 
-    def test_importing_a_center_keeps_its_settings(
+    def test_importing_an_existing_center_keeps_its_settings(
         self, with_center: CommandLine, tmp_path: Path
     ) -> None:
         with_center.succeeds("center", "set", CENTER_ID, "--color", "#1d4f91")

@@ -26,7 +26,9 @@ def store(cardonfile: CommandLine) -> None:
         )
 
 
-def test_the_applicable_consent_is_shown_before_earlier_consents(cardonfile: CommandLine) -> None:
+def test_the_consent_that_applies_to_a_card_is_shown_before_earlier_consents(
+    cardonfile: CommandLine,
+) -> None:
     store(cardonfile)
 
     assert cardonfile.succeeds(*SHOW) == (
@@ -52,7 +54,7 @@ def versions(cardonfile: CommandLine) -> dict[str, str]:
     return consents
 
 
-def test_setting_a_consent_shows_its_text(with_center: CommandLine) -> None:
+def test_consent_set_shows_the_text_that_it_stores(with_center: CommandLine) -> None:
     printed = with_center.succeeds(*GERMAN)
 
     assert printed == (
@@ -66,7 +68,7 @@ def test_setting_a_consent_shows_its_text(with_center: CommandLine) -> None:
     assert with_center.succeeds(*english) == "guests of Harbor Spa read the shipped English text\n"
 
 
-def test_a_consent_text_of_the_center_is_read_from_a_file(with_center: CommandLine) -> None:
+def test_consent_set_reads_a_custom_text_from_a_file(with_center: CommandLine) -> None:
     file = with_center.folder / "text.txt"
     file.write_text("Ich erlaube {center},\nmeine Karte zu belasten. – ä\n")
 
@@ -86,7 +88,7 @@ def test_a_consent_text_of_the_center_is_read_from_a_file(with_center: CommandLi
         (b"{guest}", "--file must be 1 to 5000 characters"),
     ],
 )
-def test_an_unusable_consent_file_is_refused(
+def test_consent_set_refuses_a_file_that_is_not_a_valid_consent_text(
     with_center: CommandLine, content: bytes, expected: str
 ) -> None:
     file = with_center.folder / "text.txt"
@@ -96,7 +98,9 @@ def test_an_unusable_consent_file_is_refused(
     assert versions(with_center) == {}
 
 
-def test_the_operator_is_told_which_language_guests_see_instead(with_center: CommandLine) -> None:
+def test_commands_warn_if_guests_will_not_see_the_text_in_the_chosen_language(
+    with_center: CommandLine,
+) -> None:
     for language, found in (("ja", "ja --file YOUR_TEXT"), ("it-CH", "it")):
         result = with_center.run("center", "set", CENTER_ID, "--language", language)
         assert result.exit_code == 0
@@ -118,7 +122,7 @@ def test_the_operator_is_told_which_language_guests_see_instead(with_center: Com
 BOOKINGS = ("consent", "set", "--center", CENTER_ID, "--for", "reservation", "--language")
 
 
-def test_setting_a_text_about_bookings_shows_an_example(with_center: CommandLine) -> None:
+def test_setting_a_reservation_text_shows_an_example(with_center: CommandLine) -> None:
     assert with_center.refuses(*BOOKINGS, "en") == (
         "--center must be a center with a time zone: set it with `cardonfile center set --time-zone`"
     )
@@ -144,7 +148,9 @@ def test_setting_a_text_about_bookings_shows_an_example(with_center: CommandLine
     assert "reservation_texts  none" in with_center.succeeds("center", "show", CENTER_ID)
 
 
-def test_a_text_about_bookings_without_a_placeholder_is_refused(with_center: CommandLine) -> None:
+def test_a_reservation_text_without_a_required_placeholder_is_refused(
+    with_center: CommandLine,
+) -> None:
     file = with_center.folder / "text.toml"
     file.write_text('text = "Agree"')
 

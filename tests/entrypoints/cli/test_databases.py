@@ -1,4 +1,4 @@
-"""`cardonfile migrate`, and `import` on Ctrl-C."""
+"""`cardonfile migrate`, and Ctrl-C during `cardonfile import`."""
 
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ class TestDatabase:
         assert "run `cardonfile migrate`" in unmigrated.refuses(*arguments)
         assert not unmigrated.database.exists()
 
-    def test_a_database_with_pending_migrations_is_not_used(self, unmigrated: CommandLine) -> None:
+    def test_commands_refuse_a_database_with_pending_migrations(
+        self, unmigrated: CommandLine
+    ) -> None:
         unmigrated.database.touch()
 
         assert "run `cardonfile migrate`" in unmigrated.refuses("token", "list")
 
     @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
-    def test_a_database_of_a_newer_release_is_refused(
+    def test_commands_refuse_a_database_of_a_newer_release(
         self, cardonfile: CommandLine, arguments: tuple[str, ...]
     ) -> None:
         with closing(sqlite3.connect(cardonfile.database)) as db, db:
@@ -56,7 +58,7 @@ class TestDatabase:
         assert "newer release" in cardonfile.refuses(*arguments)
 
     @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
-    def test_a_file_that_is_not_a_database_is_refused(
+    def test_commands_refuse_a_file_that_is_not_a_database(
         self, unmigrated: CommandLine, arguments: tuple[str, ...]
     ) -> None:
         unmigrated.database.write_bytes(b"This is a letter, and not a database. " * 100)
@@ -67,7 +69,7 @@ class TestDatabase:
         )
         assert unmigrated.database.read_bytes().startswith(b"This is a letter")
 
-    def test_a_backup_replaces_a_damaged_database(self, cardonfile: CommandLine) -> None:
+    def test_a_damaged_database_can_be_replaced_by_a_backup(self, cardonfile: CommandLine) -> None:
         cardonfile.storage.close()
         with cardonfile.database.open("r+b") as file:
             file.seek(100)
@@ -76,19 +78,19 @@ class TestDatabase:
         complaint = cardonfile.refuses("token", "list")
         assert complaint.endswith("database disk image is malformed): restore a backup")
 
-    def test_a_database_of_another_program_is_left_alone(self, unmigrated: CommandLine) -> None:
+    def test_migrate_refuses_a_database_of_another_program(self, unmigrated: CommandLine) -> None:
         with closing(sqlite3.connect(unmigrated.database)) as db, db:
             db.execute("CREATE TABLE guests (guest TEXT)")
 
         assert "does not fit this release" in unmigrated.refuses("migrate")
 
-    def test_the_refusal_names_a_missing_folder(self, unmigrated: CommandLine) -> None:
+    def test_migrate_names_a_missing_folder(self, unmigrated: CommandLine) -> None:
         complaint = unmigrated.refuses("migrate", CARDONFILE_DATABASE_URL="sqlite:////no/such.db")
 
         assert complaint == "/no/such.db: No such file or directory"
 
     @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
-    def test_the_refusal_names_an_invalid_setting_without_its_value(
+    def test_the_refusal_of_an_invalid_setting_does_not_show_the_value(
         self, cardonfile: CommandLine, arguments: tuple[str, ...]
     ) -> None:
         url = "mysql://cards:opensesame@db.example/cards"
@@ -101,7 +103,7 @@ class TestDatabase:
 
 @pytest.fixture
 def _ctrl_c_interrupts() -> Iterator[None]:
-    """Interrupt on Ctrl-C. Shells let programs that run in the background ignore it."""
+    """Make Ctrl-C interrupt. Shells let programs in the background ignore Ctrl-C."""
     before = signal(SIGINT, default_int_handler)
     yield
     signal(SIGINT, before)
@@ -109,14 +111,14 @@ def _ctrl_c_interrupts() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_ctrl_c_interrupts")
 class TestImport:
-    def test_ctrl_c_works_normally_after_an_import(self, cardonfile: CommandLine) -> None:
+    def test_ctrl_c_is_handled_normally_after_an_import(self, cardonfile: CommandLine) -> None:
         file = cardonfile.folder / "centers.csv"
         file.write_text("id,name\n")
         cardonfile.succeeds("import", "centers", str(file))
 
         assert getsignal(SIGINT) is default_int_handler
 
-    def test_an_interrupted_import_stores_nothing(
+    def test_an_import_that_is_interrupted_by_ctrl_c_stores_nothing(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = cardonfile.folder / "centers.csv"

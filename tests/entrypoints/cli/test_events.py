@@ -1,4 +1,4 @@
-"""`cardonfile events`, as an operator uses it, with a receiver that verifies what it gets."""
+"""`cardonfile events` as an operator uses it, with a receiver that verifies signatures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def row(cardonfile: CommandLine, *command: str) -> list[str]:
     return only.split()
 
 
-def test_an_unreadable_endpoint_does_not_hide_other_endpoints(cardonfile: CommandLine) -> None:
+def test_events_list_shows_other_endpoints_if_one_endpoint_is_unreadable(
+    cardonfile: CommandLine,
+) -> None:
     for host in ("a", "b"):
         cardonfile.run("events", "add", f"https://{host}.example", "--type", "account.stored")
     with cardonfile.storage.read() as unit:
@@ -59,7 +61,9 @@ def test_an_unreadable_endpoint_does_not_hide_other_endpoints(cardonfile: Comman
 
 
 # Shows S25.
-def test_an_endpoint_receives_events_until_its_removal(cardonfile: CommandLine) -> None:
+def test_an_endpoint_that_is_added_receives_events_until_it_is_removed(
+    cardonfile: CommandLine,
+) -> None:
     with EventReceiver() as receiver:
         added = cardonfile.run(
             "events", "add", receiver.url, "--type", "account.stored", **LOOPBACK
@@ -96,7 +100,7 @@ def test_an_endpoint_receives_events_until_its_removal(cardonfile: CommandLine) 
     assert removed == f"removed {endpoint}, {receiver.url}\n"
 
 
-def test_a_test_event_shows_the_response(cardonfile: CommandLine) -> None:
+def test_events_test_shows_the_response_of_the_endpoint(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         cardonfile.run("events", "add", receiver.url, "--type", "account.stored", **LOOPBACK)
         endpoint, *_ = row(cardonfile, "list")
@@ -110,7 +114,7 @@ def test_a_test_event_shows_the_response(cardonfile: CommandLine) -> None:
         assert cardonfile.refuses("events", "test", endpoint) == not_public
 
 
-def test_earlier_events_of_new_types_can_be_replayed_to_an_endpoint(
+def test_earlier_events_can_be_replayed_to_an_endpoint_that_subscribed_later(
     cardonfile: CommandLine,
 ) -> None:
     a_card_is_stored(cardonfile)
@@ -131,7 +135,9 @@ def test_earlier_events_of_new_types_can_be_replayed_to_an_endpoint(
     assert actions[:3] == ["events.replayed", "events.replayed", "endpoint.updated"]
 
 
-def test_replaying_an_event_that_no_endpoint_takes_sends_nothing(cardonfile: CommandLine) -> None:
+def test_replaying_an_event_to_which_no_endpoint_is_subscribed_is_refused(
+    cardonfile: CommandLine,
+) -> None:
     cardonfile.run("events", "add", "https://a.example", "--type", "account.stored")
     a_card_is_stored(cardonfile)
     (delivery,) = json.loads(cardonfile.succeeds("events", "deliveries", "--json"))
@@ -141,7 +147,7 @@ def test_replaying_an_event_that_no_endpoint_takes_sends_nothing(cardonfile: Com
     assert refused == f"no endpoint takes {delivery['event']} now, so it is not sent"
 
 
-def test_a_private_address_is_sent_no_event(cardonfile: CommandLine) -> None:
+def test_no_event_is_sent_to_an_endpoint_at_a_private_address(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         added = cardonfile.run("events", "add", receiver.url, "--type", "account.stored")
         not_public = "not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
@@ -156,7 +162,7 @@ def test_a_private_address_is_sent_no_event(cardonfile: CommandLine) -> None:
     assert cardonfile.succeeds("events", "deliveries", "--failed").count("\n") == 1
 
 
-def test_an_invalid_endpoint_is_refused_in_one_sentence(cardonfile: CommandLine) -> None:
+def test_adding_an_invalid_endpoint_is_refused_in_one_sentence(cardonfile: CommandLine) -> None:
     def refused(url: str) -> str:
         return cardonfile.refuses("events", "add", url, "--type", "session.failed")
 

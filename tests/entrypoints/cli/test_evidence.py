@@ -1,4 +1,4 @@
-"""Evidence through the command line: its keys, and its verification without a database."""
+"""The commands about evidence: keys, and verification without a database."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def published(cardonfile: CommandLine) -> Path:
     return path
 
 
-def test_evidence_is_verified_without_a_database(
+def test_evidence_verify_works_without_a_database(
     with_card: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evidence, keys = with_card.folder / "evidence.json", published(with_card)
@@ -65,14 +65,14 @@ def test_evidence_is_verified_without_a_database(
     assert "the signature is for another document" in with_card.refuses(*verify)
 
 
-def test_evidence_of_the_operator_is_noted(with_card: CommandLine) -> None:
+def test_card_evidence_is_recorded_in_the_audit_trail(with_card: CommandLine) -> None:
     with_card.succeeds("card", "evidence", ACCOUNT.account_id)
 
     (noted,) = audit_trail(with_card.storage)
     assert (noted.action, noted.about) == (Action.EVIDENCE_SHOWN, ACCOUNT.account_id)
 
 
-def test_evidence_is_a_page_for_print(with_card: CommandLine) -> None:
+def test_card_evidence_can_be_written_as_an_html_page(with_card: CommandLine) -> None:
     page = with_card.succeeds("card", "evidence", ACCOUNT.account_id, "--html")
 
     assert page.startswith("<!doctype html>")
@@ -80,7 +80,7 @@ def test_evidence_is_a_page_for_print(with_card: CommandLine) -> None:
     assert "“Agree”" in page
 
 
-def test_evidence_of_an_erased_guest_needs_an_option(with_card: CommandLine) -> None:
+def test_card_evidence_about_an_erased_guest_requires_an_option(with_card: CommandLine) -> None:
     assert with_card.run("guest", "erase", GUEST_ID).exit_code == 0
 
     assert "--after-erasure" in with_card.refuses("card", "evidence", ACCOUNT.account_id)
@@ -88,7 +88,7 @@ def test_evidence_of_an_erased_guest_needs_an_option(with_card: CommandLine) -> 
     assert "zoe@guests.example" not in page
 
 
-def test_the_command_says_how_to_make_a_missing_key(
+def test_card_evidence_says_how_to_create_a_missing_key(
     with_card: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CARDONFILE_EVIDENCE_KEYS_FILE")
@@ -98,7 +98,9 @@ def test_the_command_says_how_to_make_a_missing_key(
     )
 
 
-def test_a_new_key_is_in_a_file_that_only_its_owner_can_read(with_card: CommandLine) -> None:
+def test_a_new_evidence_key_is_stored_in_a_file_that_only_its_owner_can_read(
+    with_card: CommandLine,
+) -> None:
     keys = Path(keys_of(with_card))
     assert keys.stat().st_mode & 0o777 == 0o600
 
@@ -109,7 +111,7 @@ def test_a_new_key_is_in_a_file_that_only_its_owner_can_read(with_card: CommandL
     assert keys.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_without_keys_is_not_replaced(cardonfile: CommandLine) -> None:
+def test_evidence_new_key_does_not_overwrite_a_file_without_keys(cardonfile: CommandLine) -> None:
     notes = cardonfile.folder / "notes.txt"
     notes.write_text("not keys")
 

@@ -1,4 +1,4 @@
-"""What is on file about a guest, through the command line: shown, exported and erased."""
+"""The commands that show, export, erase and merge guests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PAGE = "https://psp.example/pages/secret"
 
 
 def failed_session() -> CardSession:
-    """Return a session that was opened and then failed, whose every secret is in the row."""
+    """Return a session that was opened and then failed. Its row contains every kind of secret."""
     request = replace(a_page_request(), return_uri=f"https://cards.example/r?token_id={TOKEN_ID}")
     opened = a_session(
         attempt=an_attempt(request=request, page=a_page(address=PAGE)),
@@ -100,7 +100,7 @@ def exported(cardonfile: CommandLine) -> Any:  # JSON
     return json.loads(cardonfile.succeeds("guest", "export", GUEST_ID))
 
 
-def test_a_guest_is_shown_without_a_name(on_file: CommandLine) -> None:
+def test_guest_show_does_not_show_the_name_of_the_guest(on_file: CommandLine) -> None:
     lines = [line.split() for line in on_file.succeeds("guest", "show", GUEST_ID).splitlines()]
 
     time = f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
@@ -118,7 +118,7 @@ def test_a_guest_is_shown_without_a_name(on_file: CommandLine) -> None:
     assert noted(on_file) == []
 
 
-def test_a_guest_is_found_by_email_address_in_any_case(on_file: CommandLine) -> None:
+def test_a_guest_is_found_by_email_address_regardless_of_case(on_file: CommandLine) -> None:
     address = "ZOE@guests.example"
     assert on_file.succeeds("guest", "show", address) == on_file.succeeds("guest", "show", GUEST_ID)
     with committed(on_file.storage) as unit:
@@ -135,7 +135,7 @@ def test_showing_the_name_of_a_guest_is_in_the_audit_trail(on_file: CommandLine)
     assert noted(on_file) == [(Action.PERSONAL_DATA_SHOWN, GUEST_ID)]
 
 
-def test_an_export_contains_only_records_of_the_guest(on_file: CommandLine) -> None:
+def test_the_export_of_a_guest_contains_only_records_of_that_guest(on_file: CommandLine) -> None:
     export = exported(on_file)
 
     assert export["guest"]["email"] == "zoe@guests.example"
@@ -153,7 +153,7 @@ def test_an_export_contains_only_records_of_the_guest(on_file: CommandLine) -> N
     assert OTHER_GUEST_ID not in json.dumps(export)
 
 
-def test_an_export_contains_no_secrets_of_links_or_cards(on_file: CommandLine) -> None:
+def test_the_export_of_a_guest_contains_no_secrets_of_links_or_cards(on_file: CommandLine) -> None:
     printed = on_file.succeeds("guest", "export", GUEST_ID)
 
     tokens = [an_account(number).token_id for number in (1, 2)]
@@ -164,7 +164,7 @@ def test_an_export_contains_no_secrets_of_links_or_cards(on_file: CommandLine) -
     assert [secret for secret in secrets if secret in printed] == []
 
 
-def test_an_export_lists_the_export_before(on_file: CommandLine) -> None:
+def test_the_export_of_a_guest_lists_the_previous_export(on_file: CommandLine) -> None:
     first, second = exported(on_file), exported(on_file)
 
     assert noted(on_file) == [(Action.GUEST_EXPORTED, GUEST_ID)] * 2
@@ -172,7 +172,7 @@ def test_an_export_lists_the_export_before(on_file: CommandLine) -> None:
     assert second["audit_entries"][0]["action"] == Action.GUEST_EXPORTED
 
 
-def test_an_export_has_the_audit_entries_about_all_records_of_the_guest(
+def test_the_export_of_a_guest_contains_the_audit_entries_about_all_its_records(
     on_file: CommandLine,
 ) -> None:
     abouts = [an_account(1).account_id, TOKEN_ID[:8]]
@@ -187,7 +187,9 @@ def an_entry(number: int, about: str) -> AuditEntry:
     return replace(an_audit_entry(), entry_id=f"{number}", about=about)
 
 
-def test_a_guest_is_found_even_if_only_cards_are_left(cardonfile: CommandLine) -> None:
+def test_guest_show_works_even_if_only_the_cards_of_the_guest_are_left(
+    cardonfile: CommandLine,
+) -> None:
     with committed(cardonfile.storage) as unit:
         unit.accounts.add(an_account(1))
 
@@ -203,7 +205,9 @@ class TestErase:
         cardonfile.environment["CARDONFILE_ERASURES_FILE"] = str(file)
         return file
 
-    def test_the_erasure_file_names_an_erased_guest(self, on_file: CommandLine, file: Path) -> None:
+    def test_guest_erase_adds_the_guest_to_the_erasure_file(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
         printed, what_is_left = on_file.succeeds("guest", "erase", GUEST_ID).splitlines()
         assert printed == f"erased {GUEST_ID}"
         assert f"`cardonfile guest show {GUEST_ID}` shows the time" in what_is_left
@@ -225,13 +229,15 @@ class TestErase:
         assert said.startswith(f"guest {GUEST_ID} was erased at 20")
         assert file.read_text().split()[0] == GUEST_ID
 
-    def test_an_erased_guest_is_shown_as_erased(self, on_file: CommandLine, file: Path) -> None:
+    def test_guest_show_says_that_a_guest_was_erased(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
         on_file.succeeds("guest", "erase", GUEST_ID)
         shown = json.loads(on_file.succeeds("guest", "show", GUEST_ID, "--json"))
         assert datetime.fromisoformat(shown["erased"]) <= datetime.now(UTC)
         assert shown["erased_everywhere"] is None
 
-    def test_erasing_a_guest_without_an_erasure_file_gives_a_warning(
+    def test_erasing_a_guest_without_an_erasure_file_prints_a_warning(
         self, on_file: CommandLine
     ) -> None:
         result = on_file.run("guest", "erase", GUEST_ID)
@@ -250,7 +256,7 @@ class TestErase:
         assert sentence == f"no guest was erased: CARDONFILE_ERASURES_FILE, {file}: Is a directory"
         assert guest_on_file(on_file.storage, GUEST_ID) is not None
 
-    def test_the_service_refuses_to_work_until_restored_guests_are_erased_again(
+    def test_the_service_refuses_to_run_until_guests_that_a_backup_restored_are_erased_again(
         self, on_file: CommandLine, file: Path
     ) -> None:
         file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")
@@ -278,7 +284,9 @@ class TestMerge:
             unit.guests.put_many([a_guest(id=OTHER_GUEST_ID, first_name="Adah")])
         return on_file
 
-    def test_it_shows_both_guests_before_it_asks(self, two: CommandLine) -> None:
+    def test_guest_merge_shows_both_guests_and_asks_for_confirmation(
+        self, two: CommandLine
+    ) -> None:
         result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, typed="y\n")
 
         assert result.exit_code == 0, result.output
@@ -293,12 +301,14 @@ class TestMerge:
         said = two.refuses("guest", "erase", OTHER_GUEST_ID)
         assert said.startswith(f"guest {OTHER_GUEST_ID} was merged into {GUEST_ID} at 20")
 
-    def test_nothing_is_merged_without_a_yes(self, two: CommandLine) -> None:
+    def test_guest_merge_does_nothing_unless_the_operator_answers_yes(
+        self, two: CommandLine
+    ) -> None:
         result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, typed="\n")
         assert result.exit_code != 0
         assert guest_on_file(two.storage, OTHER_GUEST_ID) is not None
 
-    def test_a_card_that_is_added_while_it_asks_prevents_the_merge(
+    def test_guest_merge_is_refused_if_a_card_is_added_before_the_confirmation(
         self, two: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def add(*_: object, **__: object) -> bool:
@@ -310,13 +320,15 @@ class TestMerge:
         result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID)
         assert (result.exit_code, result.stderr) == (1, "Error: Cards do not match\n")
 
-    def test_a_guest_who_is_not_on_file_is_refused(self, on_file: CommandLine) -> None:
+    def test_guest_merge_refuses_a_guest_who_is_not_on_file(self, on_file: CommandLine) -> None:
         said = on_file.refuses("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, "--yes")
         assert said == "Guest not found"
         said = on_file.refuses("guest", "merge", GUEST_ID, "--from", GUEST_ID)
         assert said == "--from must be the id of another guest"
 
-    def test_a_restored_backup_merges_again(self, two: CommandLine) -> None:
+    def test_guest_erase_again_repeats_a_merge_that_a_restored_backup_lost(
+        self, two: CommandLine
+    ) -> None:
         file = two.folder / "erasures.txt"
         two.environment["CARDONFILE_ERASURES_FILE"] = str(file)
         two.succeeds("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, "--yes")

@@ -1,4 +1,4 @@
-"""What every command does alike: help, usage, settings."""
+"""Behavior that all commands share: help, usage and settings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TestHelp:
             for name, command in main.commands.items()
         } == {name: set(below.split()) for name, below in COMMANDS.items()}
 
-    def test_help_shows_the_expected_columns_of_an_import(self) -> None:
+    def test_the_help_of_import_shows_the_expected_columns(self) -> None:
         text = CliRunner().invoke(main, ["import", "--help"]).stdout
 
         for what, kind in KINDS.items():
@@ -127,7 +127,7 @@ MONTH: Final = "it must be YYYY-MM, such as 2026-12"
         ("copy-database sqlite:///my cards.db postgresql://a:s3cret@b/c", "Usage: "),
     ],
 )
-def test_malformed_arguments_are_answered_with_the_usage(
+def test_malformed_command_line_arguments_print_the_usage(
     cardonfile: CommandLine, command: str, said: str
 ) -> None:
     result = cardonfile.run(*shlex.split(command))
@@ -233,7 +233,7 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
         ),
     ],
 )
-def test_an_impossible_command_is_refused_in_one_sentence_without_effect(
+def test_a_command_that_cannot_work_is_refused_in_one_sentence_and_changes_nothing(
     with_center: CommandLine, command: str, sentence: str
 ) -> None:
     assert sentence in with_center.refuses(*shlex.split(command))
@@ -268,7 +268,7 @@ class TestLiveKeys:
     }
 
     @pytest.mark.parametrize("command", ["serve", "demo"])
-    def test_live_keys_are_refused_on_a_loopback_address(
+    def test_serving_with_live_keys_on_a_loopback_address_is_refused(
         self, cardonfile: CommandLine, taken_port: str, command: str
     ) -> None:
         complaint = cardonfile.refuses(command, "--port", taken_port, **self.KEYS)
@@ -277,7 +277,7 @@ class TestLiveKeys:
         assert "live key" in complaint
         assert "opensesame" not in complaint
 
-    def test_live_keys_are_accepted_by_a_command_that_serves_no_guest(
+    def test_commands_that_do_not_serve_guests_accept_live_keys(
         self, cardonfile: CommandLine
     ) -> None:
         assert cardonfile.succeeds("token", "list", **self.KEYS)

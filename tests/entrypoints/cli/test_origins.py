@@ -1,4 +1,4 @@
-"""`cardonfile installation`, and what other commands do with a database of another origin."""
+"""`cardonfile installation`, and other commands with a database of another origin."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def at_a(cardonfile: CommandLine) -> CommandLine:
         ("session", "cancel", "--caller", "web-store"),
     ],
 )
-def test_a_database_of_another_origin_makes_no_calls(
+def test_commands_refuse_to_call_psps_with_the_database_of_another_origin(
     at_a: CommandLine, command: Sequence[str], elsewhere: dict[str, str]
 ) -> None:
     command = [str(free_port()) if each == "FREE" else each for each in command]
@@ -54,7 +54,7 @@ def test_a_database_of_another_origin_makes_no_calls(
     assert at_a.refuses(*command, **elsewhere) == COMPLAINT
 
 
-def test_a_moved_database_works_for_its_new_origin(at_a: CommandLine) -> None:
+def test_a_database_that_was_moved_works_for_its_new_origin(at_a: CommandLine) -> None:
     assert at_a.succeeds("installation", "move", **B) == (
         "the database belongs to https://b.example\n"
     )
@@ -67,7 +67,7 @@ def test_a_moved_database_works_for_its_new_origin(at_a: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [B, LOOPBACK])
-def test_a_copy_drops_the_records_that_act_for_the_original(
+def test_separating_a_copy_drops_the_records_that_act_for_the_original(
     at_a: CommandLine, elsewhere: dict[str, str]
 ) -> None:
     with committed(at_a.storage) as unit:

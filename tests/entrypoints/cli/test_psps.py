@@ -1,4 +1,4 @@
-"""`cardonfile psp`. A new one is installed and tested in tests/outside."""
+"""`cardonfile psp`. tests/outside installs and tests a new plug-in."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
 
 
 class TestCheck:
-    """Its findings about a PSP are those of doctor: tests/entrypoints/test_doctor.py."""
+    """tests/entrypoints/test_doctor.py tests the findings about a PSP."""
 
-    def test_psp_check_shows_the_distribution_with_the_webhook_address(
+    def test_psp_check_shows_the_distribution_and_the_webhook_address_of_a_psp(
         self, unmigrated: CommandLine, site: Site
     ) -> None:
         site.install(
@@ -69,7 +69,7 @@ class TestCheck:
         ],
         ids=["not named", "not set up", "wrong setting"],
     )
-    def test_psp_check_reports_an_unusable_psp_as_a_problem(
+    def test_psp_check_reports_that_a_psp_cannot_be_used(
         self, unmigrated: CommandLine, site: Site, settings: dict[str, str], said: str
     ) -> None:
         site.install("cardonfile-acme")
@@ -86,7 +86,9 @@ class TestNew:
     def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
-    def test_a_new_plugin_contains_no_name_of_the_example(self, unmigrated: CommandLine) -> None:
+    def test_psp_new_replaces_every_name_of_the_example_plugin(
+        self, unmigrated: CommandLine
+    ) -> None:
         # Variables of these names would shadow others.
         printed = unmigrated.succeeds("psp", "new", "class")
 
@@ -111,13 +113,13 @@ class TestNew:
             ("database", "a PSP cannot be called database"),
         ],
     )
-    def test_an_invalid_name_for_a_new_plugin_is_refused(
+    def test_psp_new_refuses_an_invalid_name(
         self, unmigrated: CommandLine, name: str, said: str
     ) -> None:
         assert unmigrated.refuses("psp", "new", name).startswith(said)
         assert [*unmigrated.folder.glob("cardonfile-*")] == []
 
-    def test_psp_new_leaves_an_existing_folder_unchanged(self, unmigrated: CommandLine) -> None:
+    def test_psp_new_does_not_change_an_existing_folder(self, unmigrated: CommandLine) -> None:
         (unmigrated.folder / "cardonfile-adyen").mkdir()
 
         said = unmigrated.refuses("psp", "new", "adyen")
@@ -127,7 +129,7 @@ class TestNew:
 
 
 class TestCloseAccount:
-    """What it does is in tests/domain/worker/test_close_account.py."""
+    """tests/domain/worker/test_close_account.py tests the effect of the command."""
 
     CLOSE = ("psp", "close-account", PROVIDER, "--account", MERCHANT_ACCOUNT)
     COUNTS: Final = {"sessions": 1, "cards": 1, "discards": 1, "erasures": 0}
@@ -141,7 +143,9 @@ class TestCloseAccount:
             unit.accounts.add(an_account())
             unit.discards.add(a_discard(token=CardToken("unkept")))
 
-    def test_a_dry_run_of_close_account_only_counts(self, cardonfile: CommandLine) -> None:
+    def test_a_dry_run_of_close_account_only_counts_what_would_end(
+        self, cardonfile: CommandLine
+    ) -> None:
         for _ in range(2):
             shown = cardonfile.succeeds(*self.CLOSE, "--dry-run", "--json")
             assert json.loads(shown) == [self.COUNTS]
@@ -177,7 +181,7 @@ class TestCloseAccount:
         )
 
 
-def test_keys_can_be_confirmed_after_the_removal_of_cards_has_stopped(
+def test_confirm_keys_works_after_the_removal_of_unknown_cards_was_stopped(
     cardonfile: CommandLine,
 ) -> None:
     confirm = ("psp", "confirm-keys", PROVIDER, "--account", MERCHANT_ACCOUNT)
@@ -188,7 +192,7 @@ def test_keys_can_be_confirmed_after_the_removal_of_cards_has_stopped(
     assert "for a day, unknown cards of" in cardonfile.succeeds(*confirm)
 
 
-def test_other_keys_can_be_trusted_if_no_card_needs_the_first_keys(cardonfile: CommandLine) -> None:
+def test_new_keys_can_be_trusted_if_no_card_needs_the_first_keys(cardonfile: CommandLine) -> None:
     trust = ("psp", "trust", PROVIDER, "--account", MERCHANT_ACCOUNT)
     assert cardonfile.refuses(*trust).startswith("--account must be an account whose identity")
     with committed(cardonfile.storage) as unit:

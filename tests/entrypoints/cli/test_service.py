@@ -76,7 +76,7 @@ class TestServe:
         assert b"Traceback" not in logged
 
     # Shows F48.
-    def test_serve_ends_if_a_file_of_its_database_is_replaced(
+    def test_serve_stops_if_a_file_of_its_database_is_replaced(
         self, cardonfile: CommandLine
     ) -> None:
         server = Server()
@@ -92,7 +92,7 @@ class TestServe:
         assert process.returncode == 1
         assert logged.count(b"database_replaced") == 1
 
-    def test_serve_without_a_worker_leaves_the_work_to_another_process(
+    def test_serve_without_a_worker_leaves_due_work_to_another_process(
         self, cardonfile: CommandLine
     ) -> None:
         server, metrics = Server(), Server()
@@ -133,7 +133,9 @@ class TestServe:
         with cardonfile.storage.read() as unit:
             return unit.workers.seen(datetime.now(UTC))
 
-    def test_serve_refuses_a_taken_address(self, cardonfile: CommandLine, taken_port: str) -> None:
+    def test_serve_refuses_an_address_that_is_already_in_use(
+        self, cardonfile: CommandLine, taken_port: str
+    ) -> None:
         complaint = f"cannot listen on 127.0.0.1 port {taken_port}"
         metrics = {"CARDONFILE_METRICS": f"127.0.0.1:{taken_port}"}
 
@@ -151,13 +153,13 @@ class TestServe:
             ("h\u00f6st", "--host must be an IP address or the name of this machine"),
         ],
     )
-    def test_serve_refuses_an_unknown_host_or_one_of_another_machine(
+    def test_serve_refuses_a_host_that_does_not_belong_to_this_machine(
         self, cardonfile: CommandLine, host: str, complaint: str
     ) -> None:
         public = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
         assert cardonfile.refuses("serve", "--host", host, **public).endswith(complaint)
 
-    def test_serve_with_several_processes_is_refused_in_a_sentence_that_names_granian(
+    def test_serve_refuses_several_processes_and_recommends_granian(
         self, cardonfile: CommandLine
     ) -> None:
         complaint = cardonfile.refuses("serve", "--processes", "4")
@@ -166,7 +168,7 @@ class TestServe:
 
 
 @pytest.mark.parametrize("command", ["serve", "work"])
-def test_lines_below_the_log_level_are_not_logged(
+def test_log_lines_below_the_configured_log_level_are_not_written(
     cardonfile: CommandLine, taken_port: str, command: str
 ) -> None:
     # It sets its level up before it listens.
@@ -181,7 +183,7 @@ def test_lines_below_the_log_level_are_not_logged(
 
 
 @pytest.mark.parametrize(("command", "needed"), [("serve", 224), ("work", 88)])
-def test_a_process_with_too_low_a_file_limit_is_refused(
+def test_serve_and_work_refuse_a_limit_on_open_files_that_is_too_low(
     cardonfile: CommandLine, command: str, needed: int
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -196,7 +198,7 @@ def test_a_process_with_too_low_a_file_limit_is_refused(
     )
 
 
-def test_serve_works_with_the_lowest_allowed_file_limit(cardonfile: CommandLine) -> None:
+def test_serve_works_with_the_lowest_allowed_limit_on_open_files(cardonfile: CommandLine) -> None:
     server = Server()
     server.port = free_port()
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (224, 224)); {SERVE}"

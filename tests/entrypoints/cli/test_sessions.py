@@ -1,4 +1,4 @@
-"""Sessions through the command line: listed, shown and counted."""
+"""The commands that list, show, count and cancel sessions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def store(cardonfile: CommandLine, *sessions: CardSession) -> None:
 
 
 def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
-    """Store sessions of each result, a minute apart, the oldest first; the first is 8 days old."""
+    """Store sessions of each result, oldest first and a minute apart. The first is 8 days old."""
     now = datetime.now(UTC)
     failed = a_session(attempt=an_attempt())
     sessions = [
@@ -110,7 +110,7 @@ def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
         (("--center", OTHER_CENTER_ID), [4]),
     ],
 )
-def test_sessions_are_listed_by_the_given_filters(
+def test_session_list_shows_sessions_that_match_the_given_filters(
     cardonfile: CommandLine, options: tuple[str, ...], numbers: list[int]
 ) -> None:
     some_sessions(cardonfile)
@@ -118,7 +118,7 @@ def test_sessions_are_listed_by_the_given_filters(
     assert [each["prefix"] for each in listed] == [f"{number:08}" for number in numbers]
 
 
-def test_the_session_list_shows_that_a_guest_was_erased(
+def test_session_list_shows_that_a_guest_was_erased(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     session = installation.add_card()
@@ -131,7 +131,9 @@ def test_the_session_list_shows_that_a_guest_was_erased(
     assert (nobody.stdout, nobody.stderr) == ("[]\n", listed.stderr)
 
 
-def test_the_session_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None:
+def test_session_list_says_that_there_may_be_more_sessions_than_its_limit(
+    cardonfile: CommandLine,
+) -> None:
     some_sessions(cardonfile)
     assert cardonfile.succeeds("session", "list", "--limit", "2147483648")
     newest = cardonfile.run("session", "list", "--limit", "2")
@@ -139,7 +141,7 @@ def test_the_session_list_says_that_it_ended_at_its_limit(cardonfile: CommandLin
     assert newest.stderr == "only 2 are listed, and there may be more; see --limit\n"
 
 
-def test_the_session_list_shows_why_a_session_failed(cardonfile: CommandLine) -> None:
+def test_session_list_shows_why_a_session_failed(cardonfile: CommandLine) -> None:
     failed = some_sessions(cardonfile)[3]
     header, line = cardonfile.succeeds("session", "list", "--status", "failed").splitlines()
     assert header.split() == [
@@ -175,7 +177,7 @@ def test_session_stats_counts_sessions_by_result(cardonfile: CommandLine) -> Non
 
 
 def shown(cardonfile: CommandLine, session: CardSession) -> dict[str, Any]:
-    """Return what is shown of a session; its whole token is not."""
+    """Return what `session show` prints about a session. It must not print the whole token."""
     printed = cardonfile.succeeds("session", "show", "--json", session.token_id[:8])
     for each in (printed, cardonfile.succeeds("session", "show", session.token_id)):
         assert session.token_id not in each
@@ -240,7 +242,7 @@ def test_session_show_lists_a_card_that_the_center_did_not_accept(
     assert steps["card_not_accepted"] == {"code": "funding_not_accepted", "page": 1}
 
 
-def test_session_show_lists_the_click_with_which_the_guest_agreed_to_a_booking(
+def test_session_show_lists_the_click_by_which_the_guest_agreed_to_a_booking(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     session = installation.opened_session()
@@ -288,7 +290,7 @@ def test_session_show_explains_why_a_session_ended_without_a_card(
     assert sorted(steps) == ["cancelled", "card_declined", "created", "expired", "opened"]
 
 
-def test_session_show_names_the_actor_that_cancelled_the_session(
+def test_session_show_names_who_cancelled_the_session(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     by_caller, by_operator = installation.add_card(), installation.add_card()
@@ -303,7 +305,7 @@ def test_session_show_names_the_actor_that_cancelled_the_session(
     assert noted["actor"].startswith("user:")
 
 
-def test_session_show_tells_since_when_the_psp_is_silent(
+def test_session_show_shows_since_when_the_psp_has_not_responded(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     opened = installation.opened_session()
@@ -314,7 +316,9 @@ def test_session_show_tells_since_when_the_psp_is_silent(
     assert datetime.fromisoformat(silent_since) == installation.clock.now()
 
 
-def test_session_show_refuses_an_unknown_or_ambiguous_prefix(cardonfile: CommandLine) -> None:
+def test_session_show_refuses_an_unknown_or_ambiguous_prefix_of_a_session_id(
+    cardonfile: CommandLine,
+) -> None:
     twin = TokenId(token(1).replace("4000", "4001"))
     store(cardonfile, a_session(token_id=token(1)), a_session(token_id=twin))
 
@@ -330,7 +334,7 @@ def test_session_show_refuses_an_unknown_or_ambiguous_prefix(cardonfile: Command
         )
 
 
-def test_the_open_sessions_of_a_caller_can_be_cancelled(cardonfile: CommandLine) -> None:
+def test_session_cancel_cancels_all_open_sessions_of_a_caller(cardonfile: CommandLine) -> None:
     cardonfile.succeeds("token", "issue", "--caller", CALLER, "--permission", "guests:add")
     store(cardonfile, *(a_session(token_id=token(number)) for number in range(3)))
 

@@ -37,7 +37,7 @@ def is_seen(
 
 
 def does_not_work(cardonfile: CommandLine, **environment: str) -> str:
-    """Return the sentence about a service that cannot work."""
+    """Return the sentence in which `status` says that the service cannot work."""
     result = cardonfile.run("status", **environment)
     assert result.exit_code == 3
     assert result.stderr.count("\n") == 1
@@ -79,7 +79,9 @@ def test_status_shows_all_waiting_work(cardonfile: CommandLine) -> None:
     assert shown == {"release": shown["release"], "migration": "m007_release_0_3"}
 
 
-def test_the_status_table_also_lists_work_of_which_nothing_waits(cardonfile: CommandLine) -> None:
+def test_status_lists_every_kind_of_work_even_if_nothing_is_waiting(
+    cardonfile: CommandLine,
+) -> None:
     is_seen(cardonfile, 1)
 
     shown = cardonfile.succeeds("status").splitlines()
@@ -91,7 +93,7 @@ def test_the_status_table_also_lists_work_of_which_nothing_waits(cardonfile: Com
     ]
 
 
-def test_status_reports_failure_without_a_worker_for_a_minute(cardonfile: CommandLine) -> None:
+def test_status_fails_if_no_worker_has_run_for_a_minute(cardonfile: CommandLine) -> None:
     assert "`cardonfile work`" in does_not_work(cardonfile)
 
     is_seen(cardonfile, 1)
@@ -100,13 +102,13 @@ def test_status_reports_failure_without_a_worker_for_a_minute(cardonfile: Comman
     assert "120 s" in cardonfile.run("status").stdout
 
 
-def test_status_reports_failure_without_a_database(unmigrated: CommandLine) -> None:
+def test_status_fails_if_the_database_is_missing(unmigrated: CommandLine) -> None:
     assert "`cardonfile migrate`" in does_not_work(unmigrated)
     unmigrated.database.write_text("This is no database, but a text of some length." * 9)
     assert "cannot be used" in does_not_work(unmigrated)
 
 
-def test_status_reports_failure_with_a_database_of_an_earlier_release(
+def test_status_fails_if_the_database_is_of_an_earlier_release(
     unmigrated: CommandLine,
 ) -> None:
     make_database_of_0_1_0(unmigrated.database)
@@ -114,7 +116,7 @@ def test_status_reports_failure_with_a_database_of_an_earlier_release(
     assert "`cardonfile migrate`" in does_not_work(unmigrated)
 
 
-def test_status_reports_failure_without_a_database_server(cardonfile: CommandLine) -> None:
+def test_status_fails_if_the_database_server_cannot_be_reached(cardonfile: CommandLine) -> None:
     said = does_not_work(
         cardonfile, CARDONFILE_DATABASE_URL="postgresql://judy:s3cret@127.0.0.1:1/cards"
     )
@@ -122,7 +124,7 @@ def test_status_reports_failure_without_a_database_server(cardonfile: CommandLin
     assert "s3cret" not in said
 
 
-def test_status_does_not_wait_for_a_hanging_database(
+def test_status_does_not_wait_for_a_database_server_that_hangs(
     cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("entrypoints.cli.status.WITHIN_SECONDS", 0.1)
@@ -134,14 +136,16 @@ def test_status_does_not_wait_for_a_hanging_database(
     assert "s3cret" not in said
 
 
-def test_the_refusal_of_an_invalid_setting_names_it(cardonfile: CommandLine) -> None:
+def test_status_names_an_invalid_setting(cardonfile: CommandLine) -> None:
     assert "CARDONFILE_LOG_FORMAT" in cardonfile.refuses("status", CARDONFILE_LOG_FORMAT="xml")
 
 
 class TestDoctor:
-    """What it finds is in tests/entrypoints/test_doctor.py."""
+    """tests/entrypoints/test_doctor.py tests the findings."""
 
-    def test_the_exit_status_of_doctor_reports_a_problem(self, cardonfile: CommandLine) -> None:
+    def test_the_exit_status_of_doctor_is_nonzero_if_doctor_found_a_problem(
+        self, cardonfile: CommandLine
+    ) -> None:
         result = cardonfile.run("doctor", CARDONFILE_PUBLIC_BASE_URL="http://127.0.0.1:1")
 
         assert result.exit_code == 1
@@ -156,7 +160,7 @@ class TestDoctor:
         assert json.loads(result.stdout)
         assert "rate_limit_storage_away" in result.stderr
 
-    def test_doctor_reports_checks_that_it_cannot_make_as_unknown(
+    def test_doctor_reports_a_check_that_it_cannot_perform_as_unknown(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         found = [ok("disk", "there is room"), unknown("clock", "nobody tells the time")]

@@ -1,4 +1,4 @@
-"""The demo, started as a process: what it prints, and what stays between two runs."""
+"""The demo as a process: what it prints, and what is kept between two runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def type_card(hosted_payment_uri: str, number: str = "4242424242424242") -> None
     send(Request(address, urlencode({**fields, "cvc": "123"}).encode()))
 
 
-def test_a_card_is_kept_until_the_next_run_of_the_demo_on_its_port(tmp_path: Path) -> None:
+def test_the_next_run_of_the_demo_on_the_same_port_still_has_the_cards(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port, with_signal=signal.SIGINT) as demo:
         type_card(demo.add_card()["hosted_payment_uri"])
@@ -63,7 +63,7 @@ def test_a_card_is_kept_until_the_next_run_of_the_demo_on_its_port(tmp_path: Pat
     assert demo.log.read_text() == ""
 
 
-def test_a_visitor_of_the_demo_may_exceed_the_card_testing_limits() -> None:
+def test_the_demo_does_not_apply_the_card_testing_limits_to_visitors() -> None:
     assert Settings.read(_environment(8000)).card_testing_limits == ()
 
 
@@ -72,7 +72,7 @@ def test_a_demo_on_another_port_has_its_own_records() -> None:
     assert first != second
 
 
-def test_the_demo_refuses_a_taken_port_in_one_sentence() -> None:
+def test_the_demo_refuses_a_port_that_is_in_use_in_one_sentence() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         ran = CliRunner().invoke(main, ["demo", "--port", str(port)])
@@ -91,7 +91,7 @@ def test_the_demo_refuses_a_public_base_url(monkeypatch: pytest.MonkeyPatch) -> 
         run_demo(0)
 
 
-def test_the_services_of_a_killed_demo_end(tmp_path: Path) -> None:
+def test_the_services_of_the_demo_end_when_the_demo_is_killed(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port, with_signal=signal.SIGKILL) as demo:
         assert demo.call("")["accounts"] == []

@@ -1,4 +1,4 @@
-"""The demo's PSP: its faults happen to the card of the session that they are set for."""
+"""The demo's PSP. A fault affects only the session for which it is switched on."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def a_request(session: int) -> HostedPageRequest:
 
 
 def collected(psp: FaultyPsp, session: int) -> str:
-    """Have the PSP collect a card, and return the reference of its page."""
+    """Let the PSP collect a card, and return the reference of the page."""
     reference = psp.start_page(a_request(session)).reference
     psp.try_card(reference, card_entry())
     return reference
 
 
 def shown(session: int) -> str:
-    """Return what a log shows of the token of this session."""
+    """Return the part of this session's token that logs show."""
     return a_request(session).token_id[:SHOWN_OF_TOKENS]
 
 
-def test_the_demo_service_is_killed_when_it_asks_about_the_card(
+def test_the_fault_switch_kill_kills_the_demo_service_when_it_asks_the_psp_about_the_card(
     psp: FaultyPsp, killed: list[tuple[int, int]]
 ) -> None:
     psp.faults = {shown(1): [Fault.KILL]}
@@ -71,7 +71,7 @@ def test_the_demo_service_is_killed_when_it_asks_about_the_card(
 
 
 @pytest.mark.usefixtures("killed")
-def test_the_psp_of_the_demo_stays_silent_about_the_card(
+def test_the_fault_switch_hang_makes_the_demo_psp_unavailable_for_a_while(
     psp: FaultyPsp, clock: SettableClock
 ) -> None:
     psp.faults = {shown(1): [Fault.HANG]}
@@ -89,7 +89,9 @@ def test_the_psp_of_the_demo_stays_silent_about_the_card(
 
 
 @pytest.mark.usefixtures("killed")
-def test_a_browser_lost_on_demand_is_not_sent_back(psp: FaultyPsp) -> None:
+def test_the_fault_switch_close_keeps_the_browser_from_returning_to_the_shop(
+    psp: FaultyPsp,
+) -> None:
     psp.faults = {shown(1): [Fault.CLOSE]}
 
     with pytest.raises(PspUnavailable):
@@ -97,7 +99,9 @@ def test_a_browser_lost_on_demand_is_not_sent_back(psp: FaultyPsp) -> None:
 
 
 @pytest.mark.usefixtures("killed")
-def test_a_webhook_is_lost_only_for_its_session(psp: FaultyPsp, clock: SettableClock) -> None:
+def test_the_fault_switch_lose_drops_only_the_webhook_of_its_session(
+    psp: FaultyPsp, clock: SettableClock
+) -> None:
     psp.faults = {shown(1): [Fault.LOSE]}
     collected(psp, 1)
     collected(psp, 2)
@@ -116,7 +120,7 @@ def test_a_webhook_is_lost_only_for_its_session(psp: FaultyPsp, clock: SettableC
     ]
 
 
-def test_a_declined_card_is_logged_with_its_session(psp: FaultyPsp) -> None:
+def test_the_demo_psp_logs_a_declined_card_with_its_session(psp: FaultyPsp) -> None:
     reference = psp.start_page(a_request(1)).reference
 
     with capture_logs() as lines:

@@ -1,4 +1,4 @@
-"""The demo shop's responses. The API that it calls is a real one, served in a thread."""
+"""The responses of the demo shop, which calls the real API in another thread."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Silent(WSGIRequestHandler):
 
 
 class ShopUnderTest:
-    """A shop, what its browser sends, and what the service's log tells it."""
+    """A shop, with what its browser sends and what it reads in the service's log."""
 
     def __init__(self, api: CardApi) -> None:
         self.timeline = Timeline()
@@ -58,7 +58,7 @@ class ShopUnderTest:
         return self.client.simulate_get(path, headers=headers)
 
     def press(self, *faults: str, origin: str | None = ORIGIN, visit: str = VISIT) -> Result:
-        """Send the form, with these switches on."""
+        """Send the form with these fault switches on."""
         form = urlencode({**dict.fromkeys(faults, "on"), "visit": visit})
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         # TestClient sends no header whose value is None.
@@ -104,7 +104,7 @@ def shop(installation: Installation, token: str) -> Iterator[ShopUnderTest]:
 
 
 def a_session(shop: ShopUnderTest, installation: Installation, visit: str = VISIT) -> CardSession:
-    """Press the button, and open the hosted page."""
+    """Press the button of the shop, and open the hosted page."""
     link = shop.press(visit=visit).headers["Location"]
     session = installation.session(TokenId(link.partition("token_id=")[2].partition("&")[0]))
     installation.open_page(session)
@@ -112,7 +112,7 @@ def a_session(shop: ShopUnderTest, installation: Installation, visit: str = VISI
     return session
 
 
-def test_the_button_of_the_shop_leads_to_the_hosted_page(
+def test_the_button_of_the_demo_shop_leads_to_the_hosted_page(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     sent, again = (shop.press() for _ in range(2))
@@ -123,7 +123,7 @@ def test_the_button_of_the_shop_leads_to_the_hosted_page(
     assert a_session(shop, installation).redirect_uri == ORIGIN + AT_BACK
 
 
-def test_the_fault_switches_apply_only_to_their_session(
+def test_the_fault_switches_of_the_demo_shop_apply_only_to_the_new_session(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     link = shop.press(Fault.LOSE, Fault.KILL).headers["Location"]
@@ -133,7 +133,7 @@ def test_the_fault_switches_apply_only_to_their_session(
     assert shop.switched == [(first, {Fault.LOSE, Fault.KILL}), (other.prefix, set())]
 
 
-def test_the_time_line_shows_the_newest_session(
+def test_the_timeline_of_the_demo_shop_shows_the_newest_session(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     first = a_session(shop, installation)
@@ -161,7 +161,7 @@ def test_the_time_line_shows_the_newest_session(
         ("session.expired", "No card was added."),
     ],
 )
-def test_the_shop_shows_the_progress_of_the_card(
+def test_the_demo_shop_shows_the_progress_of_the_card(
     shop: ShopUnderTest, installation: Installation, event: str, state: str
 ) -> None:
     session = a_session(shop, installation)
@@ -176,7 +176,7 @@ def test_the_shop_shows_the_progress_of_the_card(
         assert state not in shop.get(unknown).text
 
 
-def test_a_verified_event_is_shown_once_with_the_card(
+def test_the_demo_shop_shows_a_verified_event_once_with_the_card(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     session = a_session(shop, installation)
@@ -206,7 +206,7 @@ def test_a_verified_event_is_shown_once_with_the_card(
         (SECRET, 0, {"webhook-signature": ""}),
     ],
 )
-def test_an_event_without_a_current_signature_is_refused(
+def test_the_demo_shop_refuses_an_event_without_a_current_signature(
     shop: ShopUnderTest, installation: Installation, secret: str, age: int, headers: dict[str, str]
 ) -> None:
     session = a_session(shop, installation)
@@ -218,12 +218,14 @@ def test_an_event_without_a_current_signature_is_refused(
 
 
 @pytest.mark.parametrize("origin", [None, "null", "http://127.0.0.1:8001.evil.example"])
-def test_a_form_from_another_site_changes_nothing(shop: ShopUnderTest, origin: str | None) -> None:
+def test_the_demo_shop_ignores_a_form_from_another_site(
+    shop: ShopUnderTest, origin: str | None
+) -> None:
     assert shop.press(Fault.KILL, origin=origin).status_code == 403
     assert shop.switched == []
 
 
-def test_the_shop_keeps_its_secrets_on_the_server(
+def test_the_demo_shop_does_not_send_its_secrets_to_the_browser(
     shop: ShopUnderTest, installation: Installation, token: str
 ) -> None:
     session = a_session(shop, installation)
@@ -248,7 +250,7 @@ def test_the_shop_keeps_its_secrets_on_the_server(
         assert response.headers["Referrer-Policy"] == "same-origin"
 
 
-def test_a_card_cannot_be_added_without_the_api() -> None:
+def test_the_demo_shop_reports_that_the_api_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     shop = ShopUnderTest(CardApi(address, "token"))

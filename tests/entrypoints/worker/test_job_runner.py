@@ -27,7 +27,7 @@ AT_PSP: Final = PspAccount(ProviderName("fake"), MERCHANT)
 
 
 def a_runner(installation: Installation, **settings: Any) -> JobRunner[PspAccount]:
-    """Return a runner of the jobs at PSPs, for four threads."""
+    """Return a runner with four threads for the jobs at PSPs."""
     container = installation.container
     return JobRunner(
         **{
@@ -43,7 +43,7 @@ def a_runner(installation: Installation, **settings: Any) -> JobRunner[PspAccoun
 
 @contextmanager
 def running(runner: JobRunner[PspAccount]) -> Iterator[None]:
-    """Have a runner work in threads for a block."""
+    """Let a runner work in threads within the block."""
     runner.start()
     try:
         yield
@@ -81,7 +81,9 @@ def settled(installation: Installation, sessions: Iterable[CardSession]) -> list
 
 
 # Shows F22.
-def test_a_hanging_merchant_account_delays_no_other_account(installation: Installation) -> None:
+def test_calls_that_hang_at_one_merchant_account_do_not_delay_other_merchant_accounts(
+    installation: Installation,
+) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("harbor"))
     stuck = sessions_with_a_card(installation, 20)
@@ -100,7 +102,7 @@ def test_a_hanging_merchant_account_delays_no_other_account(installation: Instal
         wait_until(lambda: all(settled(installation, stuck)))
 
 
-def test_the_runner_claims_at_most_one_job_per_thread(installation: Installation) -> None:
+def test_the_job_runner_claims_at_most_one_job_per_thread(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("harbor"))
     sessions = [
@@ -130,7 +132,7 @@ def test_the_runner_claims_at_most_one_job_per_thread(installation: Installation
 
 
 @pytest.mark.parametrize("fault", [ServiceUnavailable, RecordUnreadable, ValueError])
-def test_a_failed_job_makes_room_for_the_next_job(fault: type[Exception]) -> None:
+def test_a_job_that_fails_makes_room_for_the_next_job(fault: type[Exception]) -> None:
     begun: list[Job[PspAccount]] = []
 
     def fail() -> JobResult:
@@ -147,7 +149,7 @@ def test_a_failed_job_makes_room_for_the_next_job(fault: type[Exception]) -> Non
         in_threads(runner, lambda: len(begun) == 3)
 
 
-def test_a_check_without_a_write_does_not_log_that_work_recovered() -> None:
+def test_finding_no_due_job_does_not_count_as_recovery_from_a_storage_outage() -> None:
     seconds, looks = [0.0], list[int]()
 
     def look(_: object) -> None:
@@ -169,7 +171,7 @@ def test_a_check_without_a_write_does_not_log_that_work_recovered() -> None:
 
 # Shows F23.
 @each_way
-def test_a_failing_job_stops_no_other_job(installation: Installation, run: Run) -> None:
+def test_a_job_that_fails_does_not_stop_other_jobs(installation: Installation, run: Run) -> None:
     sessions = sessions_with_a_card(installation, 5)
     stumble_once(installation)
 
@@ -180,7 +182,7 @@ def test_a_failing_job_stops_no_other_job(installation: Installation, run: Run) 
     assert isinstance(line["exc_info"], ZeroDivisionError)
 
 
-def test_a_failing_job_stops_no_other_job_even_if_logging_fails(
+def test_a_job_that_fails_does_not_stop_other_jobs_even_if_logging_fails_too(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -196,17 +198,17 @@ def test_a_failing_job_stops_no_other_job_even_if_logging_fails(
 
 
 def stumble_once(installation: Installation) -> None:
-    """Let the next question about a session raise an error."""
+    """Let the next call about a session raise an error."""
     installation.provider.meanwhile["outcome"] = lambda: 1 // 0
 
 
 def total(of: str, lines: Iterable[Mapping[str, Any]]) -> int:
-    """Return the sum of what the lines of a log say, as a busy runner says it in several."""
+    """Return the sum over all log lines, because a busy runner logs its work in several lines."""
     return sum(line.get(of, 0) for line in lines)
 
 
 @each_way
-def test_a_psp_that_is_silent_for_a_day_is_asked_again(
+def test_sessions_are_settled_after_an_outage_of_the_psp_that_lasted_a_day(
     installation: Installation, run: Run
 ) -> None:
     sessions = sessions_with_a_card(installation, 5)
@@ -224,7 +226,9 @@ def test_a_psp_that_is_silent_for_a_day_is_asked_again(
 
 
 @each_way
-def test_jobs_run_between_the_parts_of_a_long_chore(installation: Installation, run: Run) -> None:
+def test_due_jobs_run_between_the_parts_of_a_long_periodic_task(
+    installation: Installation, run: Run
+) -> None:
     (session,), seen = sessions_with_a_card(installation, 1), []
 
     def have_more() -> bool:
@@ -238,7 +242,7 @@ def test_jobs_run_between_the_parts_of_a_long_chore(installation: Installation, 
 
 
 @each_way
-def test_a_failing_chore_stops_neither_the_next_chore_nor_due_jobs(
+def test_a_periodic_task_that_fails_does_not_stop_other_tasks_or_due_jobs(
     installation: Installation, run: Run
 ) -> None:
     sessions = sessions_with_a_card(installation, 1)
@@ -267,7 +271,7 @@ def test_a_failing_chore_stops_neither_the_next_chore_nor_due_jobs(
     assert [line["event"] for line in lines].count("reconciler_fault") == 1
 
 
-def test_a_chore_is_repeated_when_it_is_due(installation: Installation) -> None:
+def test_a_periodic_task_is_repeated_when_it_is_due(installation: Installation) -> None:
     work, done = threading.Event(), list[str]()
     chores = [
         Chore("a", timedelta(0), lambda: done.append("often")),
@@ -279,7 +283,9 @@ def test_a_chore_is_repeated_when_it_is_due(installation: Installation) -> None:
     assert done.count("seldom") == 1
 
 
-def test_a_round_without_due_work_writes_nothing(installation: Installation) -> None:
+def test_a_round_without_due_jobs_does_not_write_to_the_database(
+    installation: Installation,
+) -> None:
     installation.opened_session()
     installation.removed_card()
     installation.reconcile()
@@ -301,7 +307,7 @@ def test_a_round_without_due_work_writes_nothing(installation: Installation) -> 
     assert "storage.write" not in calls
 
 
-def test_sessions_of_a_merchant_account_without_capacity_stay_due(
+def test_sessions_stay_due_while_their_merchant_account_has_no_capacity_for_calls(
     installation: Installation,
 ) -> None:
     sessions = sessions_with_a_card(installation, 2)
@@ -312,7 +318,9 @@ def test_sessions_of_a_merchant_account_without_capacity_stay_due(
         assert settled(installation, sessions) == [expected] * 2
 
 
-def test_discards_do_not_wait_for_all_sessions(installation: Installation) -> None:
+def test_due_discards_do_not_wait_until_all_due_sessions_are_settled(
+    installation: Installation,
+) -> None:
     installation.removed_card()
     sessions_with_a_card(installation, 3)
     installation.provider.calls.clear()

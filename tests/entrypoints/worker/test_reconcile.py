@@ -1,4 +1,4 @@
-"""What `cardonfile reconcile` does of all that is due, and what it says of it."""
+"""What `cardonfile reconcile` does, and what it logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_endpoints(installation: Installation, *receivers: EventReceiver) -> None
 
 
 def reconciled(installation: Installation) -> list[Counter[str]]:
-    """Reconcile, and return what the lines of the log say."""
+    """Reconcile, and return the counts in the log lines."""
     with capture_logs() as logs:
         installation.reconcile()
     return [
@@ -47,7 +47,7 @@ def test_reconcile_works_until_nothing_is_due(installation: Installation) -> Non
     assert installation.reconcile().is_idle
 
 
-def test_reconcile_tries_a_failing_endpoint_once(installation: Installation) -> None:
+def test_reconcile_calls_a_failing_endpoint_only_once(installation: Installation) -> None:
     with EventReceiver() as away, EventReceiver() as taking:
         away.status = 503
         add_endpoints(installation, away, taking)
@@ -86,7 +86,9 @@ def test_reconcile_logs_the_result_of_its_work(installation: Installation) -> No
         assert at_endpoints == {"delivered": 1, "not_delivered": 1}
 
 
-def test_a_storage_failure_ends_only_the_affected_kind_of_work(installation: Installation) -> None:
+def test_a_storage_failure_during_reconcile_ends_only_the_affected_kind_of_work(
+    installation: Installation,
+) -> None:
     removed = installation.removed_card()
     sessions = [installation.session_with_card(OTHER_GOOD_CARD) for _ in range(2)]
     installation.clock.advance(timedelta(seconds=30))

@@ -13,7 +13,7 @@ from tests.databases import committed
 from tests.installation import DECLINED_CARD, Installation
 
 
-def test_failing_work_is_logged_at_most_once_a_minute() -> None:
+def test_work_that_keeps_failing_is_logged_at_most_once_a_minute() -> None:
     seconds = [0.0]
     work_log = WorkLog(lambda: seconds[0])
     told: list[tuple[float, str, object]] = []
@@ -39,7 +39,7 @@ def test_failing_work_is_logged_at_most_once_a_minute() -> None:
     assert lines[0]["cause"] == "/srv/cards.db: disk I/O error"
 
 
-def test_each_outage_or_return_of_an_endpoint_is_logged_once() -> None:
+def test_each_outage_and_each_recovery_of_an_endpoint_is_logged_once() -> None:
     away = Attempt(an_event_delivery().refused("500", NOW), EndpointState.AWAY)
     back = Attempt(an_event_delivery().delivered("200", NOW), EndpointState.TAKES_EVENTS)
     seconds = [0.0]
@@ -60,7 +60,7 @@ def test_each_outage_or_return_of_an_endpoint_is_logged_once() -> None:
     ]
 
 
-def test_deliveries_that_need_an_operator_are_logged() -> None:
+def test_deliveries_that_failed_for_good_and_disabled_endpoints_are_logged() -> None:
     given_up = Attempt(an_event_delivery().failed_for_good("500", NOW), EndpointState.AWAY)
     gone = Attempt(an_event_delivery().failed_for_good("410", NOW), EndpointState.GONE)
     off = Attempt(an_event_delivery().failed_for_good(ENDPOINT_IS_OFF, NOW), EndpointState.OFF)
@@ -111,7 +111,7 @@ def test_a_center_with_unusually_many_refused_cards_is_logged_once_in_24_hours(
     assert [(line["refused_cards"], line["sessions"]) for line in logs] == [(20, 4)] * 2
 
 
-def test_a_center_logged_under_a_clock_that_was_ahead_is_logged_again(
+def test_a_center_that_was_logged_while_the_clock_was_ahead_is_logged_again(
     installation: Installation,
 ) -> None:
     look = CardTestingLog(installation.container.find_card_testing(), installation.clock)

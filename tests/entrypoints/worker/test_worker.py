@@ -1,4 +1,4 @@
-"""The worker's heartbeat and chores, and how a missing worker is noticed."""
+"""The worker's heartbeat and periodic tasks, and how a missing worker is noticed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 ALMOST_A_MINUTE = timedelta(seconds=59)
 
 
-def test_readiness_reports_that_no_worker_has_run_for_a_minute(installation: Installation) -> None:
+def test_the_readiness_check_reports_that_no_worker_has_run_for_a_minute(
+    installation: Installation,
+) -> None:
     api = Api(installation)
     with capture_logs() as logs:
         # A worker that starts with the service has a minute for its first heartbeat.
@@ -56,7 +58,7 @@ def test_readiness_reports_that_no_worker_has_run_for_a_minute(installation: Ins
     assert told == [("worker_missing", "error"), ("worker_back", "warning")]
 
 
-def test_processes_with_waiting_work_look_for_a_worker_once_a_minute() -> None:
+def test_web_processes_check_for_a_missing_worker_at_most_once_a_minute() -> None:
     seconds, looks = [0.0], []
 
     def is_missing() -> bool:
@@ -74,7 +76,7 @@ def test_processes_with_waiting_work_look_for_a_worker_once_a_minute() -> None:
     assert [line["event"] for line in logs] == ["worker_missing"]
 
 
-def test_the_return_of_a_browser_logs_a_missing_worker(
+def test_a_missing_worker_is_logged_when_a_browser_returns_to_the_shop(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("adapters.http.health.CHECK_EVERY_SECONDS", 0)
@@ -92,7 +94,7 @@ def test_the_return_of_a_browser_logs_a_missing_worker(
     assert "worker_missing" in [line["event"] for line in logs]
 
 
-def test_a_worker_does_its_chores_at_start(installation: Installation) -> None:
+def test_a_worker_performs_its_periodic_tasks_when_it_starts(installation: Installation) -> None:
     installation.add_card(idempotency_key="key")
     installation.clock.advance(timedelta(hours=25))
     worker = Worker(installation.container, base_url="http://127.0.0.1:1")
@@ -126,7 +128,7 @@ def installed(folder: Path, url: str) -> Installation:
 
 
 class TestTwoWorkers:
-    def test_a_running_worker_reports_the_loss_of_another_once(
+    def test_a_running_worker_reports_the_loss_of_another_worker_once(
         self, on_each_storage: Installation
     ) -> None:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
@@ -140,7 +142,7 @@ class TestTwoWorkers:
 
         assert told == [dead]
 
-    def test_a_database_outage_makes_no_worker_report_another_as_lost(
+    def test_a_worker_does_not_report_another_worker_as_lost_after_a_database_outage(
         self, on_each_storage: Installation
     ) -> None:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
@@ -148,7 +150,7 @@ class TestTwoWorkers:
             assert [leave_heartbeat(a_worker(number)) for number in (1, 2)] == [[], []]
             workers_age(on_each_storage.storage, timedelta(minutes=2))
 
-    def test_a_newly_started_worker_does_not_yet_report_another_as_lost(
+    def test_a_worker_that_just_started_does_not_report_another_worker_as_lost(
         self, on_each_storage: Installation
     ) -> None:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
@@ -157,7 +159,7 @@ class TestTwoWorkers:
 
         assert [leave_heartbeat(a_worker(2)) for _ in range(2)] == [[], [a_worker(1)]]
 
-    def test_a_worker_that_is_not_seen_for_a_day_is_forgotten(
+    def test_a_worker_without_a_heartbeat_for_a_day_is_deleted(
         self, on_each_storage: Installation
     ) -> None:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
@@ -208,7 +210,7 @@ def test_a_stopped_worker_counts_as_missing_after_a_minute(installation: Install
     assert is_missing()
 
 
-def test_a_worker_that_cannot_look_for_events_leaves_no_heartbeat(
+def test_a_worker_that_cannot_read_due_deliveries_writes_no_heartbeat(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -231,7 +233,9 @@ def test_a_worker_that_cannot_look_for_events_leaves_no_heartbeat(
     assert left == [WorkerState.STOPPED]
 
 
-def test_recovered_work_is_logged_once_a_heartbeat_is_written(installation: Installation) -> None:
+def test_a_worker_logs_that_work_has_recovered_after_writing_a_heartbeat(
+    installation: Installation,
+) -> None:
     seconds = [0.0]
     worker = Worker(installation.container, base_url="http://127.0.0.1:1")
     worker._work_log = WorkLog(lambda: seconds[0])
@@ -270,7 +274,7 @@ class Broken:
         raise ValueError("a secret")
 
 
-def test_failing_background_work_of_a_psp_does_not_stop_the_worker(
+def test_background_work_of_a_psp_that_fails_does_not_stop_the_worker(
     installation: Installation,
 ) -> None:
     settings = installation.settings
@@ -289,7 +293,9 @@ def test_failing_background_work_of_a_psp_does_not_stop_the_worker(
 
 
 # Shows I10, F43.
-def test_a_hanging_endpoint_delays_no_other_endpoint(tmp_path: Path) -> None:
+def test_an_endpoint_that_hangs_does_not_delay_deliveries_to_other_endpoints(
+    tmp_path: Path,
+) -> None:
     is_over = threading.Event()
     with (
         closing(Installation(tmp_path)) as installation,
@@ -319,7 +325,9 @@ def test_a_hanging_endpoint_delays_no_other_endpoint(tmp_path: Path) -> None:
         worker.stop()
 
 
-def test_the_worker_does_the_chores_of_events(installation: Installation) -> None:
+def test_the_worker_sends_expiry_notices_and_deletes_old_deliveries(
+    installation: Installation,
+) -> None:
     container = installation.container
     # Nothing is sent there, because it is not public.
     container.add_event_endpoint()(url="https://127.0.0.1", types=ENDPOINT_TYPES)
