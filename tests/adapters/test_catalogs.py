@@ -169,7 +169,7 @@ def test_the_languages_that_a_browser_accepts_are_ordered_by_weight(
     assert accepted_languages(header) == accepted
 
 
-def test_a_name_inserted_into_a_text_is_escaped_and_keeps_its_text_direction() -> None:
+def test_a_name_inserted_into_a_text_is_escaped_with_its_own_text_direction() -> None:
     t = Catalog("en", {"direction": "ltr", "back": {"to": "Back to <{center}>"}})
     assert t("back.to", center="<b>") == "Back to &lt;<bdi>&lt;b&gt;</bdi>&gt;"
     assert t.text("back.to", center="<b>") == "Back to <<b>>"

@@ -416,7 +416,7 @@ class TestService:
         headers = {"Authorization": f"Bearer {token}"}
         return client.simulate_get(ACCOUNTS, headers=headers).status_code
 
-    def test_the_service_accepts_its_own_access_tokens_and_json_web_tokens(
+    def test_the_service_accepts_its_own_access_tokens_beside_json_web_tokens(
         self, installation: Installation, realm: Realm
     ) -> None:
         client = installation.client()

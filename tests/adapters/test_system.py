@@ -47,7 +47,7 @@ def test_generated_secrets_have_256_random_bits() -> None:
     assert all(len(urlsafe_b64decode(secret + "=")) == 32 for secret in secrets)
 
 
-def test_the_operating_system_user_is_taken_from_the_process_and_not_the_environment(
+def test_the_operating_system_user_is_read_from_the_process_instead_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("LOGNAME", "USER"):

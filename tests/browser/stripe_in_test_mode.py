@@ -23,7 +23,7 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 CARD = "4242424242424242"
 
 
-def test_a_card_that_was_typed_on_checkout_is_discarded(browser: Browser) -> None:
+def test_a_card_that_was_typed_on_stripe_checkout_can_be_discarded(browser: Browser) -> None:
     keys = StripeKeys(secret_key=key_of_test_mode(), webhook_secrets=("whsec_unused",))
     provider = StripeProvider({MERCHANT_ACCOUNT: keys}, clock=SystemClock(), api_base=api_base())
     now = datetime.now(UTC)

@@ -108,7 +108,7 @@ def test_a_card_can_be_added_by_keyboard_alone(demo: Demo, page: Page) -> None:
     expect_cards(page, demo, "4242")
 
 
-def test_enter_moves_to_the_next_field_as_phone_keyboards_show(demo: Demo, page: Page) -> None:
+def test_pressing_enter_moves_to_the_next_field_of_the_form(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     page.get_by_label("Card number").focus()
     for name in (
@@ -125,7 +125,7 @@ def test_enter_moves_to_the_next_field_as_phone_keyboards_show(demo: Demo, page:
 
 
 @pytest.mark.parametrize("number", ["4242424242424242", "4000000000003220"])
-def test_a_guest_follows_a_further_redirect_of_the_shop(
+def test_the_browser_follows_a_further_redirect_of_the_shop(
     demo: Demo, page: Page, number: str
 ) -> None:
     with running(ListeningServer()) as shop, running(ListeningServer()) as elsewhere:
@@ -161,7 +161,7 @@ def top(page: Page, id_: str) -> float:
     return box["y"]
 
 
-def test_an_expiry_date_is_accepted_in_all_usual_spellings(demo: Demo, page: Page) -> None:
+def test_the_form_accepts_an_expiry_date_in_all_usual_formats(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     expiry = page.get_by_label("Expiry date")
 
@@ -183,7 +183,7 @@ def test_an_expiry_date_is_accepted_in_all_usual_spellings(demo: Demo, page: Pag
         expect(expiry).to_have_value("13 / 31" if text == "13/31" else text)
 
 
-def test_a_card_number_is_accepted_in_all_usual_spellings(demo: Demo, page: Page) -> None:
+def test_the_form_accepts_a_card_number_in_all_usual_formats(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     number = page.get_by_label("Card number")
 
@@ -202,7 +202,9 @@ def test_a_card_number_is_accepted_in_all_usual_spellings(demo: Demo, page: Page
     expect(page.locator("#number-error")).to_be_hidden()
 
 
-def test_a_self_formatting_field_can_be_corrected_in_the_middle(demo: Demo, page: Page) -> None:
+def test_a_digit_in_the_middle_of_a_formatted_field_can_be_corrected(
+    demo: Demo, page: Page
+) -> None:
     add_a_card(page, demo)
     number, expiry = page.get_by_label("Card number"), page.get_by_label("Expiry date")
 
@@ -229,7 +231,7 @@ def test_a_self_formatting_field_can_be_corrected_in_the_middle(demo: Demo, page
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_an_error_is_shown_beside_its_field(
+def test_each_error_is_shown_beside_its_field(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(java_script_enabled=java_script_enabled)
@@ -253,7 +255,7 @@ def test_an_error_is_shown_beside_its_field(
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_a_failed_challenge_can_be_passed_later(
+def test_a_guest_who_failed_a_challenge_can_type_the_card_again(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(viewport=PHONE, java_script_enabled=java_script_enabled)
@@ -272,7 +274,7 @@ def test_a_failed_challenge_can_be_passed_later(
     expect_cards(page, demo, "3220")
 
 
-def test_a_refused_postal_code_can_be_corrected(demo: Demo, page: Page) -> None:
+def test_the_guest_can_correct_a_refused_postal_code(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     postal_code = page.get_by_label("Postal code")
     postal_code.press("ControlOrMeta+a")
@@ -296,7 +298,9 @@ def test_a_refused_postal_code_can_be_corrected(demo: Demo, page: Page) -> None:
 
 
 # Shows S8.
-def test_returning_without_a_card_keeps_the_link_valid(demo: Demo, page: Page) -> None:
+def test_the_link_still_works_after_the_guest_returned_without_a_card(
+    demo: Demo, page: Page
+) -> None:
     add_a_card(page, demo)
     hosted_page = page.url
     page.get_by_role("link", name="Return without adding a card").click()
@@ -308,7 +312,9 @@ def test_returning_without_a_card_keeps_the_link_valid(demo: Demo, page: Page) -
 
 
 # Shows F35.
-def test_the_back_button_after_success_leads_to_the_shop_again(demo: Demo, page: Page) -> None:
+def test_pressing_the_back_button_after_adding_a_card_leads_to_the_shop_again(
+    demo: Demo, page: Page
+) -> None:
     add_a_card(page, demo)
     type_card(page)
     expect_cards(page, demo, "4242")
@@ -319,7 +325,7 @@ def test_the_back_button_after_success_leads_to_the_shop_again(demo: Demo, page:
 
 
 # Shows F35.
-def test_a_double_click_stores_one_card(demo: Demo, page: Page) -> None:
+def test_a_double_click_on_the_add_card_button_stores_one_card(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     type_into(page.get_by_label("Card number"), "4242424242424242")
     type_into(page.get_by_label("Expiry date"), "09/31")
@@ -334,7 +340,9 @@ def characters(*categories: str) -> list[str]:
     return [each for each in every if unicodedata.category(each) in categories]
 
 
-def test_the_browser_reads_digits_of_any_script_like_the_server(demo: Demo, page: Page) -> None:
+def test_the_form_reads_digits_of_any_script_in_the_same_way_as_the_server(
+    demo: Demo, page: Page
+) -> None:
     add_a_card(page, demo)
     digits = characters("Nd")
     texts = [f"4242 4242 4242 424{each}" for each in digits]
@@ -346,7 +354,7 @@ def test_the_browser_reads_digits_of_any_script_like_the_server(demo: Demo, page
     assert filled == [plain(text) for text in texts]
 
 
-def test_the_browser_accepts_the_separators_of_digits_that_the_server_accepts(
+def test_the_form_accepts_the_same_separators_between_digits_as_the_server(
     demo: Demo, page: Page
 ) -> None:
     add_a_card(page, demo)
@@ -377,7 +385,9 @@ def test_a_card_can_be_typed_in_digits_of_another_script(
     expect(page).to_have_url(f"{demo.shop}/")
 
 
-def test_typing_with_an_input_method_duplicates_no_digit(demo: Demo, page: Page) -> None:
+def test_typing_with_an_input_method_editor_does_not_duplicate_digits(
+    demo: Demo, page: Page
+) -> None:
     add_a_card(page, demo)
     number = page.get_by_label("Card number")
     number.focus()
@@ -396,7 +406,7 @@ def test_typing_with_an_input_method_duplicates_no_digit(demo: Demo, page: Page)
     expect(number).to_have_value("4242 4242 4242 4242")
 
 
-def test_the_button_is_visible_on_a_phone_without_scrolling(
+def test_the_add_card_button_is_visible_on_a_phone_without_scrolling(
     demo: Demo, open_page: OpenPage
 ) -> None:
     page = open_page(viewport=PHONE)
@@ -408,7 +418,7 @@ def test_the_button_is_visible_on_a_phone_without_scrolling(
     assert box["y"] + box["height"] <= PHONE["height"] - 180
 
 
-def test_an_error_stays_at_its_field_even_beside_a_long_error(
+def test_a_short_error_stays_at_its_field_beside_the_long_error_of_another_field(
     demo: Demo, open_page: OpenPage
 ) -> None:
     page = open_page(viewport=PHONE)
@@ -429,7 +439,7 @@ def test_an_error_stays_at_its_field_even_beside_a_long_error(
     assert 0 <= error["top"] - hint["bottom"] < 12
 
 
-def test_the_button_of_a_test_card_fills_in_the_form(demo: Demo, page: Page) -> None:
+def test_clicking_a_test_card_fills_in_the_form(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     type_card(page, "4242424242424241")
     expect(page.locator("#number-error")).to_be_visible()
@@ -445,7 +455,9 @@ def test_the_button_of_a_test_card_fills_in_the_form(demo: Demo, page: Page) -> 
     expect_cards(page, demo, "4444")
 
 
-def test_an_unsupported_card_brand_is_reported_at_the_card_number(demo: Demo, page: Page) -> None:
+def test_an_unsupported_card_brand_is_reported_at_the_card_number_field(
+    demo: Demo, page: Page
+) -> None:
     add_a_card(page, demo)
     number = page.get_by_label("Card number")
 
@@ -464,7 +476,7 @@ def test_an_unsupported_card_brand_is_reported_at_the_card_number(demo: Demo, pa
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_the_only_invalid_field_gets_the_focus(
+def test_the_focus_moves_to_the_only_invalid_field(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(java_script_enabled=java_script_enabled)
@@ -489,7 +501,7 @@ def test_the_only_invalid_field_gets_the_focus(
         expect(page.locator("#number-error")).to_be_hidden()
 
 
-def test_the_button_shows_progress_while_the_guest_waits(demo: Demo, page: Page) -> None:
+def test_the_add_card_button_shows_progress_while_the_guest_waits(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     # Without content, the browser stays on the page.
     page.route("**/fake-psp/pages/*", lambda route: route.fulfill(status=204), times=1)
@@ -507,7 +519,7 @@ def test_the_button_shows_progress_while_the_guest_waits(demo: Demo, page: Page)
     expect(page).to_have_url(f"{demo.shop}/")
 
 
-def test_leaving_the_page_clears_the_sensitive_card_fields(demo: Demo, page: Page) -> None:
+def test_leaving_the_page_clears_the_sensitive_fields_of_the_card(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     for label, text in (("Card number", "4242424242424242"), ("Security code", "123")):
         type_into(page.get_by_label(label), text)
@@ -523,7 +535,9 @@ def test_leaving_the_page_clears_the_sensitive_card_fields(demo: Demo, page: Pag
 
 
 # Shows F35.
-def test_a_second_tab_says_that_its_card_is_not_stored(demo: Demo, open_page: OpenPage) -> None:
+def test_a_second_tab_tells_the_guest_that_its_card_was_not_stored(
+    demo: Demo, open_page: OpenPage
+) -> None:
     first, second = open_page(), open_page(viewport=PHONE)
     add_a_card(first, demo)
     second.goto(first.url)

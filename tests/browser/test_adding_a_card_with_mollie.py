@@ -69,7 +69,7 @@ def expect_card(page: Page, demo: Demo, ending: str) -> str:
     return str(card["account_id"])
 
 
-def test_a_card_is_stored_with_its_consent_until_its_removal(
+def test_a_card_added_with_mollie_is_stored_with_its_consent_until_its_removal(
     demo: Demo, page: Page, mollie: FakeMollie
 ) -> None:
     page.goto(demo.add_card()["hosted_payment_uri"])
@@ -84,7 +84,7 @@ def test_a_card_is_stored_with_its_consent_until_its_removal(
     wait_until(lambda: token in mollie.main.gone)
 
 
-def test_the_link_opens_the_next_page_after_a_declined_card(demo: Demo, page: Page) -> None:
+def test_the_link_opens_a_new_mollie_page_after_a_declined_card(demo: Demo, page: Page) -> None:
     session = demo.add_card()
     link = session["hosted_payment_uri"]
     page.goto(link)
@@ -105,7 +105,9 @@ def test_the_link_opens_the_next_page_after_a_declined_card(demo: Demo, page: Pa
     expect_card(page, demo, CHALLENGED[-4:])
 
 
-def test_a_webhook_alone_stores_the_card(demo: Demo, page: Page, mollie: FakeMollie) -> None:
+def test_a_webhook_of_mollie_stores_the_card_if_the_browser_never_returns(
+    demo: Demo, page: Page, mollie: FakeMollie
+) -> None:
     session = demo.add_card()
     page.goto(session["hosted_payment_uri"])
     agree(page)

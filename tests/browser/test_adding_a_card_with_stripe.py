@@ -73,7 +73,7 @@ def expect_card(page: Page, demo: Demo, ending: str) -> str:
     return str(card["account_id"])
 
 
-def test_a_card_is_stored_until_its_removal(
+def test_a_card_added_with_stripe_is_stored_until_its_removal(
     demo: Demo, page: Page, stripe: FakeStripeServer
 ) -> None:
     token_id = open_checkout(page, demo)
@@ -87,7 +87,9 @@ def test_a_card_is_stored_until_its_removal(
     wait_until(lambda: method["customer"] is None)
 
 
-def test_a_challenged_card_can_follow_a_declined_card(demo: Demo, page: Page) -> None:
+def test_a_guest_can_add_a_challenged_card_after_a_declined_card_with_stripe(
+    demo: Demo, page: Page
+) -> None:
     open_checkout(page, demo)
     type_card(page, "4000 0000 0000 0002")
     expect(page.get_by_role("alert")).to_contain_text("declined")
@@ -97,7 +99,7 @@ def test_a_challenged_card_can_follow_a_declined_card(demo: Demo, page: Page) ->
     expect_card(page, demo, "3155")
 
 
-def test_a_card_is_stored_even_if_the_browser_never_returns(
+def test_a_card_added_with_stripe_is_stored_even_if_the_browser_never_returns(
     demo: Demo, page: Page, stripe: FakeStripeServer
 ) -> None:
     token_id = open_checkout(page, demo)

@@ -35,7 +35,7 @@ def execute(page: Page, operation: str) -> Locator:
     return block.locator(".live-responses-table .response")
 
 
-def test_a_visitor_can_try_the_api_in_the_docs(page: Page, demo: Demo) -> None:
+def test_a_visitor_can_try_out_requests_in_the_api_docs(page: Page, demo: Demo) -> None:
     # Another origin than the public base URL: requests must go to where the page came from.
     origin = demo.api.replace("127.0.0.1", "localhost")
     requests: list[str] = []
@@ -58,7 +58,9 @@ def test_a_visitor_can_try_the_api_in_the_docs(page: Page, demo: Demo) -> None:
     assert demo.token not in "".join(requests)
 
 
-def test_the_address_printed_by_the_demo_contains_the_token(page: Page, demo: Demo) -> None:
+def test_the_address_of_the_api_docs_that_the_demo_prints_contains_the_token(
+    page: Page, demo: Demo
+) -> None:
     page.goto(demo.docs)
     expect(page).to_have_url(f"{demo.api}/docs")
 

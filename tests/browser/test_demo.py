@@ -63,7 +63,7 @@ def expect_card_once(page: Page) -> list[str]:
 
 # The worker asks about the last one 30 seconds after its link was opened, or later.
 @pytest.mark.parametrize("faults", [(), (CLOSE, LOSE, HANG, KILL)], ids=["nothing", "everything"])
-def test_a_card_is_stored_once_despite_all_faults(
+def test_the_demo_stores_a_card_once_despite_all_faults_switched_on(
     demo: Demo, page: Page, faults: tuple[str, ...]
 ) -> None:
     page.goto(demo.shop)
@@ -84,7 +84,7 @@ def test_a_card_is_stored_once_despite_all_faults(
         guest.wait_for_event("close")
 
 
-def test_a_guest_of_the_demo_books_again_by_one_click(demo: Demo, page: Page) -> None:
+def test_a_guest_of_the_demo_makes_a_second_booking_with_one_click(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     for switch in page.get_by_role("switch").all():
         switch.uncheck()
@@ -111,7 +111,9 @@ def test_a_guest_of_the_demo_books_again_by_one_click(demo: Demo, page: Page) ->
     expect(page.get_by_role("heading", name="Cards of this guest")).to_contain_text("on file: 1")
 
 
-def test_the_front_desk_of_the_demo_follows_the_guest(demo: Demo, page: Page) -> None:
+def test_the_front_desk_page_of_the_demo_follows_the_progress_of_the_guest(
+    demo: Demo, page: Page
+) -> None:
     page.goto(demo.shop)
     guest = open_guests_window(page)
     with page.context.expect_page() as opened:
@@ -124,7 +126,9 @@ def test_the_front_desk_of_the_demo_follows_the_guest(demo: Demo, page: Page) ->
     expect_card_once(page)
 
 
-def test_a_reloaded_shop_page_still_closes_the_window_of_the_guest(demo: Demo, page: Page) -> None:
+def test_a_reloaded_page_of_the_demo_shop_still_closes_the_guests_window(
+    demo: Demo, page: Page
+) -> None:
     page.goto(demo.shop)
     guest = open_guests_window(page, CLOSE)
     page.reload()
@@ -135,7 +139,7 @@ def test_a_reloaded_shop_page_still_closes_the_window_of_the_guest(demo: Demo, p
     assert guest.is_closed()
 
 
-def test_the_shop_tells_a_guest_that_the_card_was_not_added(demo: Demo, page: Page) -> None:
+def test_the_demo_shop_tells_a_guest_that_the_card_was_not_added(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     guest = open_guests_window(page, card="4000 0000 0000 0002")
     guest.get_by_role("button", name="Add card").click()
@@ -150,7 +154,7 @@ def test_the_shop_tells_a_guest_that_the_card_was_not_added(demo: Demo, page: Pa
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
-def test_the_shop_page_fits_every_screen(
+def test_the_page_of_the_demo_shop_fits_every_screen(
     demo: Demo, open_page: OpenPage, color_scheme: Literal["light", "dark"]
 ) -> None:
     page = open_page(viewport=SCREEN)

@@ -50,7 +50,7 @@ def in_language(page: Page, language: str) -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "ar"])
-def test_staff_follow_a_session_by_keyboard(
+def test_staff_can_use_the_desk_page_by_keyboard(
     served: Installation, page: Page, language: str
 ) -> None:
     t, session = catalog(language), started(served, "de")
@@ -84,7 +84,7 @@ def test_staff_follow_a_session_by_keyboard(
     assert_good(page)
 
 
-def test_the_page_follows_a_session_without_javascript(
+def test_the_desk_page_follows_a_session_without_javascript(
     served: Installation, open_page: OpenPage
 ) -> None:
     t, session = catalog("en"), started(served, "en")
@@ -97,7 +97,7 @@ def test_the_page_follows_a_session_without_javascript(
     expect(page.get_by_role("status")).to_contain_text(t.text("desk.opened.state"))
 
 
-def test_the_page_moves_the_focus_from_a_button_that_disappears(
+def test_the_desk_page_moves_the_focus_from_a_button_that_disappears(
     served: Installation, page: Page
 ) -> None:
     session = started(served, "en")

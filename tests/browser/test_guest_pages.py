@@ -74,7 +74,9 @@ def assert_links_statement(page: Page) -> None:
     expect(statement).to_have_attribute("href", STATEMENT)
 
 
-def test_the_page_of_an_expired_link_says_whom_to_ask(demo: Demo, page: Page) -> None:
+def test_the_page_of_an_expired_link_says_whom_the_guest_can_contact(
+    demo: Demo, page: Page
+) -> None:
     page.goto(a_link(demo, f"expires_at = {LONG_AGO!r}"))
 
     expect(page.get_by_role("heading", level=2)).to_have_text("This link has expired")
@@ -91,7 +93,9 @@ def test_the_page_of_an_expired_link_says_whom_to_ask(demo: Demo, page: Page) ->
     assert_good(page)
 
 
-def test_the_page_of_an_old_link_says_who_asks_for_the_card(demo: Demo, page: Page) -> None:
+def test_the_page_of_an_old_link_says_which_center_asks_for_the_card(
+    demo: Demo, page: Page
+) -> None:
     page.goto(a_link(demo, f"created_at = {LONG_AGO!r}"))
 
     expect(page.get_by_role("main")).to_contain_text(f"{NAME} asks you to add a card")
@@ -107,7 +111,9 @@ def test_the_page_of_an_old_link_says_who_asks_for_the_card(demo: Demo, page: Pa
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/hosted-payments?token_id=x"])
-def test_the_page_at_an_unknown_address_says_what_to_do(demo: Demo, page: Page, path: str) -> None:
+def test_the_page_at_an_unknown_address_tells_the_visitor_what_to_do(
+    demo: Demo, page: Page, path: str
+) -> None:
     page.goto(f"{demo.api}{path}")
 
     expect(page.get_by_role("main")).to_contain_text("link")
@@ -115,7 +121,7 @@ def test_the_page_at_an_unknown_address_says_what_to_do(demo: Demo, page: Page, 
     assert_good(page)
 
 
-def test_the_first_button_retries_the_hosted_page_once_the_psp_is_back(
+def test_the_first_button_opens_the_hosted_page_after_the_psp_is_available_again(
     demo: Demo, page: Page
 ) -> None:
     link = a_link(demo, "configuration = replace(configuration, 'fake', 'gone')")

@@ -267,7 +267,7 @@ def pseudo(words: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Shows S9.
-def test_every_word_on_every_page_comes_from_a_catalog(
+def test_every_word_on_every_page_comes_from_a_translation_catalog(
     served: Installation, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = Catalog("en-XA", pseudo(catalog("en")._words))
@@ -297,7 +297,7 @@ def test_every_page_is_accessible_in_a_right_to_left_language(
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_the_form_fits_on_a_phone_in_every_language(
+def test_the_card_form_fits_on_a_phone_in_every_language(
     served: Installation, open_page: OpenPage, language: str
 ) -> None:
     page = open_page(viewport=PHONE)
@@ -347,7 +347,7 @@ def test_a_latin_address_is_written_from_left_to_right_on_an_arabic_page(
     assert address.evaluate("(field) => field.matches(':dir(rtl)')")
 
 
-def test_a_psp_page_that_opens_by_a_form_receives_its_fields(
+def test_a_psp_page_that_is_opened_by_a_form_receives_the_form_fields(
     served: Installation, page: Page
 ) -> None:
     with running(ListeningServer()) as psp:
@@ -375,7 +375,7 @@ def test_a_psp_page_that_opens_by_a_form_receives_its_fields(
 
 
 @pytest.mark.parametrize("language", ["en", "ar"])
-def test_a_guest_agrees_on_our_page_if_the_psp_shows_no_consent(
+def test_a_guest_agrees_on_our_own_page_if_the_psps_page_shows_no_consent(
     asking: Installation, open_page: OpenPage, language: str
 ) -> None:
     t, text = catalog(language), a_shipped_consent(language=language).text

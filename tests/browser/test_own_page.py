@@ -64,7 +64,7 @@ def remove(page: Page, t: Catalog, card: str) -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "ar"])
-def test_a_guest_removes_cards_by_keyboard(
+def test_a_guest_can_remove_cards_by_keyboard(
     served: Installation, open_page: OpenPage, language: str
 ) -> None:
     t, page = catalog(language), open_page()
@@ -86,7 +86,7 @@ def test_a_guest_removes_cards_by_keyboard(
     assert_good(page)
 
 
-def test_a_guest_replaces_a_card_without_javascript(
+def test_a_guest_can_replace_a_card_without_javascript(
     served: Installation, open_page: OpenPage
 ) -> None:
     page = open_page(java_script_enabled=False)
@@ -119,7 +119,9 @@ def test_the_receipt_of_a_card_can_be_printed(served: Installation, page: Page) 
     expect(page.get_by_role("link", name="Back to your cards")).to_be_hidden()
 
 
-def test_the_page_ends_with_the_guest(served: Installation, page: Page) -> None:
+def test_the_guests_own_page_stops_working_after_the_guest_was_erased(
+    served: Installation, page: Page
+) -> None:
     page.goto(opened(served, "en"))
     page.get_by_role("button", name="Show my cards").click()
     served.erase_guest()

@@ -35,7 +35,9 @@ def answer_with(context: BrowserContext, body: str, policy: str, status: int = 2
     context.route("**/*", answer)
 
 
-def test_the_watch_notices_a_misbehaving_page(context: BrowserContext) -> None:
+def test_the_page_watch_of_browser_tests_reports_a_misbehaving_page(
+    context: BrowserContext,
+) -> None:
     watch = Watch(context)
     body = (
         "<script>console.error('broken')</script><script>missing()</script>"
@@ -54,7 +56,7 @@ def test_the_watch_notices_a_misbehaving_page(context: BrowserContext) -> None:
         assert problem in noticed
 
 
-def test_the_watch_accepts_a_page_that_answers_with_an_error_status(
+def test_the_page_watch_of_browser_tests_accepts_a_page_with_an_error_status(
     context: BrowserContext,
 ) -> None:
     watch = Watch(context)
@@ -68,7 +70,9 @@ def test_the_watch_accepts_a_page_that_answers_with_an_error_status(
     assert watch.problems == []
 
 
-def test_axe_names_the_element_that_breaks_a_rule(context: BrowserContext) -> None:
+def test_an_accessibility_failure_names_the_element_that_breaks_a_rule(
+    context: BrowserContext,
+) -> None:
     answer_with(context, "<label>Card number</label><input name='number'>", "default-src *")
     page = context.new_page()
     page.goto(PAGE)

@@ -73,7 +73,7 @@ def test_valid_fields_of_every_record_are_accepted_unchanged() -> None:
 @pytest.mark.parametrize(
     ("record", "field"), [(Center, "id"), (Guest, "id"), (Product, "id"), (Product, "center_id")]
 )
-def test_the_ids_of_centers_guests_and_products_are_stored_in_lower_case(
+def test_the_id_of_a_center_guest_or_product_is_stored_in_lower_case(
     record: Any, field: str
 ) -> None:
     some_id = "ABCDEFAB-CDEF-4ABC-8DEF-ABCDEFABCDEF"

@@ -72,7 +72,7 @@ def test_a_session_that_was_open_in_a_restored_backup_is_settled_again(api: Api)
 
 
 # Shows F11.
-def test_a_card_added_and_removed_after_the_backup_does_not_return_with_the_restore(
+def test_a_removed_card_does_not_return_when_a_backup_from_before_the_card_is_restored(
     api: Api,
 ) -> None:
     installation = api.installation
@@ -124,7 +124,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(mark_and_time.sub("MARK-TIME", file.name) for file in folder.iterdir())
 
 
-def test_a_backup_copies_every_database_file_and_only_the_owner_can_read_it(
+def test_a_backup_copies_every_database_file_so_that_only_the_owner_can_read_it(
     cardonfile: CommandLine, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -193,7 +193,7 @@ def test_backup_deletes_all_but_the_newest_backups(
     assert len(names_in(folder)) == 4
 
 
-def test_deleting_old_backups_keeps_files_of_other_installations_and_programs(
+def test_deleting_old_backups_keeps_files_of_other_installations_or_programs(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"

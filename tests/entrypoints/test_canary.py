@@ -169,7 +169,7 @@ def charge_at_the_fake_psp(service: Service) -> None:
 
 
 # Shows I6, S11.
-def test_card_numbers_and_security_codes_are_never_written_to_a_file_or_log(tmp_path: Path) -> None:
+def test_a_card_number_or_security_code_is_never_written_to_a_file_or_log(tmp_path: Path) -> None:
     with Service(tmp_path, WAITRESS, program=CRASHING) as service:
         for operation in OPERATIONS:
             send_to_every_place(service, operation)

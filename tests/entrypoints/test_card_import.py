@@ -120,7 +120,7 @@ def test_a_guests_unreadable_card_on_file_does_not_block_the_import_of_other_car
         ({"token": "first"}, "a token that no earlier line has"),
     ],
 )
-def test_a_card_import_with_an_invalid_row_names_the_row_and_imports_no_card(
+def test_a_card_import_names_an_invalid_row_without_importing_any_card(
     installation: Installation, command_line: CommandLine, changes: dict[str, str], sentence: str
 ) -> None:
     card = installation.card_at_psp()

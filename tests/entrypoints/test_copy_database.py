@@ -310,7 +310,7 @@ class TestCopied:
         assert copied == records(filled.storage)
         assert None not in copied.values()
 
-    def test_copy_database_counts_all_rows_and_updates_the_planner_statistics(
+    def test_copy_database_counts_the_rows_of_every_table_also_for_the_query_planner(
         self, filled: CommandLine, target: str
     ) -> None:
         header, *lines = (line.split() for line in copies(filled, target).splitlines())

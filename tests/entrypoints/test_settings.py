@@ -302,7 +302,9 @@ class TestFiles:
         with pytest.raises(SettingsError, match="missing"):
             unknown_settings({"CARDONFILE_PSPS_FILE": str(tmp_path / "psps")})
 
-    def test_giving_both_a_value_and_a_file_for_a_setting_is_refused(self, tmp_path: Path) -> None:
+    def test_giving_a_value_besides_a_file_for_the_same_setting_is_refused(
+        self, tmp_path: Path
+    ) -> None:
         named = {"CARDONFILE_DATABASE_URL_FILE": str(tmp_path / "url")}
 
         assert read({**named, "CARDONFILE_DATABASE_URL": "sqlite:///s3cret.db"}) == (

@@ -49,7 +49,7 @@ def ask_all(machines: Machines, name: str) -> Clients:
 
 
 # Shows I1, F15.
-def test_killing_machines_and_database_outages_neither_lose_nor_duplicate_a_card(
+def test_killing_a_machine_or_the_database_neither_loses_nor_duplicates_a_card(
     server: PostgresqlServer, tmp_path: Path
 ) -> None:
     def go_on(counted: Callable[[], int], more: int = ANSWERS) -> None:

@@ -98,7 +98,7 @@ def test_the_billing_address_is_ignored_if_avs_is_off() -> None:
     assert read(avs=False, address="", zipcode="\x00", country_code="XX").number == GOOD
 
 
-def test_a_billing_address_may_omit_city_and_state() -> None:
+def test_a_billing_address_may_omit_the_city_or_the_state() -> None:
     assert read(avs=True, city="", state="").zipcode == "98101"
 
 

@@ -105,7 +105,7 @@ def test_the_card_form_asks_for_the_billing_address_only_if_avs_is_on(
     assert '<option value="US" selected>United States</option>' in shown.text
 
 
-def test_markup_in_the_names_of_center_and_guest_is_escaped(browser: Browser) -> None:
+def test_markup_in_the_name_of_a_center_or_guest_is_escaped(browser: Browser) -> None:
     names = {"center_name": "<script>Spa</script>", "guest_name": "<b> &"}
     address = BillingInfo(address='"><script>')
     shown = browser.at(session=3, avs=True, billing_info=address, **names).open()
@@ -255,7 +255,7 @@ def test_the_error_summary_of_the_card_form_links_to_every_invalid_field(verifie
 
 
 @pytest.mark.parametrize("cvc", ["98761", "987"], ids=["refused at once", "refused as a card"])
-def test_the_card_form_shows_typed_values_again_except_card_number_and_cvc(
+def test_the_card_form_shows_typed_values_again_except_the_card_number_or_cvc(
     verified: Browser, cvc: str
 ) -> None:
     address = {**ADDRESS, "city": '"Ålesund" & co', "state": ""}

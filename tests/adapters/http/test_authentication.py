@@ -59,7 +59,7 @@ def test_the_database_stores_only_the_prefix_of_an_access_token(api: Api) -> Non
 
 
 # Shows S3.
-def test_the_log_shows_the_prefix_of_a_refused_token_and_the_reason(
+def test_the_log_shows_the_prefix_of_a_refused_token_with_the_reason(
     installation: Installation,
 ) -> None:
     container = installation.container

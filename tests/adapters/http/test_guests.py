@@ -17,7 +17,7 @@ GUEST = f"/api/v1/guests/{OTHER_GUEST_ID}"
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@guests.example"}
 
 
-def test_a_guest_and_a_card_can_be_added_through_the_api_alone(api: Api) -> None:
+def test_a_guest_with_a_card_can_be_added_through_the_api_alone(api: Api) -> None:
     created = api.put(GUEST, ADA)
 
     assert created.status_code == 200
@@ -48,7 +48,7 @@ def test_a_guest_and_a_card_can_be_added_through_the_api_alone(api: Api) -> None
     }
 
 
-def test_putting_a_guest_removes_the_language_if_null_and_keeps_it_if_omitted(api: Api) -> None:
+def test_putting_a_guest_removes_the_language_only_if_the_field_is_null(api: Api) -> None:
     assert api.put(GUEST, {**ADA, "language": "de-AT"}).json["language"] == "de-AT"
     assert api.put(GUEST, {**ADA, "first_name": "Adah"}).json["language"] == "de-AT"
     assert api.put(GUEST, {**ADA, "language": None}).json["language"] is None

@@ -104,7 +104,7 @@ def test_opening_the_link_redirects_the_browser_to_the_hosted_page(api: Api) -> 
 
 # Shows S6, S8.
 @LEGS
-def test_returning_and_cancelling_redirect_to_the_unchanged_redirect_uri(
+def test_leaving_the_hosted_page_redirects_to_the_unchanged_redirect_uri(
     api: Api, leg: str
 ) -> None:
     uri = "HTTPS://Shop.Example:443/a/../b?x=%7e&y=1+2&z=%20;'(,)#frag"
@@ -114,7 +114,7 @@ def test_returning_and_cancelling_redirect_to_the_unchanged_redirect_uri(
 
 
 # Shows S8.
-def test_returning_to_the_shop_stores_the_card_and_does_not_extend_the_redirect_uri(
+def test_returning_to_the_shop_stores_the_card_without_changing_the_redirect_uri(
     api: Api,
 ) -> None:
     session = api.installation.opened_session()
@@ -326,7 +326,7 @@ def test_the_page_of_a_link_whose_guest_or_center_was_deleted_links_back_to_the_
         ("https://spa.example/contact?from=card", "spa.example"),
     ],
 )
-def test_the_page_of_an_expired_link_shows_the_link_back_and_the_contact(
+def test_the_page_of_an_expired_link_links_to_the_shop_with_the_centers_contact(
     api: Api, contact: str | None, shown_as: str
 ) -> None:
     if contact:

@@ -115,7 +115,7 @@ def links(result: testing.Result) -> dict[str, str]:
 
 
 @EACH_LIST
-def test_a_page_of_a_list_links_to_the_first_previous_and_last_page(api: Api, row: Row) -> None:
+def test_a_page_of_a_list_links_to_its_neighboring_pages(api: Api, row: Row) -> None:
     only = f"?{row.query}page=1&size=10"
     assert links(get(api, row, "")) == {"first": only, "last": only}
     past_the_end = get(api, row, f"page={'9' * 3999}&size=0007")
@@ -161,7 +161,7 @@ def test_malformed_page_numbers_are_refused(api: Api, row: Row, name: str) -> No
 
 @EACH_LIST
 @pytest.mark.parametrize("query", ["page=0", "size=101"])
-def test_page_parameters_are_validated_before_the_guest_and_the_center(
+def test_page_parameters_are_validated_before_the_guest_or_the_center(
     api: Api, row: Row, query: str
 ) -> None:
     assert get(api, row, query, guest_id="x", center_id="x").status_code == 422

@@ -125,7 +125,9 @@ def test_the_openapi_document_names_the_permissions_that_an_operation_needs(row:
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_TOKEN))
-def test_operations_for_browsers_and_psps_need_no_access_token(refusing: Api, name: str) -> None:
+def test_operations_that_browsers_or_psps_call_need_no_access_token(
+    refusing: Api, name: str
+) -> None:
     method, path, operation = OPERATIONS[name]
 
     status = refusing.send(method, path, authenticated=False).status_code

@@ -342,7 +342,7 @@ def test_the_number_of_page_loads_is_limited_for_each_visit_to_the_portal(
     assert browse(api, entered(api, opened(api))).status_code == 200
 
 
-def test_the_secrets_of_portal_links_and_cookies_are_never_logged(api: Api, link: str) -> None:
+def test_the_secret_of_a_portal_link_or_cookie_is_never_logged(api: Api, link: str) -> None:
     with capture_logs() as lines:
         cookie = entered(api, link)
         for path in (link, f"{link}x"):

@@ -160,7 +160,7 @@ def test_the_outcome_of_a_collected_card_shows_whether_the_guest_was_authenticat
     ],
     ids=str,
 )
-def test_funding_country_and_wallet_of_a_card_are_read_from_the_payment(
+def test_the_funding_country_or_wallet_of_a_card_is_read_from_the_payment(
     shop: Shop, told: dict[str, Any], expected: object
 ) -> None:
     page = shop.start()

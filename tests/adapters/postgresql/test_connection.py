@@ -533,7 +533,7 @@ class TestSecrets:
 
         assert name_of(address) == shown
 
-    def test_the_repr_and_log_of_a_connection_do_not_show_the_password(
+    def test_the_repr_or_log_of_a_connection_does_not_show_the_password(
         self, url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)

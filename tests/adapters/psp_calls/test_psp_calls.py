@@ -203,9 +203,7 @@ def fail(
 
 
 class TestOutages:
-    def test_an_outage_is_logged_only_when_it_starts_and_when_it_ends(
-        self, installation: Installation
-    ) -> None:
+    def test_an_outage_is_logged_only_at_its_start_or_end(self, installation: Installation) -> None:
         sessions = [installation.opened_session() for _ in range(2)]
         with capture_logs() as lines:
             installation.provider.have(Trouble.AFTER_IT_ACTED)
@@ -224,7 +222,7 @@ class TestOutages:
             assert (line["provider"], line["merchant_account"]) == AT_FAKE
             assert line["operation"] == "outcome"
 
-    def test_outages_are_logged_separately_for_each_operation_and_merchant_account(self) -> None:
+    def test_outages_are_logged_separately_for_each_operation_of_a_merchant_account(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             for account in (AT_FAKE, AT_HARBOR):

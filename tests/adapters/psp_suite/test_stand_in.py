@@ -64,7 +64,7 @@ def ask(
         return response.status, response.read(), response.headers
 
 
-def test_the_stand_in_server_passes_on_every_part_of_requests_and_responses(
+def test_the_stand_in_server_passes_on_every_part_of_a_request_or_response(
     server: StandInServer, counter: Counter
 ) -> None:
     status, body, headers = ask(f"{server.url}/v1/pages?a=1&b", "PUT", b"\x00\xff")

@@ -103,7 +103,7 @@ def test_the_outcome_of_a_page_without_a_card_is_read_from_the_setup_intent(
     ],
     ids=str,
 )
-def test_funding_country_and_wallet_are_read_from_new_and_stored_payment_methods(
+def test_the_funding_country_or_wallet_of_a_card_is_read_from_the_payment_method(
     told: dict[str, Any], expected: object
 ) -> None:
     method = a_method(**told)

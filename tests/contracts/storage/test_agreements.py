@@ -192,7 +192,7 @@ def test_an_old_agreement_is_deleted_even_if_its_card_stays(storage: Storage) ->
         assert reading.accounts.get(FIRST) == an_account(1)
 
 
-def test_the_sessions_cards_and_events_of_an_agreement_are_kept_as_long_as_the_agreement(
+def test_records_that_belong_to_an_agreement_are_kept_as_long_as_the_agreement(
     storage: Storage,
 ) -> None:
     with committed(storage) as unit:

@@ -50,7 +50,7 @@ def test_adding_a_second_erasure_of_a_guest_is_refused(storage: Storage) -> None
         assert unit.erasures.among([]) == frozenset()
 
 
-def test_finished_and_unfinished_erasures_can_be_reopened(storage: Storage) -> None:
+def test_an_erasure_can_be_reopened_whether_or_not_it_is_done(storage: Storage) -> None:
     going_on = erasure_of(1, NOW + MINUTE)
     store(storage, ERASURE.done(NOW), going_on)
     with committed(storage) as unit:

@@ -100,7 +100,7 @@ def test_readers_see_every_event_once_while_fifty_writers_add_events(storage: St
     }
 
 
-def test_events_can_be_filtered_by_center_and_type(storage: Storage) -> None:
+def test_events_can_be_filtered_by_center_or_type(storage: Storage) -> None:
     here, failed = an_event(1), replace(an_event(2), type=EventType.SESSION_FAILED)
     there = replace(an_event(3), center_id=OTHER_CENTER_ID)
     store(storage, here, failed, there)

@@ -79,7 +79,7 @@ def test_deliveries_are_listed_latest_first(deliveries: EventDeliveries) -> None
     assert deliveries.latest(limit=9, only_failed=True) == (*FAILED[::-1],)
 
 
-def test_deliveries_are_counted_by_endpoint_and_status(deliveries: EventDeliveries) -> None:
+def test_the_deliveries_of_each_endpoint_are_counted_by_status(deliveries: EventDeliveries) -> None:
     first, second = DELIVERED.endpoint_id, PENDING.endpoint_id
     assert deliveries.counts() == {
         first: DeliveryCounts(failed=3),

@@ -124,7 +124,7 @@ def test_a_merchant_account_without_a_stored_standing_has_the_default_standing(
         assert reading.merchant_standings.all() == (closed,)
 
 
-def test_the_sessions_cards_and_discards_left_at_a_merchant_account_are_found(
+def test_every_record_with_open_work_at_a_merchant_account_is_found(
     storage: Storage,
 ) -> None:
     account, here = an_account(), an_account().psp_account

@@ -219,7 +219,7 @@ def test_every_kind_of_record_is_read_back_unchanged(storage: Storage, record: o
     ],
     ids=kind,
 )
-def test_an_update_replaces_every_field_of_a_record_and_changes_no_other_record(
+def test_an_update_replaces_every_field_of_one_record_without_changing_others(
     storage: Storage, before: object, other: object, after: object
 ) -> None:
     with committed(storage) as unit:

@@ -74,7 +74,7 @@ def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
         assert (page.items, page.total) == ((sessions[2], sessions[0]), 2)
 
 
-def test_a_session_is_found_by_its_current_page_and_merchant_account(storage: Storage) -> None:
+def test_a_session_is_found_by_its_current_page_at_a_merchant_account(storage: Storage) -> None:
     other = MerchantAccount("other")
     elsewhere = a_session(
         token_id=OTHER_TOKEN_ID,

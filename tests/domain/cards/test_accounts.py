@@ -131,7 +131,7 @@ def test_a_card_expires_at_the_end_of_the_last_day_of_its_month(
         ({"merchant_account": "another"}, False),
     ],
 )
-def test_two_cards_are_the_same_if_fingerprint_and_merchant_account_are_equal(
+def test_two_cards_with_the_same_fingerprint_at_one_merchant_account_are_the_same(
     changes: dict[str, Any], is_same: bool
 ) -> None:
     configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)

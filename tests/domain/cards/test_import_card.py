@@ -221,7 +221,7 @@ class TestRefusedImport:
         assert len(installation.accounts()) == 1
 
 
-def test_imports_and_the_worker_share_the_limit_on_calls_for_a_merchant_account(
+def test_imports_share_the_call_limit_of_a_merchant_account_with_the_worker(
     installation: Installation,
 ) -> None:
     assert IMPORTS_PER_MINUTE < READINGS_PER_MINUTE

@@ -447,7 +447,7 @@ def test_a_card_collected_while_the_clock_was_ahead_can_still_be_refreshed() -> 
 
 
 @pytest.mark.parametrize(("last_four", "is_other"), [("4242", False), ("4444", True)])
-def test_the_fingerprint_is_kept_if_the_psp_omits_it_and_the_last_four_digits_are_equal(
+def test_a_fingerprint_that_the_psp_omits_is_kept_if_the_last_four_digits_are_equal(
     last_four: str, is_other: bool
 ) -> None:
     account = an_account(consented_at=NOW - MONTH)
@@ -476,7 +476,7 @@ def test_a_refresh_that_only_adds_missing_card_details_sends_no_event() -> None:
     ("card_logo", "expected"),
     [("visa", (True, "tr_1", "0123")), ("mastercard", (None, None, None))],
 )
-def test_a_card_whose_brand_changed_loses_its_authentication_and_charge_references(
+def test_a_card_whose_brand_changed_loses_what_the_former_bank_had_confirmed(
     card_logo: str, expected: tuple[bool | None, str | None, str | None]
 ) -> None:
     account = an_account(

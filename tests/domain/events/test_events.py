@@ -350,7 +350,7 @@ class TestDelivery:
 
 class TestReplay:
     # Shows I10, F42.
-    def test_a_replay_resends_an_event_with_the_same_id_to_old_and_new_endpoints(
+    def test_a_replay_resends_an_event_with_the_same_id_even_to_endpoints_added_later(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -504,7 +504,7 @@ class TestExpiry:
         ]
         return [each.reason for each in reversed(of_expiry)]
 
-    def test_an_expiry_event_is_sent_30_days_and_7_days_before_a_card_expires(
+    def test_an_expiry_event_is_sent_30_days_before_a_card_expires_then_7_days_before(
         self, installation: Receiving, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 8, 30, 23, 59, tzinfo=UTC)) == []

@@ -63,7 +63,7 @@ def test_listing_events_continues_after_the_position_of_the_reader(
     assert types_of(read(installation, str(rest.next))) == [EventType.ACCOUNT_STORED]
 
 
-def test_a_filter_by_type_skips_events_and_still_advances_the_position(
+def test_events_that_a_filter_skips_still_advance_the_position(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "LOOKED_AT", 1)
@@ -75,7 +75,7 @@ def test_a_filter_by_type_skips_events_and_still_advances_the_position(
     assert read(installation, str(removed.next), types=["account.removed"]).next == removed.next
 
 
-def test_a_caller_can_list_and_read_events_of_its_own_centers_only(
+def test_a_caller_can_read_events_of_its_own_centers_only(
     installation: Installation,
 ) -> None:
     installation.has_other_center()

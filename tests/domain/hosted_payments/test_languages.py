@@ -59,7 +59,7 @@ def test_pages_are_in_english_until_an_operator_switches_another_language_on(
     assert language(installation, "de") == "en"
 
 
-def test_the_language_of_the_request_takes_precedence_over_that_of_guest_and_center(
+def test_the_language_of_the_request_takes_precedence_over_the_guests_language(
     installation: Installation,
 ) -> None:
     switch_on(installation, "de", "fr", "it")

@@ -351,7 +351,7 @@ def test_a_page_that_ended_before_the_psp_returned_it_is_not_shown(
         installation.open_page(session)
 
 
-def test_the_psp_receives_the_name_and_email_address_of_the_guest(
+def test_the_psp_receives_the_details_of_the_guest(
     installation: Installation,
 ) -> None:
     session = installation.opened_session(billing_info={"zipcode": "98101"})

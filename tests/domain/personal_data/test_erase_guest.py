@@ -225,7 +225,7 @@ def test_a_webhook_that_arrives_while_the_psp_deletes_the_customer_is_erased(
     ("begin", "pending"),
     [(Installation.opened_session, "outcome"), (Installation.stored_card, "discard")],
 )
-def test_the_psp_deletes_a_customer_only_after_all_pages_and_tokens_are_gone(
+def test_the_psp_deletes_a_customer_only_after_every_page_or_token_is_gone(
     installation: Installation, begin: Callable[[Installation], object], pending: str
 ) -> None:
     begin(installation)
@@ -614,7 +614,7 @@ def test_an_erasure_restarts_a_discard_whose_row_is_unreadable(installation: Ins
     assert not installation.tokens_at_psp()
 
 
-def test_an_erasure_is_logged_once_when_it_begins_and_once_when_it_is_done(
+def test_an_erasure_is_logged_only_at_its_beginning_or_end(
     installation: Installation,
 ) -> None:
     installation.stored_card()

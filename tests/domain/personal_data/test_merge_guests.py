@@ -359,7 +359,7 @@ def test_a_guest_import_skips_the_id_of_a_merged_guest(installation: Installatio
         assert put_unless_erased(unit, [a_guest(id=GOES)]) == 1
 
 
-def test_the_remaining_guest_of_a_merge_keeps_name_and_email_address(
+def test_the_name_of_the_remaining_guest_does_not_change_in_a_merge(
     installation: Installation,
 ) -> None:
     before = guest_on_file(installation.storage, STAYS)
@@ -451,7 +451,7 @@ def test_a_merge_is_refused_if_the_remaining_guest_is_erased_by_another_process_
 
 
 @pytest.mark.parametrize("permission", [Permission.GUESTS_EDIT, Permission.GUESTS_ERASE])
-def test_merging_guests_requires_the_edit_permission_and_the_erase_permission(
+def test_merging_guests_requires_the_edit_permission_besides_the_erase_permission(
     installation: Installation, permission: Permission
 ) -> None:
     every = frozenset({CENTER_ID, OTHER_CENTER_ID})

@@ -172,7 +172,7 @@ def test_the_guests_own_page_is_in_the_requested_language(
     assert installation.container.read_portal_link()(secret, accepted).language == language
 
 
-def test_only_hashes_of_link_secrets_and_cookie_secrets_are_stored(
+def test_only_a_hash_of_the_secret_in_a_link_or_cookie_is_stored(
     installation: Installation,
 ) -> None:
     secret = opened(installation)
@@ -888,7 +888,7 @@ def test_a_center_that_takes_no_cards_does_not_let_guests_replace_cards(
     assert installation.accounts() == ()
 
 
-def test_an_erasure_ends_links_and_visits_to_the_guests_own_page(
+def test_an_erasure_ends_every_link_or_visit_to_the_guests_own_page(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()

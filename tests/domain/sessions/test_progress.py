@@ -48,7 +48,7 @@ def times(installation: Installation, session: CardSession) -> tuple[datetime | 
 
 
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
-def test_a_session_keeps_the_times_of_the_first_opening_and_the_first_return(
+def test_a_session_keeps_the_time_of_its_first_opening_or_return(
     installation: Installation, leave: Callable[[Installation, CardSession], str]
 ) -> None:
     session = installation.add_card()

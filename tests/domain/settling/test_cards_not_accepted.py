@@ -213,7 +213,7 @@ def test_a_prepaid_card_that_was_not_accepted_counts_towards_the_card_testing_li
 @pytest.mark.parametrize(
     ("number", "funding"), [(GOOD_CARD, Funding.CREDIT), (OTHER_GOOD_CARD, Funding.DEBIT)]
 )
-def test_a_center_that_refuses_prepaid_cards_accepts_credit_and_debit_cards(
+def test_a_center_that_refuses_prepaid_cards_accepts_credit_or_debit_cards(
     installation: Installation, number: str, funding: Funding
 ) -> None:
     installation.configure(**NO_PREPAID)

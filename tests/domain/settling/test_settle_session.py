@@ -338,7 +338,7 @@ def test_a_card_from_an_earlier_page_does_not_complete_the_session(
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
-def test_cards_refused_on_an_earlier_page_and_on_the_next_page_are_both_counted(
+def test_cards_refused_on_an_earlier_page_are_counted_in_addition_to_the_next_page(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card(DECLINED_CARD)

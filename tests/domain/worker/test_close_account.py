@@ -71,7 +71,7 @@ def finish_erasures(installation: Installation) -> None:
         installation.container.finish_erasures()()
 
 
-def test_closing_a_merchant_account_ends_its_cards_sessions_and_discards(
+def test_closing_a_merchant_account_ends_everything_that_is_stored_there(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.has_endpoint()
@@ -105,7 +105,7 @@ def test_closing_a_merchant_account_ends_its_cards_sessions_and_discards(
     assert installation.container.close_account().count(ACCOUNT) == NOTHING
 
 
-def test_a_closed_merchant_account_causes_no_calls_to_the_psp_and_no_warnings(
+def test_a_closed_merchant_account_causes_no_warnings_in_the_log(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.removed_card()
@@ -128,7 +128,7 @@ def test_a_closed_merchant_account_causes_no_calls_to_the_psp_and_no_warnings(
     assert not status.due["cards"].items
 
 
-def test_an_erasure_that_a_closed_merchant_account_prevents_is_logged_and_ended(
+def test_an_erasure_that_waits_for_a_closed_merchant_account_ends_with_a_log_line(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.stored_card()

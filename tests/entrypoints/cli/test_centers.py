@@ -51,7 +51,7 @@ class TestConfigurePayments:
             authentication=Authentication.REQUIRED,
         )
 
-    def test_configure_payments_shows_changed_and_unchanged_settings(
+    def test_configure_payments_shows_changed_settings_beside_unchanged_settings(
         self, with_center: CommandLine
     ) -> None:
         def configure(*options: str) -> list[str]:

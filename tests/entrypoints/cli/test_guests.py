@@ -284,7 +284,7 @@ class TestMerge:
             unit.guests.put_many([a_guest(id=OTHER_GUEST_ID, first_name="Adah")])
         return on_file
 
-    def test_guest_merge_shows_both_guests_and_asks_for_confirmation(
+    def test_guest_merge_shows_both_guests_before_it_asks_for_confirmation(
         self, two: CommandLine
     ) -> None:
         result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, typed="y\n")

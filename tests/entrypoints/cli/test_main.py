@@ -233,7 +233,7 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
         ),
     ],
 )
-def test_a_command_that_cannot_work_is_refused_in_one_sentence_and_changes_nothing(
+def test_a_command_that_cannot_work_is_refused_in_one_sentence(
     with_center: CommandLine, command: str, sentence: str
 ) -> None:
     assert sentence in with_center.refuses(*shlex.split(command))

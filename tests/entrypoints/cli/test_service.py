@@ -159,7 +159,7 @@ class TestServe:
         public = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
         assert cardonfile.refuses("serve", "--host", host, **public).endswith(complaint)
 
-    def test_serve_refuses_several_processes_and_recommends_granian(
+    def test_the_refusal_to_serve_with_several_processes_recommends_granian(
         self, cardonfile: CommandLine
     ) -> None:
         complaint = cardonfile.refuses("serve", "--processes", "4")
@@ -183,7 +183,7 @@ def test_log_lines_below_the_configured_log_level_are_not_written(
 
 
 @pytest.mark.parametrize(("command", "needed"), [("serve", 224), ("work", 88)])
-def test_serve_and_work_refuse_a_limit_on_open_files_that_is_too_low(
+def test_a_process_whose_limit_on_open_files_is_too_low_does_not_start(
     cardonfile: CommandLine, command: str, needed: int
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -39,7 +39,7 @@ def test_work_that_keeps_failing_is_logged_at_most_once_a_minute() -> None:
     assert lines[0]["cause"] == "/srv/cards.db: disk I/O error"
 
 
-def test_each_outage_and_each_recovery_of_an_endpoint_is_logged_once() -> None:
+def test_each_outage_or_recovery_of_an_endpoint_is_logged_once() -> None:
     away = Attempt(an_event_delivery().refused("500", NOW), EndpointState.AWAY)
     back = Attempt(an_event_delivery().delivered("200", NOW), EndpointState.TAKES_EVENTS)
     seconds = [0.0]
@@ -60,7 +60,7 @@ def test_each_outage_and_each_recovery_of_an_endpoint_is_logged_once() -> None:
     ]
 
 
-def test_deliveries_that_failed_for_good_and_disabled_endpoints_are_logged() -> None:
+def test_failed_deliveries_that_need_an_operator_are_logged() -> None:
     given_up = Attempt(an_event_delivery().failed_for_good("500", NOW), EndpointState.AWAY)
     gone = Attempt(an_event_delivery().failed_for_good("410", NOW), EndpointState.GONE)
     off = Attempt(an_event_delivery().failed_for_good(ENDPOINT_IS_OFF, NOW), EndpointState.OFF)

@@ -325,7 +325,7 @@ def test_an_endpoint_that_hangs_does_not_delay_deliveries_to_other_endpoints(
         worker.stop()
 
 
-def test_the_worker_sends_expiry_notices_and_deletes_old_deliveries(
+def test_the_worker_performs_the_periodic_tasks_for_events(
     installation: Installation,
 ) -> None:
     container = installation.container
