@@ -21,7 +21,7 @@ def test_the_domain_imports_only_the_standard_library() -> None:
     assert outside <= sys.stdlib_module_names
 
 
-def test_public_methods_of_the_domain_have_docstrings() -> None:
+def test_every_public_method_of_the_domain_has_a_docstring() -> None:
     undocumented = [
         (path.name, public.name, method.name)
         for path in Path(domain.__path__[0]).rglob("*.py")
@@ -45,7 +45,7 @@ def test_every_test_is_named_for_one_behaviour() -> None:
     assert named_for_more == []
 
 
-def test_parts_of_the_container_are_not_overridden_after_they_may_be_built() -> None:
+def test_parts_of_the_container_are_overridden_only_before_they_are_built() -> None:
     overriding = [
         (path.name, line.strip())
         for path in (ROOT / "entrypoints").rglob("*.py")

@@ -8,7 +8,7 @@ from typing import Any
 from tests.bundled_components import add_bundled
 
 
-def test_the_bundled_javascript_is_listed_with_its_versions() -> None:
+def test_the_sbom_lists_the_bundled_javascript_packages_with_their_versions() -> None:
     sbom: dict[str, Any] = {"components": []}  # JSON
 
     add_bundled(sbom)

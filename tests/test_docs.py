@@ -118,7 +118,7 @@ class TestHttpApi:
             "python -m tests.generated_docs"
         )
 
-    def test_refusals_have_the_documented_form_for_their_path(
+    def test_refused_requests_have_the_documented_error_format_for_their_path(
         self, installation: Installation
     ) -> None:
         client = installation.client()
@@ -190,7 +190,7 @@ def test_the_lists_in_the_docs_match_the_code(
 
 
 class TestOperations:
-    def test_pages_name_only_settings_that_the_code_reads(self) -> None:
+    def test_the_docs_name_only_settings_that_the_code_reads(self) -> None:
         pages = (*DOCS, *(ROOT / "docs" / "examples").iterdir())
         of_tests, named = (
             set(chain.from_iterable(_SETTING.findall(path.read_text()) for path in paths))
@@ -209,7 +209,7 @@ class TestOperations:
         assert described
         assert set(described) <= {*commands(main)}
 
-    def test_the_documented_columns_of_imports_match_the_code(self) -> None:
+    def test_the_documented_columns_of_import_files_match_the_code(self) -> None:
         described = section(doc("operations.md"), "cardonfile import")
         listed = dict(re.findall(r"^- (\w+): (.+)$", described, re.MULTILINE))
 
@@ -242,25 +242,25 @@ class TestMetrics:
         )
         assert sorted(listed) == sorted(lines)
 
-    def test_alerts_name_only_documented_metrics(self) -> None:
+    def test_the_example_alerts_name_only_documented_metrics(self) -> None:
         named = re.findall(r"\bcardonfile_\w+", self.ALERTS)
         listed = re.findall(r"^- `(cardonfile_\w+)`", doc("metrics.md"), re.MULTILINE)
 
         assert {re.sub("_(bucket|count|sum)$", "", name) for name in named} <= set(listed)
 
-    def test_alerts_name_only_events_that_the_code_logs(self) -> None:
+    def test_the_example_alerts_name_only_events_that_the_code_logs(self) -> None:
         named = set(re.findall(r"`(?!cardonfile)([a-z_]+)`", self.ALERTS))
 
         assert set() < named <= logged_events()
 
-    def test_every_alert_is_tested(self) -> None:
+    def test_every_example_alert_is_tested(self) -> None:
         tested = (ROOT / "tests" / "deploy" / "alerts.yml").read_text()
 
         alerts = re.findall(r"- alert: (\w+)", self.ALERTS)
         assert set() < set(alerts) == set(re.findall(r'alertname="(\w+)"', tested))
 
 
-def test_every_numbered_promise_has_tests() -> None:
+def test_every_numbered_promise_in_the_docs_has_tests() -> None:
     promised = re.findall(r"^- \*\*([IFS][0-9]+)\*\* \w", doc("reliability.md"), re.MULTILINE)
     paths = chain.from_iterable((ROOT / each).rglob("*.py") for each in ("adapters", "tests"))
     shown = chain.from_iterable(_SHOWN.findall(path.read_text()) for path in paths)

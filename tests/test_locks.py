@@ -23,7 +23,7 @@ def test_every_locked_package_has_a_hash_for_its_version() -> None:
             assert re.match(r"[a-z0-9.\-]+==[^ ]+ .*--hash=sha256:[0-9a-f]{64}", package), package
 
 
-def test_every_locked_npm_package_has_a_hash_but_no_address() -> None:
+def test_every_locked_npm_package_has_a_hash_but_no_download_address() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-z", "*package-lock.json"],
         cwd=ROOT,

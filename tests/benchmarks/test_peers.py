@@ -18,7 +18,7 @@ NOBODY = a_uuid(404)
 
 
 @pytest.mark.parametrize("name", [FLOOR, FLASK])
-def test_the_link_of_a_stored_session_is_answered_unless_the_service_refuses(
+def test_a_benchmark_peer_stores_a_session_unless_the_service_would_refuse_the_request(
     tmp_path: Path, name: str
 ) -> None:
     server = make_server(name, tmp_path / "server", make_sample(tmp_path, guests=5))

@@ -117,7 +117,7 @@ def command_of(unit: str) -> list[str]:
     return shlex.split(directives(EXAMPLES / unit)["ExecStart"])
 
 
-def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+def test_systemd_accepts_the_example_units(tmp_path: Path) -> None:
     for unit in (*UNITS, *TIMERS):
         # Its commands are elsewhere here.
         command = unit.read_text().replace("/opt/cardonfile/bin/cardonfile", "/bin/true")
@@ -134,7 +134,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_unit_has_few_rights(unit: Path) -> None:
+def test_each_example_unit_has_few_rights(unit: Path) -> None:
     judged = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit)],
         check=False,
@@ -156,7 +156,9 @@ def _limits(unit: Path) -> str:
     [command_of("cardonfile.service"), [*json.loads(last("ENTRYPOINT")), *json.loads(last("CMD"))]],
     ids=["unit", "image"],
 )
-def test_the_server_needs_no_further_rights(installed: Installed, command: list[str]) -> None:
+def test_the_server_works_with_the_rights_that_its_unit_grants(
+    installed: Installed, command: list[str]
+) -> None:
     with installed.running(*command, "--port", str(installed.port)) as server:
         wait_until(lambda: installed.status("/readyz") == 200)
         wait_until(lambda: installed.run(*HEALTHCHECK)[0] == 0)
@@ -170,7 +172,7 @@ def test_the_server_needs_no_further_rights(installed: Installed, command: list[
     assert "stopped" in logged
 
 
-def test_the_worker_needs_no_further_rights(installed: Installed) -> None:
+def test_the_worker_works_with_the_rights_that_its_unit_grants(installed: Installed) -> None:
     with installed.running(*command_of("cardonfile-work.service")) as worker:
         assert worker.stderr is not None
         assert "working" in worker.stderr.readline()
@@ -180,7 +182,7 @@ def test_the_worker_needs_no_further_rights(installed: Installed) -> None:
     assert worker.returncode == 0
 
 
-def test_the_backup_needs_no_further_rights(installed: Installed) -> None:
+def test_the_backup_works_with_the_rights_that_its_unit_grants(installed: Installed) -> None:
     unit = EXAMPLES / "cardonfile-backup.service"
 
     status, printed = installed.run(*command_of(unit.name), unit=unit)
@@ -189,7 +191,9 @@ def test_the_backup_needs_no_further_rights(installed: Installed) -> None:
     assert list(installed.root.path("/var/backups/cardonfile").rglob("*.db")), printed
 
 
-def test_the_installed_command_prefers_the_settings_of_its_caller(tmp_path: Path) -> None:
+def test_the_installed_command_prefers_settings_from_the_environment_of_its_caller(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "settings"
     file.write_text(
         "CARDONFILE_LOG_LEVEL=error\nCARDONFILE_DATABASE_URL=postgresql:///cardonfile\n"
@@ -209,7 +213,7 @@ def test_the_installed_command_prefers_the_settings_of_its_caller(tmp_path: Path
     }
 
 
-def test_the_image_has_no_build_tools(installed: Installed) -> None:
+def test_the_container_image_contains_no_build_tools(installed: Installed) -> None:
     assert installed.run("cardonfile", "--version")[0] == 0
     packages = installed.root.path("/opt/cardonfile/lib").glob("*/site-packages/*")
     assert not {"pip", "setuptools"} & {package.name for package in packages}

@@ -128,7 +128,7 @@ def test_nginx_serves_the_api_docs_completely_with_caching(site: Site) -> None:
 
 
 # Shows S17.
-def test_a_guest_can_add_a_card(site: Site) -> None:
+def test_a_guest_can_add_a_card_through_nginx(site: Site) -> None:
     added, text = site.add_card()
     assert added.status == 200
     assert added.headers["Strict-Transport-Security"]
@@ -157,7 +157,7 @@ def test_a_guest_can_add_a_card(site: Site) -> None:
     assert site.serving.wait_until_settled(session.token_id) is SessionStatus.COMPLETED
 
 
-def test_a_webhook_alone_stores_a_card(site: Site) -> None:
+def test_a_webhook_through_nginx_stores_a_card_without_the_browser(site: Site) -> None:
     begun = json.loads(site.add_card()[1])
     assert site.ask("GET", begun["hosted_payment_uri"])[0].status == 303
     site.serving.installation.type_card(site.serving.installation.session(begun["token_id"]))
@@ -194,7 +194,7 @@ def statuses_of(site: Site, requests: Mapping[str, bytes]) -> dict[str, list[int
 
 
 # Shows S21.
-def test_a_malformed_request_is_refused_or_normalized(site: Site) -> None:
+def test_nginx_refuses_or_normalizes_a_malformed_request(site: Site) -> None:
     answers = statuses_of(site, REFUSED)
 
     cleaned = {name: answers.pop(name) for name in CLEANED}
@@ -208,7 +208,7 @@ def test_a_malformed_request_is_refused_or_normalized(site: Site) -> None:
 
 
 # Shows S21.
-def test_an_overlarge_request_is_refused(site: Site) -> None:
+def test_nginx_refuses_a_request_that_is_too_large(site: Site) -> None:
     # A response may be lost when nginx closes the connection before everything is sent.
     for name, seen in statuses_of(site, TOO_LARGE).items():
         assert set(seen) <= {400, 413, 414, 500}, name
@@ -232,7 +232,7 @@ def is_cut_off(connection: ssl.SSLSocket) -> bool:
 
 
 # Shows F41.
-def test_slow_request_bodies_delay_no_other_client_before_they_are_cut_off(site: Site) -> None:
+def test_slow_request_bodies_do_not_delay_other_clients_before_they_are_cut_off(site: Site) -> None:
     head = (
         f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {site.serving.token}\r\n"
         "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
@@ -249,7 +249,7 @@ def test_slow_request_bodies_delay_no_other_client_before_they_are_cut_off(site:
 
 
 # Shows F41.
-def test_slow_readers_delay_no_other_client(site: Site) -> None:
+def test_clients_that_read_slowly_do_not_delay_other_clients(site: Site) -> None:
     with ExitStack() as opened:
         slow = []
         for _ in range(SLOW):
@@ -269,7 +269,7 @@ def test_slow_readers_delay_no_other_client(site: Site) -> None:
 
 
 # Shows F41.
-def test_idle_connections_delay_no_other_client(site: Site) -> None:
+def test_idle_connections_do_not_delay_other_clients(site: Site) -> None:
     with ExitStack() as opened:
         for _ in range(IDLE):
             opened.enter_context(
@@ -318,7 +318,7 @@ def _was_refused(connection: ssl.SSLSocket) -> bool:
     return False
 
 
-def test_readiness_cannot_be_read_from_outside(site: Site) -> None:
+def test_the_readiness_check_cannot_be_reached_from_outside(site: Site) -> None:
     assert site.ask("GET", "/readyz")[0].status == 404
     assert site.ask("GET", "/healthz")[0].status == 200
 
@@ -337,7 +337,7 @@ def ask_without_tls(site: Site, method: str, path: str) -> HTTPResponse:
         return answer
 
 
-def test_a_link_without_https_redirects_to_https(site: Site) -> None:
+def test_a_guests_link_without_https_redirects_to_https(site: Site) -> None:
     link = "/hosted-payments?token_id=x&redirect_uri=https%3A%2F%2Fshop.example"
 
     answer = ask_without_tls(site, "GET", link)
@@ -345,7 +345,7 @@ def test_a_link_without_https_redirects_to_https(site: Site) -> None:
     assert (answer.status, answer.headers["Location"]) == (301, f"{site.nginx.url}{link}")
 
 
-def test_a_certificate_can_be_renewed(site: Site) -> None:
+def test_nginx_serves_the_challenge_files_for_renewing_a_certificate(site: Site) -> None:
     challenge = site.nginx.folder / ".well-known" / "acme-challenge" / "x"
     challenge.parent.mkdir(parents=True)
     challenge.write_text("x.y")
@@ -357,13 +357,15 @@ def test_a_certificate_can_be_renewed(site: Site) -> None:
 
 @pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS, "/hosted-payments/x", "/healthz", "/"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_other_requests_without_https_are_not_answered(site: Site, method: str, path: str) -> None:
+def test_requests_without_https_that_are_not_guest_links_get_the_status_403(
+    site: Site, method: str, path: str
+) -> None:
     answer = ask_without_tls(site, method, path)
 
     assert (answer.status, answer.headers["Location"]) == (403, None)
 
 
-def test_the_files_of_nginx_contain_no_data_of_a_guest(site: Site) -> None:
+def test_files_written_by_nginx_contain_no_data_of_a_guest(site: Site) -> None:
     begun = json.loads(site.add_card()[1])
     site.ask("GET", begun["hosted_payment_uri"])
 
@@ -380,7 +382,7 @@ def files_of(nginx: Nginx) -> list[Path]:
     return kept
 
 
-def test_both_logs_use_the_same_request_id(site: Site) -> None:
+def test_the_log_of_nginx_uses_the_same_request_id_as_the_service(site: Site) -> None:
     chosen, token = "order-7", "cof_6bK8qzn1IopDD5IZcgb2jemnwnj"
     ids = {
         sent: site.ask("GET", "/healthz", **({"X-Request-ID": sent} if sent else {}))[0].headers[

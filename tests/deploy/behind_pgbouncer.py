@@ -89,7 +89,9 @@ def has_session(url: str) -> bool:
         return unit.sessions.get(TOKEN_ID) is not None
 
 
-def test_clients_that_share_two_connections_can_store_cards(installation: Installation) -> None:
+def test_clients_that_share_two_pooled_connections_can_store_cards(
+    installation: Installation,
+) -> None:
     guests = [GuestId(a_uuid(500 + number)) for number in range(8)]
     for guest_id in guests:
         installation.has_guest(a_guest(id=guest_id))
@@ -126,7 +128,7 @@ def test_every_pooled_connection_has_the_settings_that_keep_records_safe(
     assert settings == ["UTC", "5s", "1min"]
 
 
-def test_settings_of_a_connection_do_not_reach_other_clients(
+def test_settings_of_one_pooled_connection_do_not_affect_other_clients(
     pooled: str, installation: Installation
 ) -> None:
     installation.stored_card()
@@ -135,7 +137,7 @@ def test_settings_of_a_connection_do_not_reach_other_clients(
     assert settings == [("Asia/Tokyo",), ("0",), ("0",)]
 
 
-def test_a_restart_of_the_server_fails_no_later_request(
+def test_requests_work_after_postgresql_behind_pgbouncer_was_restarted(
     database: str, installation: Installation
 ) -> None:
     installation.stored_card()
@@ -143,7 +145,7 @@ def test_a_restart_of_the_server_fails_no_later_request(
     assert installation.add_card().status is SessionStatus.OPEN
 
 
-def test_the_outcome_of_a_commit_is_looked_up_if_the_response_was_lost(pooled: str) -> None:
+def test_the_outcome_of_a_commit_whose_response_was_lost_is_looked_up(pooled: str) -> None:
     with relay_to(pooled) as relay, closing(PostgresqlStorage(relay.url)) as relayed:
         relay.after_commit = relay.cut
         assert relayed.transact(add) == "added"

@@ -104,7 +104,7 @@ def adds_a_card(given: Given, folder: Path, command: Sequence[str | Path]) -> No
     given.demo.remove_cards()
 
 
-def test_the_python_client_adds_a_card(given: Given, tmp_path: Path) -> None:
+def test_the_built_python_client_adds_a_card(given: Given, tmp_path: Path) -> None:
     run(tmp_path, sys.executable, "-m", "venv", "empty")
     python = tmp_path / "empty" / "bin" / "python"
     run(tmp_path, python, "-m", "pip", "--quiet", "install", package("*.whl"))
@@ -113,7 +113,7 @@ def test_the_python_client_adds_a_card(given: Given, tmp_path: Path) -> None:
     adds_a_card(given, tmp_path, [python, "shop.py"])
 
 
-def test_the_typescript_client_adds_a_card(given: Given, tmp_path: Path) -> None:
+def test_the_built_typescript_client_adds_a_card(given: Given, tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"private": true, "type": "module"}')
     run(tmp_path, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package("*.tgz"))
     program = TYPESCRIPT_KNOWS + program_of("typescript", "ts") + TYPESCRIPT_READS
@@ -134,7 +134,7 @@ def test_the_typescript_client_adds_a_card(given: Given, tmp_path: Path) -> None
     adds_a_card(given, tmp_path, ["node", "shop.js"])
 
 
-def test_the_shop_in_typescript_runs_as_printed(given: Given, tmp_path: Path) -> None:
+def test_the_typescript_shop_in_the_docs_runs_as_printed(given: Given, tmp_path: Path) -> None:
     shutil.copytree(SHOP, tmp_path, dirs_exist_ok=True)
     run(tmp_path, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
     (printed,) = blocks(PAGE.read_text(), "ts")

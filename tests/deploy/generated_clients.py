@@ -98,7 +98,7 @@ def test_a_generated_java_client_can_add_a_card(tmp_path: Path, service: Running
 
 
 @pytest.mark.parametrize("language", ["go", "csharp"])
-def test_a_client_can_be_generated(tmp_path: Path, language: str) -> None:
+def test_a_client_can_be_generated_in_other_languages(tmp_path: Path, language: str) -> None:
     client = generate(tmp_path, language)
 
     assert list(

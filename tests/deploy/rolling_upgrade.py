@@ -118,7 +118,7 @@ class UpgradedMachines(Machines):
 
 
 # Shows F10.
-def test_a_rolling_upgrade_refuses_no_request(tmp_path: Path) -> None:
+def test_no_request_fails_during_a_rolling_upgrade(tmp_path: Path) -> None:
     machines = UpgradedMachines(tmp_path)
     earlier, today = machines.each
     with closing(Clients(machines, "upgrade", CLIENTS // 2)) as clients:
@@ -152,7 +152,7 @@ def test_a_rolling_upgrade_refuses_no_request(tmp_path: Path) -> None:
         assert replace(look_at(machines, clients), without_one_default=()) == Aftermath()
 
 
-def test_a_booking_that_0_2_settles_gets_its_agreement(tmp_path: Path) -> None:
+def test_a_booking_that_release_0_2_settles_gets_its_agreement(tmp_path: Path) -> None:
     environment: dict[str, Any] = {  # Any, because they are keywords too
         "CARDONFILE_DATABASE_URL": f"sqlite:///{tmp_path / 'upgraded.db'}",
         "CARDONFILE_FAKE_PSP_DATABASE": str(tmp_path / "fake-psp.db"),

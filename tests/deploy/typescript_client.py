@@ -28,7 +28,7 @@ def run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_a_strictly_typed_client_can_add_a_card(tmp_path: Path) -> None:
+def test_a_strictly_typed_typescript_client_can_add_a_card(tmp_path: Path) -> None:
     client = tmp_path / "client"
     shutil.copytree(SOURCES, client)
     run(client, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")

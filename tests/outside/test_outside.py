@@ -114,7 +114,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(tmp_path_factory.mktemp("outside"))
 
 
-def test_a_new_psp_passes_the_contract_suite(site: Site) -> None:
+def test_a_new_psp_plugin_passes_the_contract_suite(site: Site) -> None:
     printed = site.run(
         *site.run_suite,
         *("--psp", "harborpay_psp.under_test:HarborpayWithoutKeysUnderTest"),
@@ -130,7 +130,7 @@ def test_a_new_psp_passes_the_contract_suite(site: Site) -> None:
     assert (int(count) > 100, outcome.strip(",")) == (True, "passed"), printed
 
 
-def test_the_wheel_contains_every_file(site: Site) -> None:
+def test_the_wheel_contains_every_file_of_the_packages(site: Site) -> None:
     printed = site.run("python", "-c", "import domain; print(domain.__path__[0])")
     installed = Path(printed.strip()).parent
     files = [
@@ -189,7 +189,7 @@ def test_the_installed_service_serves_the_api_docs(served: Served) -> None:
         assert served.status(path) == 200, path
 
 
-def test_the_installed_service_shows_a_hosted_page_in_the_language_of_the_guest(
+def test_the_installed_service_shows_a_page_in_the_language_of_the_guest(
     served: Served,
 ) -> None:
     with closing(served.connect()) as connection:
@@ -201,7 +201,7 @@ def test_the_installed_service_shows_a_hosted_page_in_the_language_of_the_guest(
     assert "Karte" in shown
 
 
-def test_a_card_can_be_added_with_a_new_psp(served: Served, harborpay: FakeAcme) -> None:
+def test_a_card_can_be_added_with_a_new_psp_plugin(served: Served, harborpay: FakeAcme) -> None:
     with closing(served.connect()) as connection:
         page = served.opened_page(connection, OTHER_CENTER_ID).rpartition("/")[2]
         harborpay.type_card(page, GOOD, (9, 2031))
@@ -214,7 +214,7 @@ def test_a_card_can_be_added_with_a_new_psp(served: Served, harborpay: FakeAcme)
     assert (card["last_four"], card["card_logo"]) == ("4242", "visa")
 
 
-def test_the_command_is_installed(site: Site) -> None:
+def test_the_installed_command_offers_the_new_psp(site: Site) -> None:
     assert "[fake|harborpay|mollie|stripe]" in site.run(
         "cardonfile", "configure-payments", "--help"
     )

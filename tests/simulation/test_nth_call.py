@@ -1017,7 +1017,7 @@ every_situation = pytest.mark.parametrize(
 
 # Shows F8, F19.
 @every_situation
-def test_the_next_try_completes_the_work_after_any_call_failed(
+def test_the_next_attempt_completes_the_work_whichever_call_to_a_port_failed(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=documented_error))
@@ -1025,7 +1025,7 @@ def test_the_next_try_completes_the_work_after_any_call_failed(
 
 # Shows I1, I10, F20.
 @every_situation
-def test_any_call_with_a_lost_response_has_its_effect_once(
+def test_the_work_has_its_effect_once_whichever_response_was_lost(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     fault = CallFault(error=documented_error, moment=Moment.AFTER)
@@ -1034,7 +1034,7 @@ def test_any_call_with_a_lost_response_has_its_effect_once(
 
 # Shows I4, I7, F8, F12, F22.
 @every_situation
-def test_a_lasting_outage_from_any_call_on_leaves_no_partial_work(
+def test_a_lasting_outage_that_begins_at_any_call_leaves_no_partial_work(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=lasting_error, lasts=True))
@@ -1042,7 +1042,7 @@ def test_a_lasting_outage_from_any_call_on_leaves_no_partial_work(
 
 # Shows F22.
 @every_situation
-def test_the_next_try_completes_the_work_after_the_psp_refused_any_call(
+def test_the_next_attempt_completes_the_work_whichever_call_the_psp_refused(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=refusal))
@@ -1051,7 +1051,7 @@ def test_the_next_try_completes_the_work_after_the_psp_refused_any_call(
 
 # Shows F3, F23.
 @every_situation
-def test_a_bug_at_any_call_leaves_no_partial_work(
+def test_an_unexpected_exception_at_any_call_leaves_no_partial_work(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=bug))
@@ -1059,14 +1059,14 @@ def test_a_bug_at_any_call_leaves_no_partial_work(
 
 # Shows I1, I7, I9, I10, I11, I12, F1, F2, F3, F4, F5, F6, S27.
 @every_situation
-def test_the_next_process_completes_the_work_after_a_kill_at_any_call(
+def test_the_next_process_completes_the_work_after_the_process_was_killed_at_any_call(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=crash))
     try_each_call(situations, use_case, situation, CallFault(error=crash, moment=Moment.AFTER))
 
 
-def test_every_use_case_is_covered() -> None:
+def test_these_fault_tests_cover_every_use_case() -> None:
     parts: Iterator[Provider[object]] = build(Settings.read({})).traverse()
     kinds = {kind for part in parts if isinstance(kind := getattr(part, "cls", None), type)}
     ours = [kind for kind in kinds if kind.__module__.startswith("domain.")]

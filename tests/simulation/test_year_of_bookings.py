@@ -87,7 +87,7 @@ class Year:
             assert account.removed_at is None or account.removed_at > max(times)
 
 
-def test_each_card_is_kept_as_long_as_its_guest_read_over_a_year(
+def test_over_a_year_each_card_is_kept_exactly_as_long_as_its_guest_was_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installation, chance = Installation(tmp_path), Random(45)
