@@ -374,7 +374,7 @@ class TestKeys:
             with pytest.raises(ServiceUnavailable):
                 fetching.result()
 
-    def test_requests_do_not_wait_for_keys_when_the_resolver_hangs(
+    def test_requests_do_not_wait_for_keys_when_the_dns_resolver_hangs(
         self, realm: Realm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         answers = threading.Event()

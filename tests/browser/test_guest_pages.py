@@ -121,7 +121,7 @@ def test_the_page_at_an_unknown_address_tells_the_visitor_what_to_do(
     assert_good(page)
 
 
-def test_the_first_button_opens_the_hosted_page_after_the_psp_is_available_again(
+def test_the_first_button_of_an_error_page_opens_the_hosted_page_when_the_psp_is_back(
     demo: Demo, page: Page
 ) -> None:
     link = a_link(demo, "configuration = replace(configuration, 'fake', 'gone')")

@@ -79,7 +79,7 @@ def test_the_refusal_of_billing_info_names_the_invalid_field(name: str, value: o
         ({"first_name": "4111 1111", "last_name": "1111 1111"}, "last_name"),
     ],
 )
-def test_a_card_number_split_over_several_fields_is_refused(
+def test_a_card_number_split_over_several_billing_fields_is_refused(
     split: dict[str, str], named: str
 ) -> None:
     with pytest.raises(BillingInfoInvalid) as refused:

@@ -322,7 +322,7 @@ class TestCopied:
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")
         assert estimated == [(counted["products"],)] == [(5,)]
 
-    def test_rows_that_are_added_after_the_copy_are_listed_last(
+    def test_rows_that_are_added_after_a_database_was_copied_are_listed_last(
         self, filled: CommandLine, target: str
     ) -> None:
         copies(filled, target)

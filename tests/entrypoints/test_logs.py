@@ -125,7 +125,7 @@ def test_the_log_line_of_a_request_contains_the_request_id(
     assert [json.loads(line)["request_id"] for line in lines] == ["a1", "a1"]
 
 
-def test_log_lines_below_a_configured_level_are_suppressed(
+def test_log_lines_below_the_configured_level_are_not_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)

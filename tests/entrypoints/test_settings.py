@@ -110,7 +110,7 @@ def test_listening_on_every_address_requires_a_public_base_url(host: str) -> Non
         ),
     ],
 )
-def test_values_of_settings_are_normalized(name: str, value: str, expected: object) -> None:
+def test_the_values_of_settings_are_normalized(name: str, value: str, expected: object) -> None:
     settings = Settings.read({f"CARDONFILE_{name}": value})
     assert getattr(settings, {"DATABASE_URL": "database"}.get(name, name.lower())) == expected
 
@@ -399,7 +399,7 @@ class TestLiveKeys:
         ],
         ids=["live", "test"],
     )
-    def test_live_or_test_keys_are_accepted_if_they_are_allowed(
+    def test_live_keys_require_a_public_address_but_test_keys_do_not(
         self, environment: dict[str, str]
     ) -> None:
         settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
@@ -436,7 +436,7 @@ class TestStripe:
         assert not re.search("sk_test|rk_live|whsec", repr(Settings.read(environment)))
 
     @pytest.mark.parametrize("account", ["default", "2", "secret_key", "_"])
-    def test_the_setting_names_that_are_announced_for_a_merchant_account_work(
+    def test_the_setting_names_that_are_shown_for_a_merchant_account_can_be_used(
         self, account: str
     ) -> None:
         key, secrets = (
@@ -538,7 +538,7 @@ class TestJwt:
         with pytest.raises(SettingsError, match=named):
             Settings.read(settings)
 
-    def test_the_claims_of_json_web_tokens_have_default_names(self) -> None:
+    def test_the_names_of_the_claims_in_json_web_tokens_have_defaults(self) -> None:
         jwt = Settings.read(self.WHOLE).jwt
 
         assert jwt is not None

@@ -112,7 +112,7 @@ class TestWebhooks:
             (HARBOR, "sk_test_harbor", "whsec_harbor", "/webhooks/stripe/harbor"),
         ],
     )
-    def test_a_webhook_alone_stores_a_card_at_each_merchant_account(
+    def test_a_webhook_stores_a_card_at_each_merchant_account_even_without_the_browser(
         self,
         both: Installation,
         stripe: FakeStripeServer,

@@ -1017,7 +1017,7 @@ every_situation = pytest.mark.parametrize(
 
 # Shows F8, F19.
 @every_situation
-def test_the_next_attempt_completes_the_work_whichever_call_to_a_port_failed(
+def test_the_next_attempt_completes_the_work_no_matter_which_call_failed(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=documented_error))
@@ -1025,7 +1025,7 @@ def test_the_next_attempt_completes_the_work_whichever_call_to_a_port_failed(
 
 # Shows I1, I10, F20.
 @every_situation
-def test_the_work_has_its_effect_once_whichever_response_was_lost(
+def test_the_work_has_its_effect_once_no_matter_which_response_was_lost(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     fault = CallFault(error=documented_error, moment=Moment.AFTER)
@@ -1042,7 +1042,7 @@ def test_a_lasting_outage_that_begins_at_any_call_leaves_no_partial_work(
 
 # Shows F22.
 @every_situation
-def test_the_next_attempt_completes_the_work_whichever_call_the_psp_refused(
+def test_the_next_attempt_completes_the_work_no_matter_which_call_the_psp_refused(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=refusal))

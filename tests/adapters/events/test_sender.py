@@ -98,7 +98,7 @@ def test_opening_a_connection_to_an_endpoint_sends_no_request(
 class TestAddresses:
     # Shows S24.
     @pytest.mark.parametrize("address", [*FORBIDDEN, *SPELLINGS, "localhost"])
-    def test_the_sender_does_not_connect_to_a_private_address(
+    def test_the_event_sender_does_not_connect_to_a_private_address(
         self, attempts: list[str], address: str
     ) -> None:
         options = {"allowed_networks": (), "look_up": finding(address)}
@@ -118,7 +118,7 @@ class TestAddresses:
             *("127.0.0.1.", "user@127.0.0.1", ""),
         ],
     )
-    def test_the_sender_recognizes_private_addresses_in_any_spelling(
+    def test_the_event_sender_recognizes_private_addresses_in_any_spelling(
         self, receiver: ListeningServer, attempts: list[str], host: str
     ) -> None:
         for scheme in ("http", "https"):
@@ -131,7 +131,7 @@ class TestAddresses:
         "address",
         [PUBLIC, "172.32.0.1", "100.128.0.1", PUBLIC_IPV6, "64:ff9b::101:101", "::ffff:1.1.1.1"],
     )
-    def test_the_sender_connects_to_a_public_address(
+    def test_the_event_sender_connects_to_a_public_address(
         self, attempts: list[str], address: str
     ) -> None:
         # Connections out of this machine are refused in these tests.
@@ -140,7 +140,7 @@ class TestAddresses:
         )
         assert attempts == [address]
 
-    def test_the_sender_connects_only_to_the_public_addresses_of_a_host(
+    def test_the_event_sender_connects_only_to_the_public_addresses_of_a_host(
         self, attempts: list[str]
     ) -> None:
         look_up = finding("127.0.0.1", PUBLIC, "10.0.0.1", PUBLIC_IPV6, "::1")
@@ -150,7 +150,9 @@ class TestAddresses:
         assert attempts == [PUBLIC, PUBLIC_IPV6]
 
     # Shows S24.
-    def test_the_sender_connects_to_the_address_that_it_checked(self, attempts: list[str]) -> None:
+    def test_the_event_sender_connects_to_the_address_that_it_checked(
+        self, attempts: list[str]
+    ) -> None:
         answers = iter([PUBLIC, "127.0.0.1"])
 
         def look_up(_: str, port: int) -> Iterable[AddressInfo]:
@@ -161,7 +163,7 @@ class TestAddresses:
         assert attempts == [PUBLIC]
         assert next(answers) == "127.0.0.1"
 
-    def test_the_sender_connects_to_an_address_in_an_allowed_network(
+    def test_the_event_sender_connects_to_an_address_in_an_allowed_network(
         self, receiver: ListeningServer, attempts: list[str]
     ) -> None:
         url = f"http://{NAME}:{receiver.server_port}"
@@ -191,7 +193,7 @@ class TestAddresses:
 
         assert bool(attempts) is is_allowed
 
-    def test_the_sender_tries_the_next_address_if_the_first_refuses_the_connection(
+    def test_the_event_sender_tries_the_next_address_if_the_first_refuses_the_connection(
         self, receiver: ListeningServer, attempts: list[str]
     ) -> None:
         url = f"http://{NAME}:{receiver.server_port}"
@@ -220,7 +222,7 @@ class TestAddresses:
 
         assert looked_up == [expected]
 
-    def test_the_sender_refuses_plain_http_unless_it_is_allowed(
+    def test_the_event_sender_refuses_plain_http_unless_it_is_allowed(
         self, receiver: ListeningServer, attempts: list[str]
     ) -> None:
         assert not_sent(receiver.url, may_be_http=False).startswith(
@@ -231,7 +233,7 @@ class TestAddresses:
 
 class TestResponse:
     @pytest.mark.parametrize("status", [200, 204, 301, 304, 404, 410, 429, 500, 503])
-    def test_the_sender_returns_the_status_of_the_first_response(
+    def test_the_event_sender_returns_the_status_of_the_first_response(
         self, receiver: ListeningServer, status: int
     ) -> None:
         receiver.acts = [responding(status)]
@@ -241,7 +243,7 @@ class TestResponse:
 
     # Shows S24.
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-    def test_the_sender_does_not_follow_redirects(
+    def test_the_event_sender_does_not_follow_redirects(
         self, receiver: ListeningServer, attempts: list[str], status: int
     ) -> None:
         with running(ListeningServer()) as internal:
@@ -252,7 +254,7 @@ class TestResponse:
         assert attempts == ["127.0.0.1"]
 
     # Shows F43.
-    def test_the_sender_stops_waiting_for_a_response_at_the_deadline(
+    def test_the_event_sender_stops_waiting_for_a_response_at_the_deadline(
         self, receiver: ListeningServer
     ) -> None:
         receiver.acts = [fall_silent]
@@ -260,7 +262,7 @@ class TestResponse:
         assert not_sent(receiver.url, total_seconds=HURRIED) == "no response in time"
         assert len(receiver.requests) == 1
 
-    def test_the_sender_returns_the_status_even_if_the_response_body_arrives_too_slowly(
+    def test_the_event_sender_returns_the_status_even_if_the_response_body_arrives_too_slowly(
         self, receiver: ListeningServer
     ) -> None:
         sender_has_left = threading.Event()
@@ -279,7 +281,9 @@ class TestResponse:
     def test_the_deadline_for_a_response_to_an_event_is_15_seconds(self) -> None:
         assert TOTAL_SECONDS == 15
 
-    def test_the_sender_stops_reading_a_huge_response(self, receiver: ListeningServer) -> None:
+    def test_the_event_sender_stops_reading_a_huge_response(
+        self, receiver: ListeningServer
+    ) -> None:
         sent = 0
         ended = threading.Event()
 
@@ -331,7 +335,7 @@ class TestResponse:
     @pytest.mark.parametrize(
         ("rest", "target"), [("", "/"), ("?from=cards", "/?from=cards"), ("/a?b=c&d", "/a?b=c&d")]
     )
-    def test_the_sender_requests_the_full_address_of_the_endpoint(
+    def test_the_event_sender_requests_the_full_address_of_the_endpoint(
         self, receiver: ListeningServer, rest: str, target: str
     ) -> None:
         assert send(receiver.url + rest) == 200
@@ -339,22 +343,22 @@ class TestResponse:
 
 
 class TestConnection:
-    def test_sending_fails_if_the_connection_is_refused(self) -> None:
+    def test_sending_an_event_fails_if_the_connection_is_refused(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
         assert not_sent(url) == "connection refused"
 
-    def test_sending_fails_if_the_host_name_does_not_exist(self) -> None:
+    def test_sending_an_event_fails_if_the_host_name_does_not_exist(self) -> None:
         def look_up(*_: object) -> Iterable[AddressInfo]:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
         assert not_sent(f"https://{NAME}", look_up=look_up) == "name not found"
 
-    def test_sending_fails_if_the_host_name_has_no_address(self) -> None:
+    def test_sending_an_event_fails_if_the_host_name_has_no_address(self) -> None:
         assert not_sent(f"https://{NAME}", look_up=finding()) == "not reachable"
 
-    def test_sending_fails_if_the_name_servers_do_not_respond(self) -> None:
+    def test_sending_an_event_fails_if_the_name_servers_do_not_respond(self) -> None:
         released, has_answered = threading.Event(), threading.Event()
 
         def look_up(host: str, port: int) -> Iterable[AddressInfo]:
@@ -368,7 +372,7 @@ class TestConnection:
         assert not has_answered.is_set()
         released.set()
 
-    def test_the_sender_ignores_proxies_that_the_environment_configures(
+    def test_the_event_sender_ignores_proxies_that_the_environment_configures(
         self, receiver: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with running(ListeningServer()) as proxy:
@@ -382,7 +386,7 @@ class TestConnection:
 
 
 class TestTls:
-    def test_the_sender_accepts_a_trusted_certificate_for_the_host(
+    def test_the_event_sender_accepts_a_trusted_certificate_for_the_host(
         self, authority: trustme.CA
     ) -> None:
         with receiving(authority, NAME) as (url, asked_for):
@@ -390,17 +394,19 @@ class TestTls:
 
         assert asked_for == [NAME]
 
-    def test_the_sender_refuses_an_untrusted_certificate(self, authority: trustme.CA) -> None:
+    def test_the_event_sender_refuses_an_untrusted_certificate(self, authority: trustme.CA) -> None:
         with receiving(authority, NAME) as (url, _):
             assert not_sent(url, look_up=finding("127.0.0.1")) == "certificate not trusted"
 
-    def test_the_sender_refuses_a_certificate_for_another_host(self, authority: trustme.CA) -> None:
+    def test_the_event_sender_refuses_a_certificate_for_another_host(
+        self, authority: trustme.CA
+    ) -> None:
         with receiving(authority, "other.example", "127.0.0.1") as (url, _):
             reason = not_sent(url, tls=trusting(authority), look_up=finding("127.0.0.1"))
 
         assert reason == "certificate not trusted"
 
-    def test_the_sender_sends_no_request_to_a_receiver_without_tls(
+    def test_the_event_sender_sends_no_request_to_a_receiver_without_tls(
         self, receiver: ListeningServer
     ) -> None:
         assert not_sent(receiver.url.replace("http:", "https:")) == "TLS failed"

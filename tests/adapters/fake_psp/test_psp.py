@@ -152,7 +152,7 @@ def test_the_records_of_the_fake_psp_survive_a_restart(
     assert card.fingerprint == page.card.fingerprint
 
 
-def test_processes_that_start_concurrently_use_the_same_keys(
+def test_processes_of_the_fake_psp_that_start_concurrently_use_the_same_keys(
     database: Path, clock: SettableClock
 ) -> None:
     def found(seed: int) -> str:

@@ -9,7 +9,7 @@ from tests.installation import Installation
 EVENTS = "/api/v1/events"
 
 
-def test_an_event_in_the_list_has_the_same_bytes_as_sent_to_endpoints(
+def test_an_event_in_the_list_has_the_same_bytes_as_the_event_sent_to_endpoints(
     installation: Installation,
 ) -> None:
     installation.has_endpoint()
@@ -52,7 +52,9 @@ def test_the_list_of_events_does_not_support_page_numbers(installation: Installa
         assert refused_bare(api.get(EVENTS, f"size={size}"))[0] == 422
 
 
-def test_reading_events_from_before_deleted_events_responds_410(installation: Installation) -> None:
+def test_listing_events_after_a_position_whose_events_were_deleted_responds_410(
+    installation: Installation,
+) -> None:
     api = Api(installation)
     beginning = api.get(EVENTS).json["next"]
     installation.stored_card()

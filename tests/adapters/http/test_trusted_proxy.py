@@ -52,7 +52,7 @@ def test_a_trusted_proxy_that_forwards_no_address_counts_as_the_client() -> None
     assert seen(PROXY)["REMOTE_ADDR"] == PROXY
 
 
-def test_other_forwarding_headers_do_not_reach_the_application() -> None:
+def test_forwarding_headers_that_are_not_supported_do_not_reach_the_application() -> None:
     environ = seen(
         PROXY,
         FORWARDED="for=192.0.2.1;host=evil.example",

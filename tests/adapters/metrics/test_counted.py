@@ -39,7 +39,7 @@ def test_requests_are_counted_by_their_route_template(measured: Measured) -> Non
     }
 
 
-def test_unknown_http_methods_are_counted_together(measured: Measured) -> None:
+def test_requests_with_unknown_http_methods_are_counted_together(measured: Measured) -> None:
     for number in range(3):
         # Not by a client, which checks the method.
         environ = testing.create_environ("/healthz", method=f"X{number}")

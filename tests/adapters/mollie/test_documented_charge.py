@@ -9,7 +9,7 @@ from tests.fake_mollie.described import require_request
 from tests.programs import ROOT
 
 
-def test_the_documented_charge_is_a_recurring_payment() -> None:
+def test_the_charge_request_in_the_mollie_docs_creates_a_recurring_payment() -> None:
     page = (ROOT / "docs" / "providers" / "mollie.md").read_text()
     (body,) = re.findall(
         r"^```http\nPOST /v2/payments .+?\n\n(.+?)\n```$", page, re.MULTILINE | re.DOTALL

@@ -114,7 +114,9 @@ class TestRetryAfterAnHour:
         assert [shop.start()] == others
         assert len(shop.main.payments) == 1
 
-    def test_the_page_of_a_deleted_customer_is_not_used(self, shop: Shop, made: str) -> None:
+    def test_the_existing_page_of_a_deleted_mollie_customer_is_not_used(
+        self, shop: Shop, made: str
+    ) -> None:
         shop.mollie.delete_customer(shop.main, shop.main.payments[made]["customerId"])
 
         page = shop.start()
@@ -312,7 +314,7 @@ def test_the_brand_of_a_card_is_mollies_card_label_or_unknown(
     assert outcome.card.card_logo == shown
 
 
-def test_a_payment_that_cannot_be_cancelled_stays_open_until_its_end(shop: Shop) -> None:
+def test_a_mollie_payment_that_cannot_be_cancelled_stays_open_until_it_expires(shop: Shop) -> None:
     page = shop.start()
 
     shop.provider.close(shop.request, page)

@@ -126,7 +126,9 @@ class TestSettings:
 
 
 class TestPool:
-    def test_the_pool_opens_connections_when_needed_up_to_a_limit(self, own_url: str) -> None:
+    def test_the_connection_pool_opens_connections_when_needed_up_to_a_limit(
+        self, own_url: str
+    ) -> None:
         with closing(PostgresqlStorage(own_url, connections=3)) as storage:
             assert states(own_url) == []
             at_once(6, lambda number: add_session(storage, number))
@@ -228,7 +230,7 @@ class TestOutage:
         add_session(storage)
 
     @pytest.mark.parametrize("use", USES.values(), ids=USES)
-    def test_a_wrong_server_address_is_reported_as_unavailable(
+    def test_a_wrong_address_of_the_database_server_is_reported_as_unavailable(
         self, url: str, use: Callable[[PostgresqlStorage], object]
     ) -> None:
         for address in (f"postgresql://nobody@{NOBODY_LISTENS}/nowhere", f"{url}_not"):
@@ -239,7 +241,7 @@ class TestOutage:
             ):
                 use(storage)
 
-    def test_a_server_without_the_required_certificate_is_not_used(self, url: str) -> None:
+    def test_a_database_server_without_the_required_certificate_is_not_used(self, url: str) -> None:
         address = f"{url}?sslmode=verify-full"
         with (
             closing(PostgresqlStorage(address)) as storage,
@@ -248,7 +250,7 @@ class TestOutage:
         ):
             storage.check()
 
-    def test_a_server_is_used_again_after_a_short_outage(
+    def test_the_database_server_is_used_again_after_a_short_outage(
         self, relay: Relay, relayed: PostgresqlStorage
     ) -> None:
         add_session(relayed)
@@ -260,7 +262,7 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
         at_once(8, lambda number: add_session(relayed, 100 + number))
 
-    def test_a_server_is_used_again_after_a_long_outage(
+    def test_the_database_server_is_used_again_after_a_long_outage(
         self, relay: Relay, relayed: PostgresqlStorage
     ) -> None:
         relay.stop()
@@ -306,7 +308,7 @@ class TestOutage:
         relay.start()
         wait_until(lambda: is_back(relayed))
 
-    def test_a_hanging_server_is_reported_as_unavailable(
+    def test_a_database_server_that_hangs_is_reported_as_unavailable(
         self, relay: Relay, relayed: PostgresqlStorage
     ) -> None:
         with relayed.write() as unit:
@@ -341,7 +343,7 @@ class TestOutage:
             ("temp_file_limit = 0", ("check",)),
         ],
     )
-    def test_writes_to_a_read_only_server_fail_as_unavailable(
+    def test_writes_to_a_read_only_database_server_are_reported_as_unavailable(
         self, own_url: str, own_storage: PostgresqlStorage, setting: str, uses: tuple[str, ...]
     ) -> None:
         set_default(own_url, setting)
@@ -434,7 +436,7 @@ class TestReasons:
             reason = 'password authentication failed for user "judy"'
             assert self.logged(storage, reason) == "database_away"
 
-    def test_a_connection_limit_of_the_database_role_is_logged_as_the_reason(
+    def test_a_connection_limit_of_the_database_role_is_logged_as_the_reason_of_an_outage(
         self, server: PostgresqlServer
     ) -> None:
         execute(server.url, "ALTER ROLE judy CONNECTION LIMIT 1")
@@ -449,13 +451,15 @@ class TestReasons:
             assert self.logged(other, reason) == "database_away"
         execute(server.url, "ALTER ROLE judy CONNECTION LIMIT -1")
 
-    def test_a_server_without_free_connections_is_logged_as_the_reason(self, url: str) -> None:
+    def test_a_server_without_free_connections_is_logged_as_the_reason_of_an_outage(
+        self, url: str
+    ) -> None:
         with closing(PostgresqlStorage(url, connections=1)) as storage, storage.read():
             reason = "all 1 connections of this process are in use"
             event = elsewhere(lambda: self.logged(storage, reason))
             assert event == "database_connections_used_up"
 
-    def test_a_hanging_server_is_logged_as_the_reason(
+    def test_a_database_server_that_hangs_is_logged_as_the_reason_of_an_outage(
         self, relay: Relay, relayed: PostgresqlStorage
     ) -> None:
         relay.pause()

@@ -109,7 +109,7 @@ class TestDeadline:
 
         assert [request.path for request in psp.requests] == ["/first"]
 
-    def test_a_client_does_not_pause_before_a_retry_beyond_the_deadline(
+    def test_a_client_does_not_wait_for_a_retry_that_would_be_after_the_deadline(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         psp.acts = [break_off]
@@ -188,7 +188,7 @@ class TestConnection:
         with HttpClient(psp.url, retry_policy=CALM) as client:
             assert client.send("GET", "/").status == 200
 
-    def test_a_refused_connection_is_reported_by_its_error_type(self) -> None:
+    def test_a_connection_that_a_psp_refuses_is_reported_by_its_error_type(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
@@ -463,6 +463,6 @@ def failure_of(psp: ListeningServer, *error_code: str) -> ProviderUnavailable | 
         ("٣", None),
     ],
 )
-def test_retry_after_is_parsed_in_seconds(value: str, seconds: int | None) -> None:
+def test_the_retry_after_header_is_parsed_in_seconds(value: str, seconds: int | None) -> None:
     expected = None if seconds is None else timedelta(seconds=seconds)
     assert retry_after({"retry-after": value}) == expected

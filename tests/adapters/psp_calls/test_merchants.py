@@ -82,7 +82,7 @@ def attached(stripe: FakeStripeServer) -> int:
 
 
 @pytest.mark.parametrize("wrong_key", [ANOTHER_ACCOUNT, LIVE_MODE, SILENT])
-def test_with_keys_of_another_merchant_work_waits_without_loss_for_the_right_keys(
+def test_work_waits_without_loss_while_the_psp_keys_belong_to_another_merchant(
     tmp_path: Path, stripe: FakeStripeServer, wrong_key: str
 ) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as first:

@@ -40,7 +40,7 @@ def test_tests_in_the_psps_test_mode_refuse_a_live_key(
         (MollieInTestMode, mollie.TEST_KEY, mollie.running),
     ],
 )
-def test_the_contract_suite_can_run_without_a_stand_in(
+def test_the_psp_contract_suite_can_run_without_a_stand_in_server(
     psp: type[PspUnderTest],
     key: str,
     running: Callable[[SystemClock], AbstractContextManager[Any]],

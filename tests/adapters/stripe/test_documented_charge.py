@@ -15,7 +15,7 @@ from tests.fake_stripe.parameters import decode
 from tests.programs import ROOT
 
 
-def test_the_documented_charge_uses_only_parameters_of_the_pinned_api_version() -> None:
+def test_the_charge_request_in_the_stripe_docs_uses_only_parameters_of_the_api_version() -> None:
     page = (ROOT / "docs" / "providers" / "stripe.md").read_text()
     head, _, body = re.findall(
         r"^```http\n(POST .+?)\n(\n)(.+?)\n```$", page, re.MULTILINE | re.DOTALL

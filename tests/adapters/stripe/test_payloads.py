@@ -153,7 +153,7 @@ def test_a_payment_method_other_than_a_card_is_not_collected(method: dict[str, A
         (None, None, AvsResult.NOT_CHECKED),
     ],
 )
-def test_the_two_address_checks_are_combined_into_one_result(
+def test_the_two_address_checks_of_stripe_are_combined_into_one_avs_result(
     line1: str | None, postal_code: str | None, expected: AvsResult
 ) -> None:
     checks = line1 and {"address_line1_check": line1, "address_postal_code_check": postal_code}

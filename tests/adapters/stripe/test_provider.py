@@ -39,7 +39,7 @@ CREATE_SESSION = "^POST /v1/checkout/sessions$"
 
 
 class TestPage:
-    def test_a_page_is_a_checkout_session_that_takes_only_cards(self, shop: Shop) -> None:
+    def test_a_stripe_page_is_a_checkout_session_that_accepts_only_cards(self, shop: Shop) -> None:
         page = shop.start()
 
         session = shop.session()
@@ -194,18 +194,18 @@ class TestPage:
         assert refused.value.details.param == param
         assert lines == []
 
-    def test_a_page_without_avs_has_no_address_form(self, shop: Shop) -> None:
+    def test_a_stripe_page_asks_for_no_billing_address_if_avs_is_off(self, shop: Shop) -> None:
         shop.start(avs=False)
 
         assert "billing_address_collection" not in shop.session()
 
-    def test_a_page_has_the_configured_currency(self, shop: Shop) -> None:
+    def test_a_stripe_page_has_the_configured_currency(self, shop: Shop) -> None:
         shop.use_keys(replace(KEYS, currency="eur"))
         shop.start()
 
         assert shop.session()["currency"] == "eur"
 
-    def test_a_created_page_that_takes_no_cards_is_closed(self, shop: Shop) -> None:
+    def test_a_page_that_stripe_created_without_card_payments_is_closed(self, shop: Shop) -> None:
         shop.main.offered = ("us_bank_account",)
         shop.server.have(Trouble.DROPPED, "/expire$")
         with pytest.raises(ProviderUnavailable):
@@ -309,7 +309,7 @@ class TestCustomer:
 
         assert f"guest:{REQUEST.guest_id}" in shop.main.saved
 
-    def test_a_deleted_customer_is_replaced_even_if_the_idempotency_key_returns_it(
+    def test_a_deleted_customer_is_replaced_even_if_stripe_returns_it_for_the_idempotency_key(
         self, shop: Shop
     ) -> None:
         deleted = shop.start().guest_reference

@@ -58,7 +58,7 @@ def test_agreements_can_be_moved_to_another_account_or_guest(storage: Storage) -
         assert len(unit.agreements.of_guest(OTHER_GUEST_ID)) == 2
 
 
-def test_the_session_that_was_stored_last_for_a_booking_reference_is_found(
+def test_the_session_of_a_booking_is_the_session_that_was_stored_last(
     storage: Storage,
 ) -> None:
     with committed(storage) as unit:
@@ -72,7 +72,7 @@ def test_the_session_that_was_stored_last_for_a_booking_reference_is_found(
         assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "18") is None
 
 
-def test_merging_guests_moves_booking_sessions_unless_the_other_guest_has_such_a_booking(
+def test_a_booking_moves_to_another_guest_unless_that_guest_has_the_same_booking(
     storage: Storage,
 ) -> None:
     with committed(storage) as unit:
@@ -106,7 +106,7 @@ def test_due_agreements_are_found_in_order_of_their_due_times(storage: Storage) 
         assert [*unit.agreements.due(NOW, at_most=9)] == [None, later]
 
 
-def test_cards_whose_retention_has_ended_are_found_in_order(storage: Storage) -> None:
+def test_cards_that_are_no_longer_to_be_kept_are_found_in_order(storage: Storage) -> None:
     later = an_account(1, keep_until=NOW - MICROSECOND)
     first = an_account(2, keep_until=NOW - DAY)
     with committed(storage) as unit:
@@ -127,7 +127,7 @@ def test_cards_whose_retention_has_ended_are_found_in_order(storage: Storage) ->
         assert [*unit.accounts.kept_until_before(NOW, at_most=9)] == [None, later]
 
 
-def test_completed_sessions_for_a_booking_without_a_stored_agreement_are_found(
+def test_completed_sessions_whose_booking_has_no_stored_agreement_are_found(
     storage: Storage,
 ) -> None:
     ended = a_session(agreement=terms_of_a_booking(), status=SessionStatus.COMPLETED, ended_at=NOW)
@@ -277,7 +277,7 @@ def test_events_of_an_erased_guest_are_not_kept_as_evidence(storage: Storage) ->
     assert forgotten(storage) == [2, 0, 0]
 
 
-def test_recorded_browsers_of_clicks_are_deleted_after_the_session_ended(
+def test_the_browser_that_was_recorded_for_a_click_is_deleted_after_the_session_ended(
     storage: Storage,
 ) -> None:
     browser = BrowserOfClick(clicked_at=NOW, address="192.0.2.7", user_agent="A browser")

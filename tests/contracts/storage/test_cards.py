@@ -200,7 +200,7 @@ def test_accounts_are_listed_in_order_of_their_expiry_date(storage: Storage) -> 
         (AccountFilter(agreement_ends_before=NOW), [9]),
     ],
 )
-def test_found_accounts_are_sorted_by_creation_or_expiry(
+def test_a_search_for_accounts_sorts_the_results_by_creation_or_expiry(
     storage: Storage, wanted: AccountFilter, numbers: list[int]
 ) -> None:
     before = {"created_at": NOW - MICROSECOND}

@@ -62,7 +62,7 @@ def test_equal_consent_texts_are_stored_once(storage: Storage) -> None:
         assert transaction_of(reading).one("SELECT count(*) FROM consent_texts") == (4,)
 
 
-def test_a_consent_that_only_its_session_records_is_listed_too(storage: Storage) -> None:
+def test_a_consent_that_is_stored_only_in_its_session_is_also_listed(storage: Storage) -> None:
     """This happens if 0.1.0 stored and renewed the account while it ran beside this release."""
     stored = a_consent(token_id=TokenId(a_uuid(203)), agreed_at=NOW + MINUTE)
     other = AccountId(a_uuid(999))

@@ -10,7 +10,9 @@ from tests.builders import PROVIDER, a_discard, an_account
 from tests.contracts.storage.records import DAY, add
 
 
-def test_adding_a_second_discard_of_a_token_does_not_change_the_first(storage: Storage) -> None:
+def test_adding_a_second_discard_of_a_token_does_not_change_the_first_discard(
+    storage: Storage,
+) -> None:
     begun = a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY)
     with storage.write() as unit:
         add(unit, begun, a_discard())
@@ -43,7 +45,7 @@ def test_updating_a_removed_discard_does_not_restore_it(storage: Storage) -> Non
 
 
 # Shows I7.
-def test_a_token_is_either_stored_or_discarded_by_concurrent_units_but_not_both(
+def test_concurrent_units_do_not_store_a_card_token_that_another_unit_discards(
     storage: Storage,
 ) -> None:
     def discard(unit: WriteUnit, number: int) -> bool:

@@ -74,7 +74,9 @@ def test_due_erasures_are_taken_in_order_of_their_due_times(storage: Storage) ->
         assert unit.erasures.due(NOW, at_most=1) == due[:1]
 
 
-def test_the_count_of_unfinished_erasures_includes_those_not_yet_due(storage: Storage) -> None:
+def test_the_count_of_unfinished_erasures_includes_erasures_that_are_not_due_yet(
+    storage: Storage,
+) -> None:
     with storage.read() as unit:
         assert unit.erasures.count_left() == (0, None)
     store(storage, replace(ERASURE, erased_at=NOW - MINUTE).looked_at(NOW))
@@ -340,7 +342,7 @@ def test_the_space_of_deleted_rows_can_be_overwritten_repeatedly(storage: Storag
 
 
 class TestMergedGuests:
-    def test_the_guests_who_were_merged_into_a_guest_are_found(self, storage: Storage) -> None:
+    def test_all_guests_who_were_merged_into_a_guest_are_found(self, storage: Storage) -> None:
         merged = [
             replace(erasure_of(number, NOW), merged_into=into)
             for number, into in ((2, GUEST_ID), (1, GUEST_ID), (3, OTHER_GUEST_ID), (4, None))

@@ -61,7 +61,7 @@ def test_an_event_is_listed_only_after_it_was_numbered(storage: Storage) -> None
         assert unit.events.position(3) is None
 
 
-def test_an_event_that_is_committed_later_is_listed_after_events_committed_before(
+def test_events_are_listed_in_the_order_of_their_commits(
     postgresql_storage: Storage,
 ) -> None:
     storage = postgresql_storage

@@ -107,7 +107,7 @@ def test_the_deliveries_of_a_session_are_listed_oldest_first(deliveries: EventDe
     )
 
 
-def test_old_deliveries_are_deleted(deliveries: EventDeliveries) -> None:
+def test_old_event_deliveries_are_deleted(deliveries: EventDeliveries) -> None:
     assert deliveries.forget(before=NOW + 2 * MINUTE) == 2
     assert deliveries.latest(limit=9, only_failed=False) == (DELIVERED, FAILED[2], PENDING)
 

@@ -31,7 +31,7 @@ def test_storing_the_installation_record_again_replaces_the_first_record(storage
 
 
 # Shows F49.
-def test_separating_a_copy_drops_all_records_that_would_act_for_the_original(
+def test_separating_a_copy_of_an_installation_drops_records_that_act_for_the_original(
     storage: Storage,
 ) -> None:
     account, endpoint = an_account(due_at=NOW), an_event_endpoint()

@@ -54,7 +54,7 @@ def test_every_page_of_products_has_the_correct_total(storage: Storage, page: in
     assert (none.items, none.total) == ((), 0)
 
 
-def test_updating_a_product_keeps_its_position(storage: Storage) -> None:
+def test_updating_a_product_keeps_its_position_in_the_list(storage: Storage) -> None:
     put_products(storage, a_product(1), a_product(2))
     renamed = a_product(2, name="Sauna", amount=Decimal(9))
     put_products(storage, a_product(4), renamed, a_product(3))

@@ -79,7 +79,7 @@ def test_all_guest_references_are_found_even_those_of_an_earlier_release(storage
     )
 
 
-def test_a_guest_is_found_by_any_guest_reference(storage: Storage) -> None:
+def test_a_guest_is_found_by_any_of_the_guests_psp_references(storage: Storage) -> None:
     shared, guest = GuestReference("shared"), a_psp_guest()
     at, replaced = guest._replace(guest_id=OTHER_GUEST_ID), GuestId(a_uuid(76))
     with committed(storage) as unit:

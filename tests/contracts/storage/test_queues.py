@@ -235,7 +235,9 @@ def test_jobs_that_the_psp_did_not_answer_are_counted_by_merchant_account(storag
             )
 
 
-def test_merchant_accounts_take_turns_even_if_one_has_a_backlog(storage: Storage) -> None:
+def test_jobs_of_all_merchant_accounts_take_turns_even_if_one_account_has_a_backlog(
+    storage: Storage,
+) -> None:
     with storage.write() as unit:
         for number in range(9):
             merchant_account = MerchantAccount("backlog" if number < 7 else f"new {number}")

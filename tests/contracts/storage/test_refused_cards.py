@@ -84,7 +84,7 @@ def test_concurrent_units_do_not_exceed_the_limit_of_a_guest(storage: Storage) -
     assert sum(at_once(8, add_below_the_limit)) == 3
 
 
-def test_several_limits_can_be_checked_together(storage: Storage) -> None:
+def test_several_card_testing_limits_can_be_checked_together(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.sessions.add(a_session())
         unit.refused_cards.add([a_refused_card(refused_at=NOW + MINUTE)])
@@ -100,7 +100,7 @@ def test_several_limits_can_be_checked_together(storage: Storage) -> None:
     }
 
 
-def test_adding_a_refused_card_again_does_not_change_it(storage: Storage) -> None:
+def test_adding_a_refused_card_again_does_not_change_the_stored_card(storage: Storage) -> None:
     for minutes in (0, 1):
         cards = [
             a_refused_card(number=number, refused_at=NOW + minutes * MINUTE)

@@ -37,7 +37,7 @@ def issue(installation: Installation, **changes: Any) -> str:
 
 
 class TestIssue:
-    def test_only_the_hash_of_an_issued_token_is_stored(self, installation: Installation) -> None:
+    def test_only_the_hash_of_an_access_token_is_stored(self, installation: Installation) -> None:
         token = issue(installation)
 
         assert re.fullmatch(r"cof_[A-Za-z0-9_-]{22,}", token)
@@ -53,7 +53,9 @@ class TestIssue:
             ),
         )
 
-    def test_a_token_may_be_limited_to_centers(self, installation: Installation) -> None:
+    def test_an_access_token_may_be_limited_to_some_centers(
+        self, installation: Installation
+    ) -> None:
         spa = CenterId("abcdefab-cdef-4abc-8def-abcdefabcdef")
         installation.has_center(a_center(id=spa))
 
@@ -64,7 +66,7 @@ class TestIssue:
         assert (some, none) == (frozenset({CENTER_ID, spa}), frozenset())
 
     @pytest.mark.parametrize("lifetime", [timedelta(minutes=1), timedelta(days=3650)])
-    def test_a_token_may_have_the_shortest_or_the_longest_allowed_lifetime(
+    def test_an_access_token_may_have_the_shortest_or_the_longest_allowed_lifetime(
         self, installation: Installation, lifetime: timedelta
     ) -> None:
         issue(installation, lifetime=lifetime, caller="x" * 100)
@@ -106,7 +108,7 @@ class TestIssue:
         assert not installation.access_tokens()
 
 
-def test_a_token_is_active_until_it_expires_or_is_revoked() -> None:
+def test_an_access_token_is_active_until_it_expires_or_is_revoked() -> None:
     token = an_access_token()
 
     assert token.state(token.expires_at - MICROSECOND) is TokenState.ACTIVE
@@ -130,7 +132,7 @@ def test_the_time_of_a_tokens_last_use_is_updated_at_most_once_an_hour() -> None
 
 class TestRevoke:
     @pytest.mark.parametrize("length", [8, 14, 999])
-    def test_a_token_can_be_revoked_by_its_prefix_or_by_the_full_token(
+    def test_an_access_token_can_be_revoked_by_its_prefix_or_its_full_text(
         self, installation: Installation, length: int
     ) -> None:
         token = issue(installation)
@@ -154,7 +156,7 @@ class TestRevoke:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_revoking_an_unknown_prefix_changes_no_token(self, installation: Installation) -> None:
+    def test_revoking_an_unknown_prefix_has_no_effect(self, installation: Installation) -> None:
         issue(installation)
         # A shell's argument that is no UTF-8 becomes a lone surrogate.
         for unknown in ("cof_unknown", "\udcff"):
@@ -163,7 +165,7 @@ class TestRevoke:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_a_prefix_of_two_tokens_does_not_revoke_either_token(
+    def test_a_prefix_that_two_tokens_share_does_not_revoke_either_token(
         self, installation: Installation
     ) -> None:
         for secret in ("same-text-1", "same-text-2"):

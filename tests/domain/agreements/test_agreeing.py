@@ -231,7 +231,7 @@ def test_a_booking_with_another_reference_gets_another_session(installation: Ins
     assert second.token_id != first.token_id
 
 
-def test_an_idempotency_key_returns_only_the_booking_that_it_was_first_used_for(
+def test_an_idempotency_key_cannot_be_reused_for_another_booking(
     installation: Installation,
 ) -> None:
     booking = a_booking(installation)
@@ -332,7 +332,7 @@ def test_a_card_has_at_most_20_open_agreements(installation: Installation) -> No
     assert session.failure.type == TooManyAgreements.type
 
 
-def test_a_center_that_keeps_one_card_per_guest_refuses_a_second_card_after_it_is_typed(
+def test_a_second_card_is_refused_after_it_was_typed_if_the_center_keeps_one_per_guest(
     installation: Installation,
 ) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
@@ -361,7 +361,7 @@ def test_the_agreement_text_is_shown_in_a_language_that_the_center_has_set(
     assert installation.return_to_shop(session) == REDIRECT_URI
 
 
-def test_the_agreement_of_a_changed_booking_replaces_the_old_agreement_after_the_click(
+def test_agreeing_to_a_changed_booking_replaces_the_agreement_of_the_old_booking(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
@@ -382,7 +382,7 @@ def test_the_agreement_of_a_changed_booking_replaces_the_old_agreement_after_the
     assert (told.event.agreement_id, told.event.reason) == (old.agreement_id, "replaced")
 
 
-def test_only_an_open_agreement_of_the_guest_at_the_center_can_be_replaced(
+def test_a_booking_can_replace_only_an_open_agreement_of_the_same_guest(
     installation: Installation,
 ) -> None:
     account = guaranteed_card(installation)
@@ -438,7 +438,7 @@ def test_a_card_is_kept_only_if_the_last_click_in_each_browser_ticked_the_box(
     assert (account.keep_until is None) is is_kept
 
 
-def test_the_last_stored_click_before_the_card_was_typed_applies_to_the_card(
+def test_the_last_recorded_click_before_the_card_was_typed_applies_to_the_card(
     installation: Installation,
 ) -> None:
     session = started(installation)
@@ -488,7 +488,7 @@ def test_a_booking_whose_session_was_cancelled_gets_a_new_session_during_a_psp_o
     assert second.token_id != first.token_id
 
 
-def test_a_booking_has_one_open_agreement_even_if_two_of_its_sessions_store_a_card(
+def test_a_booking_has_one_open_agreement_even_if_two_sessions_store_a_card_for_it(
     installation: Installation,
 ) -> None:
     booking = a_booking(installation)
@@ -509,7 +509,7 @@ def test_a_booking_has_one_open_agreement_even_if_two_of_its_sessions_store_a_ca
 
 
 @pytest.mark.parametrize("number", [GOOD_CARD, OTHER_GOOD_CARD], ids=["same card", "other card"])
-def test_a_late_card_under_earlier_terms_does_not_replace_the_newer_agreement(
+def test_a_card_reported_late_under_old_terms_does_not_replace_the_newer_agreement(
     installation: Installation, number: str
 ) -> None:
     account = guaranteed_card(
@@ -565,7 +565,7 @@ def test_an_agreement_that_was_replaced_after_its_booking_ended_allows_no_charge
     assert [each.token_id for each in chargeable] == [session.token_id]
 
 
-def test_a_guest_with_an_open_link_may_agree_after_the_center_removed_its_text(
+def test_a_guest_with_an_open_link_may_agree_after_the_reservation_text_was_removed(
     installation: Installation,
 ) -> None:
     session = started(installation)
@@ -607,7 +607,7 @@ def test_erasing_a_guest_clears_the_reference_of_an_agreement_that_cannot_be_dec
     assert (agreement.terms.reference, agreement.due_at) == ("", None)
 
 
-def test_the_agreement_of_an_erased_guest_is_not_found(installation: Installation) -> None:
+def test_reading_the_agreement_of_an_erased_guest_is_refused(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
     session = guaranteed(installation)
     (account,) = installation.accounts()

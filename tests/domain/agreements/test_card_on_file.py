@@ -98,7 +98,7 @@ def test_the_page_offers_the_card_on_file_only_if_the_shop_requests_reuse(
     assert way_back(installation, session).card is None
 
 
-def test_an_unknown_value_of_agreement_reuse_is_refused(installation: Installation) -> None:
+def test_an_unknown_value_of_the_field_reuse_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField, match=r"agreement\.reuse"):
         second_booking(installation, reuse="always")
 
@@ -175,7 +175,7 @@ def test_the_guest_must_type_a_card_if_the_offered_card_became_unusable(
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 
 
-def test_the_page_asks_again_if_the_bank_changed_the_card_after_it_was_shown(
+def test_the_guest_must_agree_again_if_the_bank_changed_the_offered_card(
     installation: Installation,
 ) -> None:
     account = guaranteed_card(installation)
@@ -218,7 +218,7 @@ def test_the_page_does_not_offer_a_card_whose_funding_the_center_refuses(
     assert way_back(installation, second_booking(installation)).card is None
 
 
-def test_the_default_card_is_offered_first(installation: Installation) -> None:
+def test_the_page_offers_the_default_card_of_the_guest_first(installation: Installation) -> None:
     installation.stored_card(OTHER_GOOD_CARD)
     guaranteed(installation)
     first, second = installation.accounts()
@@ -230,7 +230,7 @@ def test_the_default_card_is_offered_first(installation: Installation) -> None:
     assert installation.session(session.token_id).account_id == second.account_id
 
 
-def test_a_guest_of_a_center_that_keeps_one_card_can_use_the_card_on_file_again(
+def test_a_guest_limited_to_one_card_can_use_the_card_on_file_for_another_booking(
     installation: Installation,
 ) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
@@ -286,7 +286,7 @@ def test_an_ended_link_cannot_use_the_card_on_file(installation: Installation) -
 
 
 @pytest.mark.parametrize("opens_another_page", [False, True])
-def test_a_card_reported_late_is_discarded_after_the_guest_used_the_card_on_file(
+def test_a_card_that_the_psp_reports_late_is_discarded_if_the_guest_used_the_card_on_file(
     installation: Installation, *, opens_another_page: bool
 ) -> None:
     """At first the PSP does not find the page. Later its webhook reports a card."""

@@ -96,7 +96,9 @@ def test_the_reservation_text_contains_the_values_of_the_booking() -> None:
     ("name", "paragraph"),
     [("no_show", "No-show"), ("late_cancellation", "Late"), ("policy_uri", "Terms")],
 )
-def test_a_paragraph_is_omitted_if_its_placeholder_has_no_value(name: str, paragraph: str) -> None:
+def test_a_paragraph_of_the_text_is_omitted_if_its_placeholder_has_no_value(
+    name: str, paragraph: str
+) -> None:
     assert read(**{name: None}) == "\n".join(
         each for each in read().splitlines() if not each.startswith(paragraph)
     )
@@ -107,7 +109,7 @@ def test_a_paragraph_is_omitted_if_its_placeholder_has_no_value(name: str, parag
     [{"cancel_by": None}, {"now": terms_of_a_booking().starts_at}],
     ids=["no time is given", "the time has passed"],
 )
-def test_the_text_says_when_a_booking_can_no_longer_be_cancelled_free_of_charge(
+def test_the_text_changes_when_a_booking_can_no_longer_be_cancelled_free_of_charge(
     changes: dict[str, Any],
 ) -> None:
     assert read(**changes).splitlines()[0] == "No longer free."
@@ -130,7 +132,7 @@ def test_a_center_without_a_time_zone_shows_times_in_utc() -> None:
     assert found["kept_until"] == "04.03. (UTC)"
 
 
-def test_the_version_of_an_operators_text_depends_on_its_content() -> None:
+def test_the_version_of_a_custom_reservation_text_depends_on_its_content() -> None:
     version = ReservationText.own("en", OWN).version
     assert ReservationText.own("en", OWN.replace("card   for", "card for")).version == version
     assert ReservationText.own("en", OWN.replace("Agree", "Yes")).version != version
@@ -158,7 +160,7 @@ def test_the_version_of_an_operators_text_depends_on_its_content() -> None:
         ("Agree", "x" * MAX_FILE_LENGTH, "file of at most"),
     ],
 )
-def test_an_operators_text_that_would_mislead_guests_is_refused(
+def test_a_custom_reservation_text_that_would_mislead_guests_is_refused(
     before: str, after: str, complaint: str
 ) -> None:
     assert before in OWN
@@ -173,6 +175,6 @@ def test_every_shipped_reservation_text_contains_every_value_of_a_booking(langua
     assert [name for name, value in needed.items() if f"{value}" not in shown.text] == []
 
 
-def test_the_line_for_the_psps_page_contains_no_invisible_characters() -> None:
+def test_the_booking_line_for_the_psps_page_contains_no_invisible_characters() -> None:
     own = ReservationText.own("en", OWN.replace("For {center}", "For {description}"))
     assert own.shown(values()).on_psp_page == "For 2 × massage, 14.03. (Europe/Berlin)"

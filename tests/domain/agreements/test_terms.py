@@ -35,7 +35,7 @@ def at(days: float) -> str:
     return (NOW + timedelta(days=days)).isoformat()
 
 
-def test_the_terms_of_a_booking_are_parsed() -> None:
+def test_valid_terms_of_a_booking_are_parsed() -> None:
     assert parse() == AgreementTerms(
         reference="booking-17",
         description="2 × massage, 3 guests",
@@ -115,7 +115,7 @@ WRONG: Final[dict[str, list[object]]] = {
     ],
     ids=str,
 )
-def test_the_refusal_of_invalid_terms_names_the_field(
+def test_the_refusal_of_invalid_booking_terms_names_the_invalid_field(
     changes: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(InvalidField) as refused:

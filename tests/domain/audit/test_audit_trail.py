@@ -25,7 +25,9 @@ def trail(installation: Installation, **within: Any) -> list[Noted]:
     return [(each.actor, each.action, each.about, each.details) for each in entries]
 
 
-def test_the_audit_trail_names_the_caller_of_a_token(installation: Installation) -> None:
+def test_the_audit_trail_names_the_caller_for_whom_a_token_was_issued(
+    installation: Installation,
+) -> None:
     container = installation.container
     token = container.issue_token()(
         caller="kiosk",
@@ -63,7 +65,7 @@ def test_the_audit_trail_identifies_an_endpoint_by_its_host(installation: Instal
     ]
 
 
-def test_a_replay_of_an_event_is_in_the_audit_trail(installation: Installation) -> None:
+def test_replaying_an_event_is_recorded_in_the_audit_trail(installation: Installation) -> None:
     delivery = an_event_delivery()
     with committed(installation.storage) as unit:
         unit.event_deliveries.add(delivery)

@@ -27,7 +27,7 @@ def test_every_field_of_an_account_is_listed_as_kept_or_cleared_by_an_erasure() 
     assert names == STAYS | NAMED_AT_PSP.keys() | REMOVED.keys() | {"removed_at"}
 
 
-def test_renewing_an_account_keeps_card_details_that_the_psp_omits_this_time() -> None:
+def test_renewing_an_account_keeps_card_details_that_the_psp_does_not_report_again() -> None:
     account = an_account(funding=Funding.DEBIT, issuer_country="DE", wallet="apple_pay")
     card = Card(**{each.name: getattr(account, each.name) for each in fields(Card)})
     typed = replace(card, funding=None, issuer_country="AT", wallet=None)

@@ -78,7 +78,7 @@ def test_an_unreadable_payment_configuration_does_not_hide_the_payment_reference
 @pytest.mark.parametrize(
     "use_case", ["read_account", "read_consent", "remove_account", "choose_default_card"]
 )
-def test_a_removed_card_or_the_card_of_another_guest_is_not_found(
+def test_reading_a_removed_card_or_the_card_of_another_guest_is_refused(
     installation: Installation, use_case: str
 ) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))

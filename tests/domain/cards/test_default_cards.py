@@ -32,7 +32,9 @@ def test_the_first_card_of_a_guest_at_a_center_is_the_default(installation: Inst
 
 
 @pytest.mark.parametrize("is_default", [True, False])
-def test_renewing_a_card_keeps_the_default(installation: Installation, *, is_default: bool) -> None:
+def test_renewing_a_card_does_not_change_which_card_is_the_default(
+    installation: Installation, *, is_default: bool
+) -> None:
     cards = [installation.stored_card(), installation.stored_card(OTHER_GOOD_CARD)]
     number = GOOD_CARD if is_default else OTHER_GOOD_CARD
     renewed = installation.stored_card(number, expiry=(9, 2035))
@@ -95,7 +97,7 @@ def test_removing_a_card_or_choosing_a_default_repairs_a_missing_default(
     assert defaults(installation) == [by_older_release[1].account_id]
 
 
-def test_a_card_that_another_request_removes_is_not_chosen_as_the_default(
+def test_a_card_that_a_concurrent_request_removes_cannot_become_the_default(
     installation: Installation,
 ) -> None:
     first = installation.stored_card()

@@ -149,7 +149,7 @@ def test_ending_an_agreement_with_an_invalid_reason_or_time_is_refused(
     assert stored(installation, agreement) == agreement
 
 
-def test_an_agreement_of_another_guest_or_center_is_not_found(
+def test_ending_an_agreement_of_another_guest_or_center_is_refused(
     installation: Installation, account: Account
 ) -> None:
     agreement = agreed(installation, account)
@@ -189,7 +189,7 @@ class TestWorker:
         (told,) = installation.deliveries()
         assert (told.event.status, told.event.reason) == ("ended", None)
 
-    def test_a_worker_that_was_stopped_does_not_extend_how_long_a_card_is_kept(
+    def test_a_pause_of_the_worker_does_not_extend_how_long_a_card_is_kept(
         self, installation: Installation, account: Account
     ) -> None:
         agreement = agreed(installation, account)

@@ -47,7 +47,7 @@ def test_an_imported_card_has_the_details_that_its_psp_reports(installation: Ins
     assert installation.read_cards() == 0
 
 
-def test_the_reading_time_of_an_imported_card_ignores_a_psp_clock_that_is_ahead(
+def test_the_refresh_time_of_an_imported_card_ignores_a_psp_clock_that_is_ahead(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = installation.clock.now()
@@ -180,7 +180,7 @@ class TestRefusedImport:
         assert brought(installation, card) is Fate.REMOVED
         assert installation.tokens_at_psp() == set()
 
-    def test_a_second_card_is_not_imported_if_the_center_allows_one_per_guest(
+    def test_a_second_card_is_not_imported_if_the_center_allows_one_card_per_guest(
         self, installation: Installation
     ) -> None:
         installation.configure(cards_per_guest=CardsPerGuest.ONE)
@@ -261,7 +261,7 @@ CELLS = {
         ("2024-05-31T14:30:00+02:00", datetime(2024, 5, 31, 12, 30, tzinfo=UTC)),
     ],
 )
-def test_a_valid_row_of_an_import_is_parsed(time: str, expected: datetime) -> None:
+def test_a_valid_row_of_a_card_import_is_parsed(time: str, expected: datetime) -> None:
     card = BroughtCard.parse(**{**CELLS, "consented_at": time})
 
     assert (card.consented_at, card.consent_text) == (expected, None)
@@ -278,7 +278,9 @@ def test_a_valid_row_of_an_import_is_parsed(time: str, expected: datetime) -> No
         *(("consent_language", "en"), ("consent_text", "You may charge 4242424242424242.")),
     ],
 )
-def test_the_refusal_of_an_import_row_names_the_invalid_cell(field: str, value: str) -> None:
+def test_the_refusal_of_a_row_of_a_card_import_names_the_invalid_cell(
+    field: str, value: str
+) -> None:
     more = {"consent_language": "en"} if field == "consent_text" else {}
 
     with pytest.raises(InvalidField) as refused:

@@ -47,7 +47,7 @@ def test_the_cards_of_a_guest_are_listed_in_the_order_they_were_added(
 
 
 # Shows S2.
-def test_a_caller_limited_to_centers_does_not_see_cards_of_other_centers(
+def test_a_caller_limited_to_some_centers_does_not_see_cards_of_other_centers(
     installation: Installation,
 ) -> None:
     installation.has_other_center()
@@ -128,7 +128,7 @@ def test_listing_expiring_cards_requires_exactly_one_valid_date(
     assert refused.value.message == "expires_before must be a date such as 2027-01-31"
 
 
-def test_a_limited_caller_lists_expiring_cards_of_its_own_centers_only(
+def test_a_caller_limited_to_some_centers_lists_only_their_expiring_cards(
     installation: Installation,
 ) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))

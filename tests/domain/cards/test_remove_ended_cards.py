@@ -31,7 +31,7 @@ def remove(installation: Installation) -> bool:
     return installation.container.remove_ended_cards()()
 
 
-def test_a_card_is_removed_after_the_time_that_its_guest_was_shown(
+def test_a_card_is_removed_after_the_time_that_the_page_showed_to_its_guest(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_REMOVED])
@@ -84,7 +84,7 @@ def test_a_card_that_gets_a_new_agreement_during_its_removal_is_kept(
     assert installation.accounts() == (longer,)
 
 
-def test_a_card_that_another_process_removes_first_is_removed_once(
+def test_a_card_that_two_processes_remove_concurrently_is_removed_once(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_REMOVED])
@@ -95,7 +95,7 @@ def test_a_card_that_another_process_removes_first_is_removed_once(
     assert [each.event.reason for each in installation.deliveries()] == [None]
 
 
-def test_each_call_removes_a_limited_number_of_ended_cards(
+def test_each_run_removes_a_limited_number_of_cards_whose_agreements_have_ended(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remove_ended_cards, "MAX_PER_CALL", 2)

@@ -26,7 +26,7 @@ def kept(installation: Installation) -> str | None:
         return unit.merchant_identities.get(*ACCOUNT)
 
 
-def test_trusting_new_keys_forgets_the_identity_of_the_first_keys(
+def test_trusting_new_psp_keys_deletes_the_stored_identity_of_the_first_merchant(
     installation: Installation,
 ) -> None:
     installation.container.trust_keys()(ACCOUNT)
@@ -47,7 +47,7 @@ def test_trusting_new_keys_forgets_the_identity_of_the_first_keys(
     ],
     ids=["a card", "a discard"],
 )
-def test_new_keys_are_not_trusted_while_cards_or_discards_need_the_first_keys(
+def test_new_psp_keys_are_not_trusted_while_cards_or_discards_need_the_first_keys(
     installation: Installation, left: object
 ) -> None:
     store(installation.storage, left)
@@ -57,7 +57,7 @@ def test_new_keys_are_not_trusted_while_cards_or_discards_need_the_first_keys(
     assert kept(installation) == "the wrong one"
 
 
-def test_trusting_keys_is_refused_if_the_merchant_account_has_no_stored_identity(
+def test_trusting_psp_keys_is_refused_if_the_merchant_account_has_no_stored_identity(
     installation: Installation,
 ) -> None:
     with pytest.raises(InvalidField, match="was stored by this installation"):
@@ -66,7 +66,9 @@ def test_trusting_keys_is_refused_if_the_merchant_account_has_no_stored_identity
         )
 
 
-def test_a_copy_does_not_trust_the_keys_of_its_original(installation: Installation) -> None:
+def test_a_copy_of_the_installation_does_not_trust_the_psp_keys_of_its_original(
+    installation: Installation,
+) -> None:
     with committed(installation.storage) as unit:
         unit.installations.let_go_of_original(installation.clock.now())
 

@@ -187,7 +187,7 @@ def test_the_desk_page_still_waits_for_a_typed_card_after_the_link_expired(
     assert desk_of(installation, secret).state is DeskState.RETURNED
 
 
-def test_a_caller_that_may_not_read_guests_gets_no_desk_link_for_anothers_session(
+def test_a_desk_link_for_another_callers_session_requires_the_permission_to_read_guests(
     installation: Installation,
 ) -> None:
     session = installation.add_card()

@@ -45,7 +45,7 @@ def until(installation: Installation, time: datetime) -> None:
     installation.clock.advance(time - installation.clock.now())
 
 
-def test_evidence_tells_what_was_shown_from_what_the_shop_states(
+def test_evidence_separates_what_the_guest_was_shown_from_what_the_shop_stated(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED, EventType.AGREEMENT_ENDED])
@@ -76,7 +76,9 @@ def test_evidence_tells_what_was_shown_from_what_the_shop_states(
     assert found.consents == []
 
 
-def test_evidence_has_the_general_consent_with_the_ticked_box(installation: Installation) -> None:
+def test_evidence_includes_the_general_consent_if_the_guest_ticked_the_box(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation, keeps=True)
 
     (consent,) = evidence(installation, account).consents
@@ -84,7 +86,7 @@ def test_evidence_has_the_general_consent_with_the_ticked_box(installation: Inst
     assert consent.agreed.clock is WhoseClock.SERVICE
 
 
-def test_evidence_of_a_card_without_an_agreement_names_the_clock_of_the_psp(
+def test_evidence_about_a_card_without_an_agreement_names_the_psps_clock_for_the_consent(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -96,7 +98,7 @@ def test_evidence_of_a_card_without_an_agreement_names_the_clock_of_the_psp(
     assert found.agreements == []
 
 
-def test_evidence_has_the_card_as_it_was_typed(installation: Installation) -> None:
+def test_evidence_shows_the_card_as_the_guest_typed_it(installation: Installation) -> None:
     account = guaranteed_card(installation)
     then = CardSummary.of(account, authenticated=account.authenticated)
     with committed(installation.storage) as unit:
@@ -107,7 +109,7 @@ def test_evidence_has_the_card_as_it_was_typed(installation: Installation) -> No
     assert (found.card.details.last_four, found.card.details.expiry_on) == ("1881", "09/39")
 
 
-def test_evidence_has_the_booking_for_which_the_guest_used_the_card_on_file(
+def test_evidence_includes_a_booking_for_which_the_guest_used_the_card_on_file(
     installation: Installation,
 ) -> None:
     account = guaranteed_card(installation)
@@ -126,7 +128,9 @@ def test_evidence_has_the_booking_for_which_the_guest_used_the_card_on_file(
     assert used.steps[2].details["card_on_file"] == f"{account.card_logo} {account.last_four}"
 
 
-def test_evidence_tells_what_the_shop_stated_after_the_booking(installation: Installation) -> None:
+def test_evidence_includes_what_the_shop_stated_after_the_booking_ended(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     until(installation, agreement.terms.ends_at)
@@ -150,7 +154,7 @@ def forget(installation: Installation) -> None:
         pass
 
 
-def test_evidence_of_a_removed_card_is_kept_for_600_days_after_the_last_possible_charge(
+def test_evidence_about_a_removed_card_is_kept_for_600_days_after_the_last_possible_charge(
     installation: Installation,
 ) -> None:
     account = guaranteed_card(installation)
@@ -175,7 +179,7 @@ def test_evidence_of_a_removed_card_is_kept_for_600_days_after_the_last_possible
         evidence(installation, account)
 
 
-def test_evidence_of_a_card_that_stays_lacks_old_bookings(installation: Installation) -> None:
+def test_evidence_about_an_active_card_omits_old_bookings(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     account = installation.stored_card()
     (consent,) = installation.consents(account)
@@ -195,7 +199,7 @@ def test_evidence_of_a_card_that_stays_lacks_old_bookings(installation: Installa
 
 
 @pytest.mark.parametrize("days", [0, 500])
-def test_evidence_is_complete_under_both_accounts_of_a_card_after_a_merge(
+def test_evidence_is_complete_for_both_accounts_of_a_card_after_guests_were_merged(
     installation: Installation, days: int
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
@@ -219,7 +223,7 @@ def test_evidence_is_complete_under_both_accounts_of_a_card_after_a_merge(
         assert [one.type for one in found.events] == ["agreement.added"]
 
 
-def test_the_events_of_an_erased_guest_are_kept_for_their_usual_time(
+def test_events_of_an_erased_guest_are_deleted_after_their_usual_retention_period(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
@@ -233,7 +237,9 @@ def test_the_events_of_an_erased_guest_are_kept_for_their_usual_time(
     assert agreements(installation, account)
 
 
-def test_evidence_of_an_erased_guest_is_for_the_operator_only(installation: Installation) -> None:
+def test_only_the_operator_can_read_evidence_about_an_erased_guest(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     installation.container.erase_guest()(None, guest_id=account.guest_id)
     for_operator = installation.container.read_evidence().for_operator
@@ -252,7 +258,7 @@ def test_evidence_of_an_erased_guest_is_for_the_operator_only(installation: Inst
     assert (noted.action, noted.details) == (Action.EVIDENCE_SHOWN, {"after_erasure": "yes"})
 
 
-def test_evidence_is_refused_to_callers_who_may_not_read_it(installation: Installation) -> None:
+def test_a_caller_without_the_permission_cannot_read_evidence(installation: Installation) -> None:
     account = installation.stored_card()
     read, caller = installation.container.read_evidence(), installation.caller
     ids = {"guest_id": account.guest_id, "account_id": account.account_id}
@@ -282,7 +288,7 @@ def test_evidence_names_the_guest_only_to_callers_who_may_read_guests(
 
 
 @pytest.mark.installed(CARDONFILE_EVIDENCE_KEYS="")
-def test_evidence_is_refused_without_a_key(installation: Installation) -> None:
+def test_evidence_cannot_be_read_if_no_signing_key_is_set(installation: Installation) -> None:
     account = installation.stored_card()
 
     with pytest.raises(EvidenceKeyMissing):
@@ -290,7 +296,7 @@ def test_evidence_is_refused_without_a_key(installation: Installation) -> None:
 
 
 @NOTES_BROWSERS
-def test_the_browser_of_a_click_is_noted_if_the_operator_wants_it(
+def test_the_browser_of_a_click_is_recorded_if_the_operator_has_enabled_that(
     installation: Installation,
 ) -> None:
     session = started(installation)
@@ -305,7 +311,7 @@ def test_the_browser_of_a_click_is_noted_if_the_operator_wants_it(
     assert evidence(installation, account).sessions[0].browsers == ()
 
 
-def test_browsers_are_not_noted_unless_the_operator_wants_it(installation: Installation) -> None:
+def test_the_browser_of_a_click_is_not_recorded_by_default(installation: Installation) -> None:
     session = started(installation)
     agree(installation, session)
 

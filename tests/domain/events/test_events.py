@@ -120,7 +120,9 @@ class TestEventsOfCards:
 
         assert installation.event(EventType.ACCOUNT_REMOVED).status == "removed"
 
-    def test_refusing_the_card_of_a_session_sends_an_event(self, installation: Receiving) -> None:
+    def test_refusing_the_card_of_a_session_sends_an_event_to_the_endpoint(
+        self, installation: Receiving
+    ) -> None:
         account = installation.stored_card()
         session = installation.session_with_card()
         installation.return_to_shop(session)
@@ -225,7 +227,7 @@ class TestDelivery:
         assert installation.deliveries(failed=True) == ()
 
     # Shows I10, F45.
-    def test_a_delivery_that_a_dead_process_left_is_resumed_after_its_lease_ends(
+    def test_another_process_takes_over_a_delivery_after_the_lease_of_a_dead_process_ends(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -382,7 +384,7 @@ class TestReplay:
         assert (replayed.status, replayed.attempts) == (DeliveryStatus.PENDING, 0)
         assert replayed.due_at == NOW
 
-    def test_a_replay_since_a_time_does_not_send_earlier_events(
+    def test_replaying_events_since_a_time_does_not_send_earlier_events(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -395,7 +397,7 @@ class TestReplay:
         installation.reconcile()
         assert list(installation.receiver.times.values()) == [1, 2]
 
-    def test_a_replay_since_a_time_may_be_limited_to_one_endpoint(
+    def test_replaying_events_since_a_time_may_be_limited_to_one_endpoint(
         self, installation: Receiving
     ) -> None:
         since = installation.clock.now()

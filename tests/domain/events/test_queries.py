@@ -129,7 +129,7 @@ def forget(installation: Installation) -> None:
         pass
 
 
-def test_a_reader_learns_that_events_were_deleted_while_it_was_down(
+def test_a_reader_of_the_list_learns_that_events_were_deleted_while_it_was_down(
     installation: Installation,
 ) -> None:
     beginning = read(installation).next
@@ -145,7 +145,7 @@ def test_a_reader_learns_that_events_were_deleted_while_it_was_down(
     assert read(installation).events == ()
 
 
-def test_a_reader_that_missed_no_event_can_continue_after_all_events_were_deleted(
+def test_a_reader_of_the_list_can_continue_after_all_events_it_has_read_were_deleted(
     installation: Installation,
 ) -> None:
     installation.stored_card()
@@ -158,7 +158,7 @@ def test_a_reader_that_missed_no_event_can_continue_after_all_events_were_delete
     assert read(installation) == read(installation, str(position))
 
 
-def test_a_position_read_before_a_backup_was_restored_is_refused(
+def test_listing_events_after_a_position_from_before_a_restored_backup_is_refused(
     installation: Installation,
 ) -> None:
     installation.stored_card()
@@ -192,7 +192,9 @@ def test_events_cannot_be_listed_while_a_worker_of_an_earlier_release_runs(
     read(installation)
 
 
-def test_listing_fails_at_an_event_type_of_a_newer_release(installation: Installation) -> None:
+def test_listing_events_fails_at_an_event_type_of_a_newer_release(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     change_by_hand(
         installation.storage,

@@ -90,7 +90,7 @@ def test_invalid_details_of_a_guest_are_not_stored(installation: Installation) -
         read(installation)
 
 
-def test_concurrent_requests_create_one_guest(installation: Installation) -> None:
+def test_concurrent_requests_with_the_same_id_create_one_guest(installation: Installation) -> None:
     caller = installation.a_caller(ADD)
 
     guests = at_once(8, lambda _: put(installation, caller=caller))

@@ -210,7 +210,7 @@ def test_a_link_older_than_a_day_is_refused_for_the_same_reasons_as_a_new_link(
         follow(session.link_key)
 
 
-def test_the_limit_on_pages_of_a_link_applies_to_each_day(
+def test_the_limit_on_pages_that_a_link_may_open_applies_to_each_day(
     installation: Installation, session: CardSession
 ) -> None:
     def open_until_refused() -> int:

@@ -214,7 +214,7 @@ def test_a_link_without_a_key_opens_a_session_that_was_started_during_an_upgrade
 
 
 @pytest.mark.parametrize("key", ["", "x", "&amp;", "a" * 25, "a" * 26, a_uuid(1)])
-def test_an_unknown_link_is_refused(installation: Installation, key: str) -> None:
+def test_opening_an_unknown_link_is_refused(installation: Installation, key: str) -> None:
     with pytest.raises(LinkUnknown):
         installation.use_cases.open_hosted_page(key=key)
 
@@ -274,7 +274,7 @@ def test_opening_an_expired_link_does_not_call_the_psp(installation: Installatio
     assert len(installation.provider.calls) == calls
 
 
-def test_a_link_settled_while_its_next_page_is_created_leads_back_to_the_shop(
+def test_the_link_of_a_session_settled_while_its_next_page_is_created_leads_to_the_shop(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

@@ -225,7 +225,7 @@ def test_a_webhook_that_arrives_while_the_psp_deletes_the_customer_is_erased(
     ("begin", "pending"),
     [(Installation.opened_session, "outcome"), (Installation.stored_card, "discard")],
 )
-def test_the_psp_deletes_a_customer_only_after_every_page_or_token_is_gone(
+def test_the_psp_is_asked_to_delete_a_customer_only_after_every_page_or_token_is_gone(
     installation: Installation, begin: Callable[[Installation], object], pending: str
 ) -> None:
     begin(installation)
@@ -381,7 +381,7 @@ def test_a_webhook_that_arrives_after_the_erasure_is_not_stored(installation: In
     assert installation.session(session.token_id).due_at is None
 
 
-def test_a_guests_return_from_the_page_after_the_erasure_is_not_stored(
+def test_a_browser_that_returns_after_the_erasure_leaves_no_evidence(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -412,7 +412,7 @@ def test_an_erasure_leaves_no_personal_data_in_any_file(
     assert files_that_hold(tmp_path, *texts) == []
 
 
-def test_an_erasure_waits_for_a_reader_that_still_sees_the_old_data(
+def test_an_erasure_waits_for_a_database_reader_that_still_sees_the_old_data(
     installation: Installation,
 ) -> None:
     installation.erase_guest()
@@ -744,7 +744,7 @@ def test_a_truncated_line_of_the_erasure_file_does_not_affect_other_lines(
 
 
 @pytest.mark.parametrize("words", ["by hand .", "now cus_1 .", "now fake/default .", "now // ."])
-def test_a_line_of_the_erasure_file_edited_by_hand_counts_only_for_its_guest_id(
+def test_only_the_guest_id_is_read_from_a_hand_edited_line_of_the_erasure_file(
     installation: Installation, tmp_path: Path, words: str
 ) -> None:
     (tmp_path / "erasures.txt").write_text(f"{GUEST_ID} {words}\n")

@@ -812,7 +812,7 @@ def test_a_link_created_for_a_merged_guest_opens_a_page_for_the_remaining_guest(
     assert [each.account_id for each in installation.accounts()] == [made.account_id]
 
 
-def test_the_remaining_account_inherits_the_general_consent_of_the_same_card(
+def test_merging_guests_keeps_the_general_consent_to_a_card_that_both_guests_have(
     installation: Installation,
 ) -> None:
     kept = installation.stored_card()

@@ -495,7 +495,7 @@ def test_withdrawing_consent_removes_a_card_that_guarantees_no_booking(
     assert installation.accounts() == ()
 
 
-def test_a_card_typed_before_the_withdrawal_does_not_restore_the_withdrawn_consent(
+def test_a_card_typed_before_the_guest_withdrew_consent_does_not_restore_the_consent(
     installation: Installation,
 ) -> None:
     guaranteed(installation, keeps=True)
@@ -565,7 +565,7 @@ def test_a_card_typed_before_the_shop_removed_it_may_be_stored_again(
     assert len(installation.accounts()) == 1
 
 
-def test_a_card_is_kept_without_end_if_the_guest_consents_after_a_withdrawal(
+def test_a_guest_who_withdrew_consent_can_allow_the_center_to_keep_the_card_again(
     installation: Installation,
 ) -> None:
     guaranteed(installation, keeps=True)
@@ -618,7 +618,7 @@ def test_merging_guests_overrides_a_withdrawn_consent_only_by_a_later_consent(
     assert general is None or general.agreed_at > withdrawn_at
 
 
-def test_merging_guests_applies_a_withdrawn_consent_to_the_account_that_remains(
+def test_merging_guests_applies_a_withdrawn_consent_to_the_remaining_account_of_the_card(
     installation: Installation,
 ) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
@@ -1003,7 +1003,7 @@ def test_a_copy_of_the_installation_has_no_links_to_guests_own_pages(
         page_of(installation, cookie)
 
 
-def test_the_export_of_a_guest_includes_links_to_the_own_page_but_no_secrets(
+def test_the_export_of_a_guest_includes_portal_links_but_no_secrets(
     installation: Installation,
 ) -> None:
     secret = opened(installation)

@@ -150,7 +150,7 @@ def test_a_collected_card_is_credible_even_if_its_count_of_refused_cards_is_absu
 
 
 @pytest.mark.parametrize("code", ["card_declined", "51", "05:Do-not-honor", "x" * 100, None])
-def test_a_well_formed_refusal_code_is_kept(code: str | None) -> None:
+def test_a_well_formed_refusal_code_stays_in_the_outcome(code: str | None) -> None:
     refused = CardRefused(refused_cards=2, refusal_code=code)
     assert without_false_details(refused) == refused
 

@@ -17,7 +17,7 @@ def recognize(installation: Installation) -> RecognizeMerchant:
     return RecognizeMerchant(storage=installation.storage)
 
 
-def test_the_first_merchant_that_the_psp_keys_belong_to_is_stored(
+def test_the_merchant_of_the_first_psp_keys_is_stored(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     for _ in range(2):
@@ -56,7 +56,7 @@ def test_if_two_processes_see_different_merchants_the_second_process_is_refused(
 
 
 # Shows F49.
-def test_a_copy_of_the_installation_does_not_recognize_the_original_merchant(
+def test_a_copy_of_the_installation_refuses_psp_keys_of_the_original_merchant(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 live")

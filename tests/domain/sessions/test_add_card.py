@@ -135,7 +135,9 @@ def test_a_caller_limited_to_some_centers_cannot_tell_whether_another_center_exi
     assert installation.add_card(caller).status is SessionStatus.OPEN
 
 
-def test_a_center_with_redirect_origins_refuses_other_origins(installation: Installation) -> None:
+def test_a_center_that_lists_redirect_origins_refuses_other_origins(
+    installation: Installation,
+) -> None:
     installation.configure(redirect_origins=("https://shop.example", "myspa://"))
 
     for uri in ("https://shop.example/a", "myspa://cards/done"):

@@ -147,7 +147,7 @@ def test_reaching_a_limit_stops_only_sessions_of_that_guest_caller_or_center(
     add()
 
 
-def test_a_repeated_request_does_not_count_towards_a_limit(limited: Limited) -> None:
+def test_repeating_an_add_card_request_does_not_count_towards_a_limit(limited: Limited) -> None:
     installation = limited("guest=2/off")
     first = installation.add_card(idempotency_key="key")
     assert installation.add_card(idempotency_key="key") == first
@@ -158,14 +158,16 @@ def test_a_repeated_request_does_not_count_towards_a_limit(limited: Limited) -> 
         installation.add_card(idempotency_key="another")
 
 
-def test_an_invalid_request_is_reported_before_an_exceeded_limit(limited: Limited) -> None:
+def test_an_invalid_request_is_refused_as_invalid_even_if_a_limit_is_reached(
+    limited: Limited,
+) -> None:
     installation = limited("caller=1/off")
     installation.add_card()
     with pytest.raises(GuestNotFound):
         installation.add_card(guest_id=GuestId(a_uuid(999)))
 
 
-def test_the_retry_time_of_a_refusal_waits_until_no_limit_is_exceeded(limited: Limited) -> None:
+def test_the_refusal_states_the_time_after_which_no_limit_is_reached(limited: Limited) -> None:
     installation = limited("guest=1/off,center=2/off")
     installation.add_card(guest_id=OTHER_GUEST_ID)
     installation.clock.advance(MINUTE)
@@ -211,7 +213,9 @@ def test_cards_refused_on_a_page_that_then_expires_are_counted(installation: Ins
     assert sessions_and_refused_cards(installation) == (1, 1)
 
 
-def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation) -> None:
+def test_a_card_that_our_own_rules_refuse_is_counted_once_as_refused(
+    installation: Installation,
+) -> None:
     installation.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
     session = installation.session_with_card(DECLINED_CARD, billing_info=address)
@@ -225,7 +229,9 @@ def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation
 
 
 # Shows S23.
-def test_concurrent_requests_of_a_guest_do_not_exceed_the_limit(limited: Limited) -> None:
+def test_concurrent_requests_of_a_guest_do_not_exceed_the_limit_on_sessions(
+    limited: Limited,
+) -> None:
     installation = limited("guest=1/off")
     # Both requests find no session; the other one stores the first.
     installation.before_next_write(lambda: installation.add_card(idempotency_key="other"))

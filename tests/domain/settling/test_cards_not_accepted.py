@@ -102,7 +102,7 @@ def test_a_session_whose_last_card_was_not_accepted_ends_as_failed(
     assert codes(installation, session) == [(0, "funding_not_accepted")]
 
 
-def test_a_session_ends_even_if_the_psp_refuses_to_discard_a_card_not_accepted(
+def test_a_session_ends_even_if_the_psp_refuses_to_discard_its_unaccepted_card(
     installation: Installation,
 ) -> None:
     session = with_prepaid_card(installation)
@@ -145,7 +145,7 @@ def test_a_late_webhook_about_a_card_that_was_not_accepted_changes_nothing(
     assert (ended.status, ended.due_at) == (expected, None)
 
 
-def test_typing_a_prepaid_card_that_was_not_accepted_again_fails_in_the_same_way(
+def test_typing_the_same_unaccepted_prepaid_card_a_second_time_fails_again(
     installation: Installation,
 ) -> None:
     # The PSP gives the same token for the same card, and the discard has begun.

@@ -173,7 +173,7 @@ def test_discarding_the_card_of_an_earlier_page_does_not_change_the_current_page
     assert late.current.not_accepted is NotAccepted.FUNDING
 
 
-def test_typing_a_card_on_file_on_an_earlier_page_does_not_count_as_not_accepted(
+def test_a_card_on_file_that_was_typed_on_an_earlier_page_counts_as_accepted(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -190,7 +190,7 @@ def test_typing_a_card_on_file_on_an_earlier_page_does_not_count_as_not_accepted
     assert {(each.attempt, each.code) for each in refused} == {(1, None), (2, NotAccepted.FUNDING)}
 
 
-def test_a_new_page_gets_a_new_number_after_the_session_returned_to_an_earlier_page(
+def test_the_next_page_gets_a_new_number_after_the_session_returned_to_an_earlier_page(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID)
@@ -278,7 +278,7 @@ def test_the_psp_is_asked_again_about_an_earlier_page_that_is_pending(late: Late
     assert late.current.due_at is None
 
 
-def test_any_response_about_an_earlier_page_restarts_the_wait_until_it_counts_as_lost(
+def test_any_response_about_an_earlier_page_restarts_the_wait_until_the_page_counts_as_lost(
     late: Late,
 ) -> None:
     late.stores_another_card()

@@ -32,7 +32,7 @@ def test_a_card_is_stored_even_if_the_psp_did_not_find_its_page_the_first_time(
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
 
-def test_a_link_still_leads_to_a_page_that_the_psp_did_not_find_only_once(
+def test_a_link_still_leads_to_its_page_after_the_psp_failed_once_to_find_the_page(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -64,7 +64,7 @@ def test_a_cancelled_session_ends_after_the_psp_twice_did_not_find_its_page(
     assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
 
 
-def test_a_page_is_not_lost_if_the_psp_found_it_between_two_failures(
+def test_a_page_does_not_count_as_lost_if_the_psp_found_it_between_two_failures(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

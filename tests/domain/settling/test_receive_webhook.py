@@ -103,7 +103,7 @@ def a_notice_about(token_id: TokenId) -> WebhookNotice:
 
 
 # Shows F32.
-def test_an_item_of_a_webhook_without_effect_does_not_block_the_other_items(
+def test_a_webhook_item_without_effect_does_not_block_the_other_items(
     installation: Installation,
 ) -> None:
     theirs = of_another_merchant_account(installation)
@@ -119,7 +119,7 @@ def test_an_item_of_a_webhook_without_effect_does_not_block_the_other_items(
     assert installation.session(settled.token_id).due_at is None
 
 
-def test_every_item_of_a_webhook_takes_effect(installation: Installation) -> None:
+def test_every_item_in_a_webhook_takes_effect(installation: Installation) -> None:
     account = installation.stored_card()
     nudged, told, named_by_page = (installation.opened_session() for _ in range(3))
     installation.clock.advance(ANSWERED_WITHIN)

@@ -75,7 +75,7 @@ def test_settling_a_settled_session_changes_nothing(installation: Installation) 
     assert len(installation.provider.calls) == asked
 
 
-def test_an_unknown_session_cannot_be_settled(installation: Installation) -> None:
+def test_settling_an_unknown_session_has_no_effect(installation: Installation) -> None:
     assert installation.settle(TokenId(a_uuid(999))) is None
 
 
@@ -154,7 +154,7 @@ def test_a_card_that_the_psp_reports_after_the_session_expired_is_stored(
 
 
 class TestReturnsInQuickSuccession:
-    def test_the_worker_settles_a_session_after_a_return_came_too_soon_to_call_the_psp(
+    def test_the_worker_settles_a_session_whose_browser_returned_too_soon_to_call_the_psp(
         self, installation: Installation
     ) -> None:
         session = installation.opened_session()
@@ -306,7 +306,9 @@ def test_a_card_typed_while_its_page_is_being_closed_is_stored(installation: Ins
 
 
 # Shows I3.
-def test_concurrent_settlements_do_not_undo_each_other(installation: Installation) -> None:
+def test_two_processes_that_settle_the_same_session_do_not_undo_each_others_result(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
     installation.provider.meanwhile["outcome"] = lambda: installation.settle(session.token_id)
 
@@ -464,7 +466,7 @@ def test_evidence_over_the_size_limit_is_not_stored(installation: Installation) 
     assert installation.provider.evidence == [(), (f'{{"result": "{longest}"}}',)]
 
 
-def test_a_return_with_the_same_parameters_in_another_order_is_stored_once(
+def test_a_browser_returning_twice_with_reordered_parameters_is_stored_as_evidence_once(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

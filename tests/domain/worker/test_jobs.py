@@ -13,7 +13,9 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
 # Shows F28, F31.
-def test_the_worker_stores_a_card_without_a_return_or_a_webhook(installation: Installation) -> None:
+def test_the_worker_stores_a_card_even_if_no_browser_returns_or_webhook_arrives(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
 

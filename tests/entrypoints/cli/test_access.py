@@ -48,7 +48,7 @@ def test_an_issued_token_authenticates_its_caller_at_all_centers(cardonfile: Com
     )
 
 
-def test_an_issued_token_may_be_limited_to_centers(cardonfile: CommandLine) -> None:
+def test_an_issued_token_may_be_limited_to_some_centers(cardonfile: CommandLine) -> None:
     with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
 

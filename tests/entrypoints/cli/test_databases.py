@@ -111,7 +111,9 @@ def _ctrl_c_interrupts() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_ctrl_c_interrupts")
 class TestImport:
-    def test_ctrl_c_is_handled_normally_after_an_import(self, cardonfile: CommandLine) -> None:
+    def test_ctrl_c_interrupts_as_usual_after_an_import_has_finished(
+        self, cardonfile: CommandLine
+    ) -> None:
         file = cardonfile.folder / "centers.csv"
         file.write_text("id,name\n")
         cardonfile.succeeds("import", "centers", str(file))

@@ -143,7 +143,7 @@ class TestCloseAccount:
             unit.accounts.add(an_account())
             unit.discards.add(a_discard(token=CardToken("unkept")))
 
-    def test_a_dry_run_of_close_account_only_counts_what_would_end(
+    def test_a_dry_run_of_close_account_only_counts_the_records_that_would_end(
         self, cardonfile: CommandLine
     ) -> None:
         for _ in range(2):
@@ -181,7 +181,7 @@ class TestCloseAccount:
         )
 
 
-def test_confirm_keys_works_after_the_removal_of_unknown_cards_was_stopped(
+def test_an_operator_can_confirm_the_keys_after_the_removal_of_unknown_cards_was_stopped(
     cardonfile: CommandLine,
 ) -> None:
     confirm = ("psp", "confirm-keys", PROVIDER, "--account", MERCHANT_ACCOUNT)
@@ -192,7 +192,9 @@ def test_confirm_keys_works_after_the_removal_of_unknown_cards_was_stopped(
     assert "for a day, unknown cards of" in cardonfile.succeeds(*confirm)
 
 
-def test_new_keys_can_be_trusted_if_no_card_needs_the_first_keys(cardonfile: CommandLine) -> None:
+def test_an_operator_can_trust_new_psp_keys_if_no_card_needs_the_first_keys(
+    cardonfile: CommandLine,
+) -> None:
     trust = ("psp", "trust", PROVIDER, "--account", MERCHANT_ACCOUNT)
     assert cardonfile.refuses(*trust).startswith("--account must be an account whose identity")
     with committed(cardonfile.storage) as unit:
