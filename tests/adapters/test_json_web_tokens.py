@@ -263,7 +263,7 @@ class TestCaller:
             assert realm.caller({"centers": value}).centers == frozenset()
         assert realm.caller({"centers": [CENTER_ID.upper(), 7]}).centers == frozenset({CENTER_ID})
 
-    def test_a_caller_of_the_identity_provider_differs_from_a_token_caller_of_the_same_name(
+    def test_a_caller_of_the_identity_provider_is_not_confused_with_a_caller_of_the_same_name(
         self, realm: Realm
     ) -> None:
         assert realm.caller().name == "jwt:web-shop"

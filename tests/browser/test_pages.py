@@ -35,7 +35,7 @@ def answer_with(context: BrowserContext, body: str, policy: str, status: int = 2
     context.route("**/*", answer)
 
 
-def test_the_page_watch_of_browser_tests_reports_a_misbehaving_page(
+def test_the_browser_tests_report_every_problem_of_a_misbehaving_page(
     context: BrowserContext,
 ) -> None:
     watch = Watch(context)
@@ -56,7 +56,7 @@ def test_the_page_watch_of_browser_tests_reports_a_misbehaving_page(
         assert problem in noticed
 
 
-def test_the_page_watch_of_browser_tests_accepts_a_page_with_an_error_status(
+def test_the_browser_tests_accept_a_page_with_an_error_status(
     context: BrowserContext,
 ) -> None:
     watch = Watch(context)

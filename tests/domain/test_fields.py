@@ -184,7 +184,7 @@ def test_the_refusal_of_an_invalid_field_names_the_expected_form(
     assert str(refused.value) == f"{field} must be {expected}"
 
 
-def test_a_card_number_split_over_both_names_of_a_guest_is_refused() -> None:
+def test_a_guest_whose_first_name_with_the_last_name_forms_a_card_number_is_refused() -> None:
     with pytest.raises(InvalidField, match=r"^last_name must be text without a card number$"):
         parse(Guest, first_name="42424242", last_name="42424242")
 

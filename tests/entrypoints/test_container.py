@@ -83,7 +83,7 @@ def test_the_container_builds_a_psp_only_if_the_psp_is_set_up(
     assert (tmp_path / "cards-fake-psp.db").exists() is (FAKE in there)
 
 
-def test_using_stripe_without_the_sdk_is_refused_with_the_name_of_the_package(
+def test_the_refusal_of_stripe_names_the_missing_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("provider", "calls", "transport"):
@@ -95,7 +95,7 @@ def test_using_stripe_without_the_sdk_is_refused_with_the_name_of_the_package(
         build(settings_in(tmp_path / "other", WITH_STRIPE)).psps()
 
 
-def test_using_json_web_tokens_without_their_package_is_refused_with_its_name(
+def test_the_refusal_of_json_web_tokens_names_the_missing_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "adapters.json_web_tokens", raising=False)

@@ -82,7 +82,7 @@ def test_a_fault_is_logged_without_the_message_of_the_exception(
     assert "Traceback" not in written
 
 
-def test_a_fault_in_an_adapter_is_logged_with_the_name_of_the_module(
+def test_an_exception_in_an_adapter_is_logged_with_the_name_of_the_module(
     capsys: pytest.CaptureFixture[str], installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = installation.opened_session()

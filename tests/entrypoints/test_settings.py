@@ -296,7 +296,9 @@ class TestFiles:
             "CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file that is not empty and has at most 64 KiB"
         )
 
-    def test_the_settings_of_psps_that_a_file_names_are_recognized(self, tmp_path: Path) -> None:
+    def test_the_settings_of_a_psp_are_recognized_if_a_file_enables_the_psp(
+        self, tmp_path: Path
+    ) -> None:
         (tmp_path / "psps").write_text("missing\n")
 
         with pytest.raises(SettingsError, match="missing"):

@@ -23,7 +23,7 @@ class Slow(str):
         return super().__hash__()
 
 
-def test_all_threads_share_one_count_of_a_caller() -> None:
+def test_all_threads_share_the_request_count_of_a_caller() -> None:
     counts = CountsInMemory()
 
     with ThreadPoolExecutor(4) as threads:
@@ -33,7 +33,7 @@ def test_all_threads_share_one_count_of_a_caller() -> None:
     assert counts.get("caller") == 400
 
 
-def test_the_count_of_a_caller_restarts_after_the_time_window(
+def test_the_request_count_of_a_caller_restarts_after_the_time_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counts = CountsInMemory()
@@ -47,7 +47,7 @@ def test_the_count_of_a_caller_restarts_after_the_time_window(
     assert counts.incr("caller", 60) == 1
 
 
-def test_the_counts_of_past_time_windows_are_deleted_from_memory(
+def test_request_counts_of_past_time_windows_are_deleted_from_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counts = CountsInMemory()

@@ -83,7 +83,7 @@ def test_both_units_of_work_in_a_deadlock_eventually_succeed(
 
 # Shows F17.
 @pytest.mark.parametrize("code", CODES, ids=CODES.values())
-def test_work_that_had_a_conflict_is_repeated_in_a_new_unit_of_work(
+def test_work_is_repeated_in_a_new_unit_of_work_after_a_conflict(
     storage: PostgresqlStorage, code: str
 ) -> None:
     units: list[WriteUnit] = []
@@ -102,7 +102,7 @@ def test_work_that_had_a_conflict_is_repeated_in_a_new_unit_of_work(
 
 
 # Shows F17.
-def test_work_that_conflicts_at_every_attempt_fails_as_unavailable(
+def test_a_unit_of_work_that_conflicts_at_every_attempt_is_reported_as_unavailable(
     storage: PostgresqlStorage,
 ) -> None:
     calls: list[WriteUnit] = []

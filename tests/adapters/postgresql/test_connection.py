@@ -184,7 +184,9 @@ class TestPool:
             work = [hold, hold, is_refused, waits, waits]
             at_once(5, lambda number: work[number]())
 
-    def test_a_wait_for_a_connection_is_measured_even_if_it_fails(self, url: str) -> None:
+    def test_the_wait_for_a_database_connection_is_measured_even_if_no_connection_is_free(
+        self, url: str
+    ) -> None:
         waits: list[float] = []
         with closing(PostgresqlStorage(url, connections=1, on_wait=waits.append)) as storage:
 

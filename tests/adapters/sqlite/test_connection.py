@@ -315,7 +315,9 @@ def test_an_error_in_an_sql_statement_does_not_count_as_an_outage(path: Path) ->
 
 
 @pytest.mark.parametrize("holder", ["thread", "process"])
-def test_a_wait_for_the_write_lock_is_measured_even_if_it_fails(path: Path, holder: str) -> None:
+def test_the_wait_for_the_write_lock_is_measured_even_if_the_lock_is_not_obtained(
+    path: Path, holder: str
+) -> None:
     waits: list[float] = []
     with (
         closing(SqliteStorage(path, busy_timeout_seconds=0.05, on_wait=waits.append)) as storage,

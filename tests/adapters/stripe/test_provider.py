@@ -248,7 +248,9 @@ class TestPage:
         assert REQUEST.guest_name not in str(shop.session())
 
     @pytest.mark.parametrize("key", [KEYS.secret_key, "sk_live_shop"])
-    def test_a_page_in_another_mode_than_the_key_is_not_used(self, shop: Shop, key: str) -> None:
+    def test_a_stripe_page_is_not_used_if_its_test_or_live_mode_differs_from_the_key(
+        self, shop: Shop, key: str
+    ) -> None:
         shop.stripe.add_merchant("sk_live_shop", TEST_SECRET)
         shop.use_keys(replace(KEYS, secret_key=key))
         page = shop.start()
@@ -442,7 +444,9 @@ class TestOutcome:
 
         assert shop.outcome(page) == PageClosed()
 
-    def test_a_stripe_page_that_belongs_to_another_attempt_is_refused(self, shop: Shop) -> None:
+    def test_a_stripe_page_that_belongs_to_another_attempt_of_the_session_is_refused(
+        self, shop: Shop
+    ) -> None:
         page = shop.start()
 
         with pytest.raises(ProviderUnavailable, match="another page"):
@@ -519,7 +523,7 @@ class TestFaults:
             {"client_reference_id": None, "metadata": {}, "status": None},
         ],
     )
-    def test_an_existing_page_is_found_among_the_sessions_of_other_programs(
+    def test_an_existing_page_is_found_among_stripe_sessions_of_other_programs(
         self, shop: Shop, theirs: dict[str, Any]
     ) -> None:
         other = shop.start().reference
@@ -531,7 +535,9 @@ class TestFaults:
         assert shop.main.sessions[page.reference]["metadata"]["attempt"] == "2"
 
     # Shows F20.
-    def test_an_existing_page_is_found_behind_newer_sessions_of_the_guest(self, shop: Shop) -> None:
+    def test_an_existing_page_is_found_behind_newer_stripe_sessions_of_the_guest(
+        self, shop: Shop
+    ) -> None:
         shop.server.have(Trouble.FAULT_AFTER_IT_ACTED, CREATE_SESSION, times=1)
         page = shop.start()
         # Stripe lists the newest session first, and ten of them unless it is asked for more.

@@ -209,7 +209,7 @@ def test_records_that_belong_to_an_agreement_are_kept_as_long_as_the_agreement(
     assert forgotten(storage) == [2, 1, 1]
 
 
-def test_the_records_of_an_agreement_are_kept_after_it_moved_to_another_account(
+def test_the_records_of_an_agreement_are_kept_after_the_agreement_moved_to_another_account(
     storage: Storage,
 ) -> None:
     with committed(storage) as unit:

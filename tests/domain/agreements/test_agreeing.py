@@ -332,7 +332,7 @@ def test_a_card_has_at_most_20_open_agreements(installation: Installation) -> No
     assert session.failure.type == TooManyAgreements.type
 
 
-def test_a_second_card_is_refused_after_it_was_typed_if_the_center_keeps_one_per_guest(
+def test_a_center_that_keeps_one_card_per_guest_refuses_a_second_card_when_it_is_typed(
     installation: Installation,
 ) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)

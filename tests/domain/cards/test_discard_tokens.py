@@ -58,7 +58,7 @@ def test_scheduling_a_discard_again_does_not_change_a_discard_in_progress(
 @pytest.mark.parametrize(
     ("typed_after", "may_be_kept"), [(SECOND, True), (timedelta(0), False), (-SECOND, False)]
 )
-def test_a_token_that_the_psp_reports_again_after_its_discard_is_discarded_again(
+def test_a_token_that_the_psp_still_reports_after_its_discard_is_discarded_a_second_time(
     installation: Installation, removed: Account, typed_after: timedelta, may_be_kept: bool
 ) -> None:
     done_at = installation.clock.now()

@@ -86,7 +86,7 @@ def test_evidence_includes_the_general_consent_if_the_guest_ticked_the_box(
     assert consent.agreed.clock is WhoseClock.SERVICE
 
 
-def test_evidence_about_a_card_without_an_agreement_names_the_psps_clock_for_the_consent(
+def test_evidence_says_that_the_time_of_a_consent_on_the_psps_page_is_from_the_psps_clock(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()

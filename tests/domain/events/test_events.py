@@ -227,7 +227,7 @@ class TestDelivery:
         assert installation.deliveries(failed=True) == ()
 
     # Shows I10, F45.
-    def test_another_process_takes_over_a_delivery_after_the_lease_of_a_dead_process_ends(
+    def test_a_delivery_of_a_dead_process_is_taken_over_after_its_lease_ends(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -242,7 +242,7 @@ class TestDelivery:
         deliver(taken)
         assert len(installation.receiver.received) == 1
 
-    def test_an_event_replayed_during_its_delivery_is_sent_again(
+    def test_an_event_that_is_replayed_during_its_delivery_is_sent_a_second_time(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()
@@ -328,7 +328,7 @@ class TestDelivery:
         assert (noted.last_result, noted.attempted_at) == (result, installation.clock.now())
 
     # Shows F44.
-    def test_deliveries_to_an_endpoint_that_responds_410_gone_are_ended(
+    def test_no_more_events_are_sent_to_an_endpoint_that_responds_410_gone(
         self, installation: Receiving
     ) -> None:
         receiver = installation.receiver

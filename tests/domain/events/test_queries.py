@@ -129,7 +129,7 @@ def forget(installation: Installation) -> None:
         pass
 
 
-def test_a_reader_of_the_list_learns_that_events_were_deleted_while_it_was_down(
+def test_listing_events_is_refused_if_events_were_deleted_that_the_client_has_not_read(
     installation: Installation,
 ) -> None:
     beginning = read(installation).next
@@ -145,7 +145,7 @@ def test_a_reader_of_the_list_learns_that_events_were_deleted_while_it_was_down(
     assert read(installation).events == ()
 
 
-def test_a_reader_of_the_list_can_continue_after_all_events_it_has_read_were_deleted(
+def test_a_client_that_has_read_all_events_can_continue_after_the_events_were_deleted(
     installation: Installation,
 ) -> None:
     installation.stored_card()

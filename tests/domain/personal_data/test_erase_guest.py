@@ -264,7 +264,7 @@ def erased_where_the_psp_cannot_forget(
     return session, finish_erasures
 
 
-def test_a_card_reported_after_the_erasure_is_discarded_if_the_psp_keeps_customers(
+def test_a_card_reported_after_an_erasure_is_discarded_if_the_psp_cannot_delete_customers(
     installation: Installation,
 ) -> None:
     session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
@@ -614,7 +614,7 @@ def test_an_erasure_restarts_a_discard_whose_row_is_unreadable(installation: Ins
     assert not installation.tokens_at_psp()
 
 
-def test_an_erasure_is_logged_only_at_its_beginning_or_end(
+def test_only_the_beginning_or_the_end_of_an_erasure_is_logged(
     installation: Installation,
 ) -> None:
     installation.stored_card()
@@ -722,7 +722,7 @@ def test_an_older_copy_of_the_database_deletes_the_psp_customers_in_the_erasure_
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 9])
-def test_a_truncated_line_of_the_erasure_file_names_no_psp_customer(
+def test_a_truncated_line_of_the_erasure_file_does_not_name_a_psp_customer(
     installation: Installation, tmp_path: Path, cut: int
 ) -> None:
     installation.stored_card()

@@ -558,7 +558,7 @@ class TestMergesInARestoredBackup:
         assert ids(installation.accounts()) == [account.account_id]
         assert installation.tokens_at_psp() == {account.token}
 
-    def test_repeating_a_chain_of_merges_moves_the_card_to_the_last_guest(
+    def test_repeating_a_chain_of_merges_moves_the_card_to_the_guest_who_remains(
         self, installation: Installation
     ) -> None:
         account = installation.stored_card(guest_id=GOES)
@@ -574,7 +574,7 @@ class TestMergesInARestoredBackup:
         assert installation.container.erase_guest().again() == [GOES, STAYS]
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
-    def test_repeating_only_the_first_of_two_merges_moves_the_card_to_the_last_guest(
+    def test_repeating_only_the_first_of_two_merges_moves_the_card_to_the_guest_who_remains(
         self, installation: Installation
     ) -> None:
         account = installation.stored_card(guest_id=GOES)
@@ -586,7 +586,7 @@ class TestMergesInARestoredBackup:
         assert installation.container.erase_guest().again() == [GOES]
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
-    def test_a_restored_guest_is_erased_if_the_guest_it_was_merged_into_was_erased(
+    def test_a_guest_that_a_backup_restored_is_erased_if_the_remaining_guest_was_erased(
         self, installation: Installation
     ) -> None:
         account = installation.stored_card(guest_id=GOES)
@@ -724,7 +724,7 @@ class TestMergesInARestoredBackup:
             assert list(found) == ([GOES] if len(named) <= length else []), line[:length]
 
 
-def test_an_earlier_release_that_erases_the_former_guest_does_not_delete_moved_cards(
+def test_an_earlier_release_that_erases_a_merged_guest_does_not_delete_the_moved_cards(
     installation: Installation,
 ) -> None:
     account = installation.stored_card(guest_id=GOES)

@@ -513,7 +513,7 @@ def test_a_card_typed_before_the_guest_withdrew_consent_does_not_restore_the_con
 
 
 @pytest.mark.parametrize("how", [CardChange.REMOVE, CardChange.WITHDRAW])
-def test_a_card_typed_before_the_guest_removed_it_is_not_stored_again(
+def test_a_card_that_was_typed_before_the_guest_removed_it_is_not_stored_again(
     installation: Installation, how: CardChange
 ) -> None:
     account = installation.stored_card()
@@ -534,7 +534,7 @@ def test_a_card_typed_before_the_guest_removed_it_is_not_stored_again(
     assert (again.keep_until, again.withdrawn_at) == (None, None)
 
 
-def test_a_card_typed_for_a_booking_before_the_guest_removed_it_is_kept_for_that_booking(
+def test_a_card_typed_for_a_booking_before_its_removal_is_kept_only_for_that_booking(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -552,7 +552,7 @@ def test_a_card_typed_for_a_booking_before_the_guest_removed_it_is_kept_for_that
     assert (stays.keep_until, stays.withdrawn_at) == (until, removed_at)
 
 
-def test_a_card_typed_before_the_shop_removed_it_may_be_stored_again(
+def test_a_card_that_was_typed_before_the_shop_removed_it_may_be_stored_again(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()

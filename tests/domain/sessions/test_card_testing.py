@@ -167,7 +167,7 @@ def test_an_invalid_request_is_refused_as_invalid_even_if_a_limit_is_reached(
         installation.add_card(guest_id=GuestId(a_uuid(999)))
 
 
-def test_the_refusal_states_the_time_after_which_no_limit_is_reached(limited: Limited) -> None:
+def test_a_refusal_states_how_long_to_wait_until_no_limit_is_reached(limited: Limited) -> None:
     installation = limited("guest=1/off,center=2/off")
     installation.add_card(guest_id=OTHER_GUEST_ID)
     installation.clock.advance(MINUTE)
@@ -370,7 +370,7 @@ def test_cards_refused_on_all_open_pages_of_a_guest_are_counted_together(limited
     ("limits", "pages"),
     [("guest=off/10", 1), ("off", 3), (only("guest=10/off"), 3), (only("center=off/1"), 3)],
 )
-def test_the_psp_is_asked_about_other_pages_only_if_a_limit_could_close_them(
+def test_the_psp_is_asked_about_a_guests_other_pages_only_if_a_limit_could_close_them(
     limited: Limited, limits: str, pages: int
 ) -> None:
     installation = limited(limits)

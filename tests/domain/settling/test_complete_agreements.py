@@ -96,7 +96,7 @@ def test_completing_agreements_does_not_shorten_how_long_a_renewed_card_is_kept(
     assert len(agreements(installation, account)) == (1 if was_kept else 2)
 
 
-def test_a_card_used_again_before_its_agreement_was_completed_is_not_kept_without_end(
+def test_a_card_used_for_another_booking_before_its_agreement_was_completed_is_removed_later(
     installation: Installation,
 ) -> None:
     settled_by_0_2(installation)

@@ -145,7 +145,7 @@ def test_every_item_in_a_webhook_takes_effect(installation: Installation) -> Non
 
 
 # Shows I5.
-def test_a_webhook_only_about_another_merchant_account_is_rejected(
+def test_a_webhook_that_is_only_about_another_merchant_account_is_rejected(
     installation: Installation,
 ) -> None:
     notices = [a_notice_about(of_another_merchant_account(installation).token_id) for _ in range(2)]

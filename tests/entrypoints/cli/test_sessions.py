@@ -131,7 +131,7 @@ def test_session_list_shows_that_a_guest_was_erased(
     assert (nobody.stdout, nobody.stderr) == ("[]\n", listed.stderr)
 
 
-def test_session_list_says_that_there_may_be_more_sessions_than_its_limit(
+def test_session_list_says_that_its_limit_may_have_left_out_sessions(
     cardonfile: CommandLine,
 ) -> None:
     some_sessions(cardonfile)
