@@ -1,4 +1,4 @@
-"""Builders of complete sample records; keyword arguments change single fields."""
+"""Builders of complete sample records. Keyword arguments change single fields."""
 
 from __future__ import annotations
 

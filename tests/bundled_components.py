@@ -1,4 +1,4 @@
-"""Adds what the package `offapi` bundles to lists of packages (SBOM); a step of `make release`."""
+"""Adds what the package `offapi` bundles to SBOMs. This is a step of `make release`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOMPURIFY: Final = re.compile(r'DOMPurify\.version="([0-9.]+)"')
 def bundled() -> Mapping[str, str]:
     """Return the version of each npm package in the JavaScript of `/docs`, by its name.
 
-    Raises ValueError if the JavaScript does not tell it as it did.
+    Raises ValueError if the JavaScript does not state the versions as expected.
     """
     script = files("offapi").joinpath("swagger_bundle.js").read_text("utf-8")
     versions = {}
@@ -50,7 +50,7 @@ def add_bundled(sbom: Any) -> None:  # Any: a document in JSON
 @click.command()
 @click.argument("sboms", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True)
 def main(sboms: tuple[Path, ...]) -> None:
-    """Add them to these files."""
+    """Add the npm packages to these SBOM files."""
     for file in sboms:
         sbom = json.loads(file.read_text())
         add_bundled(sbom)

@@ -11,5 +11,5 @@ Returned = TypeVar("Returned")
 
 
 def elsewhere(work: Callable[[], Returned]) -> Returned:
-    """Run `work` in another thread; return what it returns, raise what it raises."""
+    """Run `work` in another thread. Return what it returns, or raise what it raises."""
     return at_once(1, lambda _: work())[0]

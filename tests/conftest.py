@@ -82,7 +82,7 @@ hypothesis.settings.load_profile("cardonfile")
 
 
 class Scheduling(LoadScopeScheduling):
-    """Has one process run the tests that share something, so that it is started or prepared once.
+    """Lets one process run the tests that share something, so that it is prepared only once.
 
     pytest-xdist has a mark for it, `xdist_group`, which has no effect with pytest 9.2.
     """
@@ -102,7 +102,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Have the processes of this run share what takes long to start."""
+    """Let the processes of this run share what takes long to start."""
     if is_xdist_worker(session):
         return
     ends = ExitStack()
@@ -131,14 +131,14 @@ pytest_runtest_call = pytest_runtest_setup
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what was imported and collected."""
+    """Exclude what was imported and collected from garbage collection."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """Undo what a command in this process does to the logs, also in a fixture of a module.
+    """Undo what a command in this process changes in the logging, also in a module's fixture.
 
     Log entries are dropped unrendered: rendering one traceback takes a second. Tests that check the
     log capture the entries.
@@ -173,8 +173,8 @@ def postgresql_server() -> str:
 def stoppable_postgresql() -> Iterator[PostgresqlServer]:
     """A PostgreSQL server that tests may stop, but must start again.
 
-    It asks the role judy for the password `right`. Each process has one of its own: `TOGETHER` names
-    the tests that need it.
+    It asks the role judy for the password `right`. Each process has its own server. `TOGETHER` names
+    the tests that need a server.
     """
     with own_server() as server:
         server.ask_for_password("judy", "right")
@@ -183,7 +183,7 @@ def stoppable_postgresql() -> Iterator[PostgresqlServer]:
 
 @pytest.fixture(scope="session")
 def opened_postgresql(postgresql_server: str) -> Iterator[PostgresqlStorage]:
-    """A storage with connections that the tests of a process share: to connect takes long."""
+    """A storage whose connections the tests of a process share, because connecting takes long."""
     with empty_database(postgresql_server) as url, closing(PostgresqlStorage(url)) as storage:
         yield storage
 
@@ -192,7 +192,7 @@ def opened_postgresql(postgresql_server: str) -> Iterator[PostgresqlStorage]:
 def postgresql_storage(
     opened_postgresql: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
 ) -> PostgresqlStorage:
-    """An empty storage. A test must leave its schema and its settings as they are."""
+    """An empty storage. A test must not change its schema or settings."""
     monkeypatch.setattr(connection, "CONNECT_SECONDS", LIMIT_SECONDS)
     change_by_hand(opened_postgresql, DELETE_ALL)
     return opened_postgresql

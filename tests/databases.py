@@ -1,4 +1,4 @@
-"""Migrated SQLite files for tests, and the way past the repositories."""
+"""Migrated SQLite files for tests, and access that bypasses the repositories."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ OF_0_1_0: Final = (
 
 
 def make_database(path: Path) -> None:
-    """Make the file that `migrate` would make, faster."""
+    """Create the file that `migrate` would create, but faster."""
     path.touch(mode=0o600)
     path.write_bytes(_migrated())
 
 
 def make_database_of_0_1_0(path: Path) -> None:
-    """Make the file that `migrate` of the release 0.1.0 would make."""
+    """Create the file that `migrate` of the release 0.1.0 would create."""
     with closing(Database(path, strict=True)) as db:
         MIGRATIONS.apply(db, stop_before="m005_release_0_2")
 
@@ -57,14 +57,14 @@ def committed(storage: Storage) -> Iterator[WriteUnit]:
 
 
 def change_by_hand(storage: Storage, *statements: str, **values: str) -> None:
-    """Run statements past the repositories and commit, as another release or an operator may."""
+    """Run statements that bypass the repositories, as another release or an operator may."""
     with committed(storage) as unit:
         for statement in statements:
             transaction_of(unit).execute(statement, values)
 
 
 def workers_age(storage: Storage, by: timedelta) -> None:
-    """Make all heartbeats so far older."""
+    """Make all stored heartbeats older."""
     with storage.read() as unit:
         rows = transaction_of(unit).execute("SELECT worker_id, since, seen_at FROM workers")
         workers = rows.fetchall()
@@ -90,7 +90,7 @@ def audit_trail(
 def references_of(
     storage: Storage, guest_id: GuestId
 ) -> Sequence[tuple[PspAccount, GuestReference]]:
-    """Return who a guest is at the PSPs."""
+    """Return the references of a guest at the PSPs."""
     with storage.read() as unit:
         return unit.guest_references.of(guest_id)
 
@@ -102,5 +102,5 @@ def guest_on_file(storage: Storage, guest_id: GuestId) -> Guest | None:
 
 
 def transaction_of(unit: UnitOfWork) -> Any:  # SQLite's or PostgreSQL's
-    """Return the transaction of a unit, for what another release or an operator may do by hand."""
+    """Return the transaction of a unit, for statements of another release or of an operator."""
     return unit.centers._transaction  # type: ignore[attr-defined]  # no part of the port

@@ -1,4 +1,4 @@
-"""The demo, started for real as a process of its own."""
+"""The real demo, started as a separate process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Demo:
 
     @property
     def docs(self) -> str:
-        """The address of the API's page, with that token."""
+        """The address of the API docs, with that token."""
         return self._printed_after("Docs")
 
     @property
@@ -64,7 +64,7 @@ class Demo:
     def call(
         self, path: str, body: object = None, *, method: str | None = None, guest_id: str = ADA
     ) -> Any:  # JSON
-        """Call the API about a guest's cards, with the printed token."""
+        """Call the API about a guest's cards with the printed token."""
         request = Request(
             f"{self.api}/api/v1/guests/{guest_id}/accounts{path}",
             data=json.dumps(body).encode() if body else None,
@@ -80,7 +80,7 @@ class Demo:
         billing_info: Mapping[str, str] = BILLING_INFO,
         redirect_uri: str | None = None,
     ) -> Any:  # JSON
-        """Start to add a card of Ada's, who will come back to the shop unless said otherwise."""
+        """Start to add a card for Ada. She returns to the shop unless `redirect_uri` differs."""
         body = {
             "center_id": center.center.id,
             "redirect_uri": redirect_uri or f"{self.shop}/",
@@ -89,11 +89,11 @@ class Demo:
         return self.call("", body)
 
     def command(self, *arguments: str) -> None:
-        """Run a command of `cardonfile` on its database, which its settings must name."""
+        """Run a command of `cardonfile` on the demo's database, which its settings must name."""
         CliRunner().invoke(main, arguments, env=self.settings, catch_exceptions=False)
 
     def remove_cards(self) -> None:
-        """Remove every card of Ada's."""
+        """Remove every card of Ada."""
         for card in self.call("?size=100")["accounts"]:
             self.call(f"/{card['account_id']}", method="DELETE")
 

@@ -1,4 +1,4 @@
-"""An endpoint of a client, on a real socket, which keeps what it receives."""
+"""An endpoint of a client on a real socket, which stores what it receives."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class EventReceiver:
         )
 
     def respond(self, _request: Received) -> int | None:
-        """Return the status of the response; None drops the connection."""
+        """Return the status of the response. None drops the connection."""
         return self.status
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""How many made-up inputs tests try."""
+"""How many generated inputs tests try."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An identity provider on loopback, with keys of its own and a real server that publishes them."""
+"""An identity provider on loopback, with a real server that publishes its keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR_SECONDS: Final = 3600
 
 @cache
 def rsa_key(number: int = 0, *, bits: int = 2048) -> rsa.RSAPrivateKey:
-    """Return a key, for each number another."""
+    """Return an RSA key. Each `number` has its own key."""
     return rsa.generate_private_key(public_exponent=65537, key_size=bits)
 
 
@@ -36,7 +36,7 @@ def ec_key() -> ec.EllipticCurvePrivateKey:
 
 
 def public(key_id: str, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> dict[str, object]:
-    """Return what is published of a key."""
+    """Return the public part of a key, as it is published."""
     document = (
         RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
         if isinstance(key, rsa.RSAPrivateKey)
@@ -63,7 +63,7 @@ class IdentityProvider:
         )
 
     def publish(self, *keys: Mapping[str, object]) -> None:
-        """Publish these keys instead of those before."""
+        """Publish these keys instead of the former keys."""
         self.server.acts[:] = [responding(200, json.dumps({"keys": keys}).encode())]
 
     def token(
@@ -93,7 +93,7 @@ class IdentityProvider:
 
 @contextmanager
 def identity_provider() -> Iterator[IdentityProvider]:
-    """Run an identity provider until the end of the block. Its keys may take long to fetch."""
+    """Run an identity provider within the block. Processes may wait long for its keys."""
     with running(ListeningServer()) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr("adapters.json_web_tokens.FETCH_SECONDS", LIMIT_SECONDS)
         yield IdentityProvider(server)

@@ -1,4 +1,4 @@
-"""A whole installation in a folder: real parts, but clock, ids and PSP faults are set by tests."""
+"""A whole installation in a folder. All parts are real, but tests set clock, ids and PSP faults."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def psps_that(
     psps: Mapping[ProviderName, InstalledPsp],
     **capabilities: Any,  # as replace takes them
 ) -> Mapping[ProviderName, InstalledPsp]:
-    """Return the PSPs with other capabilities."""
+    """Return the PSPs with these capabilities changed."""
     return {
         name: replace(
             psp,
@@ -129,9 +129,9 @@ class Trouble(Enum):
 
 
 class TroubledProvider:
-    """The real adapter, whose calls to the PSP fail on request.
+    """Wraps the real adapter, and lets calls to the PSP fail on request.
 
-    `calls` has the methods that reached the PSP, `evidence` what each `outcome` was called with.
+    `calls` lists the methods that reached the PSP, `evidence` the arguments of each `outcome`.
     `before` is called before each call, with its method and merchant account. An entry of
     `meanwhile` is called once, after the PSP has responded to that method.
     """
@@ -157,7 +157,7 @@ class TroubledProvider:
         self._made_for: dict[str, HostedPageRequest] = {}
 
     def have(self, trouble: Trouble, *methods: str) -> None:
-        """Make these methods fail, or all of them, until `recover`."""
+        """Make these methods fail until `recover`. Without `methods`, all methods fail."""
         self.trouble = dict.fromkeys(methods or CALLS, trouble)
 
     def recover(self) -> None:
@@ -213,7 +213,7 @@ class Later(Executor):
         return Future()
 
     def run(self) -> int:
-        """Run everything, and return how much it was."""
+        """Run everything that was submitted, and return how many calls that were."""
         calls, self._calls = self._calls, []
         for call in calls:
             call()
@@ -320,7 +320,7 @@ class Installation:
     def has_endpoint(
         self, url: str = "https://shop.example/events", types: Sequence[str] = ENDPOINT_TYPES
     ) -> EventEndpoint:
-        """Add an endpoint for events of all centers; nothing is sent to the default one."""
+        """Add an endpoint for events of all centers. Nothing is sent to the default URL."""
         return self.container.add_event_endpoint()(url=url, types=types)
 
     # Any: `changes` are fields of PaymentConfiguration, and of AddCardRequest below.
@@ -372,12 +372,12 @@ class Installation:
         self.storage.transact = transact_after_it  # type: ignore[method-assign]  # once
 
     def add_card(self, caller: Caller | None = None, **changes: Any) -> CardSession:
-        """Add a card, with a valid request changed by `changes`."""
+        """Send a valid add-card request with these `changes`, and return the session."""
         request = AddCardRequest(guest_id=GUEST_ID, center_id=CENTER_ID, redirect_uri=REDIRECT_URI)
         return self.use_cases.add_card(caller or self.caller, replace(request, **changes)).session
 
     def open_page(self, session: CardSession) -> str:
-        """Open the link of a session; return where the browser is sent."""
+        """Open the link of a session. Return where the browser is redirected."""
         return self.use_cases.open_hosted_page(key=session.link_key)
 
     def opened_session(self, **changes: Any) -> CardSession:
@@ -403,7 +403,7 @@ class Installation:
     def session_without_answer(
         self, trouble: Trouble = Trouble.BEFORE_IT_ACTED, **changes: Any
     ) -> CardSession:
-        """Return a session whose page the PSP was asked for, and failed once."""
+        """Return a session for whose page the PSP was asked once, and the call failed."""
         session = self.add_card(**changes)
         self.provider.have(trouble, "start")
         with suppress(ProviderUnavailable):
@@ -414,7 +414,7 @@ class Installation:
     def session_with_card(
         self, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031), **changes: Any
     ) -> CardSession:
-        """Return a session whose page is open, and has a card typed on it."""
+        """Return a session with an open page on which a card was typed."""
         session = self.opened_session(**changes)
         self.type_card(session, number, expiry=expiry)
         return session
@@ -422,13 +422,13 @@ class Installation:
     def returned_session(
         self, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031), **changes: Any
     ) -> CardSession:
-        """Return a session as it was before its guest, who has typed a card, came back."""
+        """Return to the shop after typing a card. Return the session as it was before the return."""
         session = self.session_with_card(number, expiry=expiry, **changes)
         self.return_to_shop(session)
         return session
 
     def return_to_shop(self, session: CardSession, **parameters: str) -> str:
-        """Return from the PSP's page with these parameters; return where the browser is sent."""
+        """Return from the PSP's page with these parameters. Return where the browser is redirected."""
         return self.use_cases.return_from_hosted_page(
             token_id=session.token_id, parameters=parameters, key=session.link_key
         )
@@ -441,7 +441,7 @@ class Installation:
         self.return_to_shop(session)
 
     def webhook(self, body: bytes | None = None) -> WebhookDelivery:
-        """Return a webhook with this body, or with what the PSP tells next, signed just now."""
+        """Return a webhook signed just now, with this body or with the PSP's next event."""
         now = self.clock.now()
         if body is None:
             event = self.psp.take_due_event(now, until=now + timedelta(minutes=1))
@@ -451,16 +451,16 @@ class Installation:
         return WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
 
     def receive_webhook(self, webhook: WebhookDelivery | None = None) -> None:
-        """Receive a webhook, or the one that the PSP sends next."""
+        """Receive this webhook, or the next webhook of the PSP."""
         self.use_cases.receive_webhook(FAKE, webhook or self.webhook())
 
     def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> Account:
-        """Add a card, type it and return; return its account, which another `expiry` renews."""
+        """Add a card through the page, and return its account. Another `expiry` renews an account."""
         session = self.returned_session(number, **changes)
         return self.account(self.session(session.token_id).account_id)
 
     def removed_card(self, number: str = GOOD_CARD) -> Account:
-        """Store a card and remove it; return its account as it was."""
+        """Store a card and remove it. Return the account as it was before the removal."""
         account = self.stored_card(number)
         self.remove_card(account)
         return account
@@ -472,7 +472,7 @@ class Installation:
         )
 
     def cancel_session(self, session: CardSession) -> CardSession:
-        """Cancel a session as a client; return it as it is then."""
+        """Cancel a session as a client. Return the cancelled session."""
         return self.use_cases.cancel_session(
             self.caller, guest_id=session.guest_id, token_id=session.token_id
         )
@@ -524,7 +524,7 @@ class Installation:
                 unit.accounts.add(account)
 
     def put_account(self, account: Account) -> None:
-        """Store an account anew, as another process would have left it."""
+        """Update an account as another process would have left it."""
         with committed(self.storage) as unit:
             unit.accounts.update(account)
 
@@ -544,12 +544,12 @@ class Installation:
             return unit.accounts.page(guest_id, None, PageRequest(size=100)).items
 
     def deliveries(self, *, failed: bool = False) -> Sequence[EventDelivery]:
-        """Read the deliveries of events, newest first, or only those that failed."""
+        """Read the deliveries of events, newest first. With `failed`, read only failed deliveries."""
         with self.storage.read() as unit:
             return unit.event_deliveries.latest(limit=1_000, only_failed=failed)
 
     def events(self) -> Sequence[Event]:
-        """Read the events in the order of the list."""
+        """Read the events in the order of the event list."""
         with self.storage.write() as unit:
             unit.events.number()
             unit.commit()
@@ -592,7 +592,7 @@ class Installation:
         update_card(self.psp, account.token, entry)
 
     def read_cards(self) -> int:
-        """Read the cards on file that are due, within the budget; return how many were."""
+        """Refresh the due cards on file within the limits. Return how many were refreshed."""
         refresh = self.container.refresh_account()
         read = 0
         while taken := refresh.take():
@@ -602,5 +602,5 @@ class Installation:
         return read
 
     def reconcile(self) -> Done:
-        """Do what is due, one job after the other, and return what was done."""
+        """Run all due jobs, one after another, and return what was done."""
         return reconcile_until_idle(self.container)

@@ -1,4 +1,4 @@
-"""What runs the examples of docs/integrating.md, against a demo in a process."""
+"""Runs the examples of docs/integrating.md against a demo in a separate process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 class Shell:
-    """The commands of the page, as one program that pauses after each of the blocks."""
+    """The commands of the page as one program, which pauses after each block."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         _, *parts = _SECTION.split(PAGE.read_text())
@@ -86,7 +86,7 @@ class Shell:
         return printed
 
     def run(self, line: str) -> str:
-        """Run a line, and return what it prints; without one, run the next block."""
+        """Run a line, or the next block if no line is given. Return the output."""
         assert self._program.stdin
         self._program.stdin.write(f"{line}\n")
         self._program.stdin.flush()
@@ -103,7 +103,7 @@ class Shell:
 
 
 def documents(text: str) -> list[Any]:  # JSON
-    """Return the JSON documents that stand one after the other."""
+    """Return the JSON documents that follow one another in the text."""
     found, decoder = [], json.JSONDecoder()
     while text := text.strip():
         document, end = decoder.raw_decode(text)
@@ -137,7 +137,7 @@ class Given:
 
 @contextmanager
 def given_demo(folder: Path) -> Iterator[Given]:
-    """Run a demo in a folder, and what the first section of the page says."""
+    """Run a demo in a folder, and the commands in the first section of the page."""
     # The page names the database of port 8000; this demo is on another port.
     settings = {"CARDONFILE_DATABASE_URL": "sqlite:///cardonfile-demo-8000.db"}
     with EventReceiver() as receiver, running_demo(folder, settings) as demo:
@@ -156,7 +156,7 @@ def given_demo(folder: Path) -> Iterator[Given]:
 
 
 def type_card(hosted_payment_uri: str, back: str, number: str = GOOD_CARD) -> None:
-    """Do what the guest's browser does, up to the return to the address `back`."""
+    """Act as the guest's browser until it returns to the address `back`."""
     with browser() as guest:
         page = guest.get(hosted_payment_uri, timeout=LIMIT_SECONDS)
         action, form_token = re.findall(r'(?:action|name="form_token" value)="([^"]+)"', page.text)
@@ -175,7 +175,7 @@ def browser() -> requests.Session:
 
 
 def buys_at(shop: str, given: Given, command: Sequence[str | Path], folder: Path) -> None:
-    """Run the shop of the page, which listens at `shop`. Be its guest, who adds a card.
+    """Run the shop of the page, which listens at `shop`. Add a card as its guest.
 
     Checks that the shop shows the card, takes only signed events, and shows a session to nobody
     else.

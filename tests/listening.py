@@ -60,7 +60,7 @@ Act = Callable[[Handler], None]
 
 
 class ListeningServer(ThreadingHTTPServer):
-    """Runs the next of the `acts` for each request, and the last one from then on."""
+    """Runs the next of the `acts` for each request. The last act is repeated."""
 
     daemon_threads = True
 

@@ -1,6 +1,6 @@
-"""Counts the output of `mutmut results --all true`; the last step of `make mutants`.
+"""Counts the output of `mutmut results --all true`. This is the last step of `make mutants`.
 
-It prints where in `domain/`, also in its packages, mutants are left, and how many were killed.
+It prints how many mutants of each package of `domain/` were killed, and which survived.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from adapters.http.openapi import document
 def openapi_document() -> bytes:
     """Return the document as JSON, with the events as schemas only.
 
-    From the list of webhooks, generators would make operations, as if clients called them.
+    Generators would turn the list of webhooks into operations, as if clients called them.
     """
     whole = document("http://127.0.0.1:8000", examples())
     return msgspec.json.encode({key: whole[key] for key in whole if key != "webhooks"})

@@ -49,7 +49,7 @@ _numbers = count(1)
 
 
 class PostgresqlServer:
-    """A server in a folder, from the programs of a wheel, that may be stopped and started."""
+    """A server in a folder that may be stopped and started. Its programs come from a wheel."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class PostgresqlServer:
         *,
         primary: PostgresqlServer | None = None,
     ) -> None:
-        """Make a server that is not started yet: a standby, if there is a `primary`."""
+        """Create a server without starting it. With a `primary`, it is a standby."""
         self._settings = [f"--{name}={value}" for name, value in settings.items()]
         prepared = Path(share(Shared.INITIALIZED)) if is_in_run() else _prepared()
         self._programs = prepared / PROGRAMS if server_user() else _wheel() / PROGRAMS
@@ -74,7 +74,7 @@ class PostgresqlServer:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it accepts connections."""
+        """Start the server, and wait until it accepts connections."""
         self.process = subprocess.Popen(
             [
                 *(self._programs / "bin" / "postgres", "-D", self._data),
@@ -98,7 +98,7 @@ class PostgresqlServer:
         wait_until(lambda: self._loaded_at() > before)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it: by SIGINT in order, by SIGQUIT at once, by SIGKILL as if it crashed."""
+        """Stop the server: in order by SIGINT, at once by SIGQUIT, or as in a crash by SIGKILL."""
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(LIMIT_SECONDS)
@@ -120,7 +120,7 @@ class PostgresqlServer:
         )
 
     def _loaded_at(self) -> datetime:
-        """Return when the server read its settings and rules last."""
+        """Return when the server last read its settings and rules."""
         with psycopg.connect(self.url) as connection:
             ((at,),) = connection.execute("SELECT pg_conf_load_time()").fetchall()
         assert isinstance(at, datetime)
@@ -137,13 +137,13 @@ class PostgresqlServer:
 
 
 def server_user() -> str | None:
-    """Return the user to run servers as: PostgreSQL refuses to run as root."""
+    """Return the user that runs servers, because PostgreSQL refuses to run as root."""
     return "nobody" if os.geteuid() == 0 else None
 
 
 @contextmanager
 def initialized() -> Iterator[str]:
-    """Provide the path of a folder with an initialized `data`, to copy: much faster than initdb.
+    """Provide a folder with an initialized `data` folder. Copying it is much faster than initdb.
 
     As root, it also has a copy of the programs that `nobody` can reach.
     """
@@ -172,7 +172,7 @@ def initialized() -> Iterator[str]:
 
 @cache
 def _prepared() -> Path:
-    """Return such a folder for this process alone."""
+    """Return such a folder for this process only."""
     stack = ExitStack()
     atexit.register(stack.close)
     return Path(stack.enter_context(initialized()))
@@ -206,7 +206,7 @@ def standby_of(primary: PostgresqlServer, name: str) -> Iterator[PostgresqlServe
 
 @contextmanager
 def waiting_for(url: str, standby: str) -> Iterator[None]:
-    """Let the commits on a server wait for a standby of this name."""
+    """Make commits on a server wait for the standby with this name."""
 
     def change(statement: str, names: str) -> None:
         _administer(url, statement)
@@ -247,9 +247,9 @@ def new_database(server: str, *, migrated: bool = True) -> Iterator[str]:
 
 @contextmanager
 def empty_database(server: str) -> Iterator[str]:
-    """Provide the address of a migrated, empty database: much faster than a new one.
+    """Provide the address of a migrated, empty database. This is much faster than a new database.
 
-    Each process has one for each server. The borrower must leave the schema and settings as they are.
+    Each process has one such database per server. The borrower must not change schema or settings.
     """
     url = _shared(server)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -258,7 +258,7 @@ def empty_database(server: str) -> Iterator[str]:
 
 
 def pg_dump() -> Path:
-    """Return the path of pg_dump: of the wheel, or else of the machine."""
+    """Return the path of pg_dump, from the wheel or otherwise from the machine."""
     found = shutil.which("pg_dump", path=_wheel() / PROGRAMS / "bin") if _has_wheel() else None
     found = found or shutil.which("pg_dump")
     assert found is not None, "there is no pg_dump"
@@ -275,7 +275,7 @@ def _address(server: str, database: str) -> str:
 
 @cache
 def _migrated(server: str) -> str:
-    """Return the name of a migrated database, to copy: faster than to migrate each."""
+    """Return the name of a migrated database. Copying it is faster than migrating each database."""
     name = f"migrated_{os.getpid()}"
     _administer(server, f"CREATE DATABASE {name}")
     migrate(_address(server, name))

@@ -1,4 +1,4 @@
-"""Programs of tests, the service among them, as processes of their own."""
+"""Programs of tests, including the service, as separate processes."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Server:
     port: int
 
     def connect(self) -> http.client.HTTPConnection:
-        """Return a connection, not open yet."""
+        """Return a connection that is not open yet."""
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_SECONDS)
 
     def status(self, path: str) -> int:
-        """Return the status of a GET on a new connection: 0 without a response."""
+        """Return the status of a GET on a new connection, or 0 without a response."""
         with suppress(ConnectionError), closing(self.connect()) as connection:
             return got(connection, path).status
         return 0
@@ -62,7 +62,7 @@ def got(connection: http.client.HTTPConnection, path: str) -> http.client.HTTPRe
 
 
 class Program:
-    """A Python program in a process group of its own, with its log."""
+    """A Python program in a separate process group, with its log."""
 
     def __init__(self, folder: Path, program: str, *arguments: str, **environment: str) -> None:
         kept = {name: each for name, each in os.environ.items() if "CARDONFILE" not in name}
@@ -94,7 +94,7 @@ class Program:
         self.process.communicate()
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
-        """Return the whole lines of the log, or those of an event. Those of granian begin with `[`."""
+        """Return the complete log lines, or those of an event. Lines of granian begin with `[`."""
         whole, _, _ = self.log.read_text().rpartition("\n")
         ours = (line for line in whole.splitlines() if not line.startswith(("Error: ", "[")))
         lines = [json.loads(line) for line in ours]
@@ -116,7 +116,7 @@ class Program:
 
 
 def free_port() -> int:
-    """Return a port that is free now, and that no other test gets by asking for any port."""
+    """Return a free port that no other test gets when it asks for any port."""
     while True:
         port = random.SystemRandom().choice(_PORTS)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):

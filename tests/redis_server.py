@@ -33,7 +33,7 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it responds."""
         self._process = subprocess.Popen(
             [
                 _program(),
@@ -46,7 +46,7 @@ class RedisServer:
         wait_until(self._answers)
 
     def stop(self) -> None:
-        """Stop it. Its data is lost."""
+        """Stop the server. Its data is lost."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(LIMIT_SECONDS)
@@ -54,7 +54,7 @@ class RedisServer:
 
     @contextmanager
     def held_up(self) -> Iterator[None]:
-        """Pause it for a block: it accepts connections and does not respond."""
+        """Pause the server within the block. It accepts connections but does not respond."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -86,7 +86,7 @@ class RedisServer:
 
 @contextmanager
 def own_redis() -> Iterator[RedisServer]:
-    """Run a server for a block, which may stop it."""
+    """Run a server within the block, which may stop it."""
     with tempfile.TemporaryDirectory(prefix="redis-") as folder:
         server = RedisServer(Path(folder))
         try:

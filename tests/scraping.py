@@ -1,4 +1,4 @@
-"""Reads what Prometheus would read."""
+"""Reads metrics as Prometheus would read them."""
 
 from __future__ import annotations
 

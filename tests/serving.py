@@ -1,4 +1,4 @@
-"""The service in processes of its own: `cardonfile serve`, or granian with `cardonfile work`."""
+"""The service in separate processes: `cardonfile serve`, or granian with `cardonfile work`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Serving(Server):
         base_url: str | None = None,
         **environment: Any,  # they are keywords too
     ) -> None:
-        """Take the public base URL, if it is not the service's own port.
+        """`base_url` is the public base URL if it is not the service's own port.
 
         `program` is the source of the command line, `workers` how many processes granian starts.
         """
@@ -123,7 +123,7 @@ class Serving(Server):
         return added(connection)
 
     def begin_to_add_card(self) -> http.client.HTTPConnection:
-        """Send a part of an add-card request. `end_adding_card` sends the rest."""
+        """Send the first part of an add-card request. `end_adding_card` sends the rest."""
         connection = self.connect()
         connection.putrequest("POST", ACCOUNTS)
         for name, value in {**self.headers, "Content-Length": str(len(BODY))}.items():

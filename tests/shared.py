@@ -1,6 +1,6 @@
-"""What the processes of a test run share. It starts when a test asks for it first, and ends with the run.
+"""Programs that the processes of a test run share. They start when first needed, and end with the run.
 
-pytest's main process has it; the workers of pytest-xdist ask that process.
+pytest's main process runs them. The workers of pytest-xdist ask that process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEY: Final = b"tests"
 
 
 class Shared(StrEnum):
-    """What a run has once, when a test needs it."""
+    """A program or folder that a run has once, if a test needs it."""
 
     INITIALIZED = "the path of a folder to begin a PostgreSQL server with"
     POSTGRESQL = "the address of a PostgreSQL server"
@@ -46,14 +46,14 @@ class Run:
         self._started: Counter[str] = Counter()
 
     def share(self, what: Shared) -> str:
-        """Return its address or path. It is started unless it runs. Raises NotInstalled."""
+        """Start the program unless it runs. Return its address or path. Raises NotInstalled."""
         with self._locks[what]:
             if what not in self._running:
                 self._running[what] = self._ends.enter_context(self._starts[what]())
             return self._running[what]
 
     def note(self, program: str) -> None:
-        """Note that a program was started."""
+        """Record that a program was started."""
         self._started[program] += 1
 
     def started(self) -> str:
@@ -81,7 +81,7 @@ _Lender.register("run")
 
 @contextmanager
 def running(starts: Mapping[Shared, Start]) -> Iterator[Run]:
-    """Have this process and all that it starts share a run, until the end of the block."""
+    """Let this process and all that it starts share a run within the block."""
     run = Run(starts)
     _Lender.register("run", lambda: run)
     server = _Lender(authkey=_KEY).get_server()
@@ -105,7 +105,7 @@ def share(what: Shared) -> str:
 
 
 def note_start(program: str, origin: Path | str) -> None:
-    """Have the end of the run tell that a program was started, in its version, and where it is from."""
+    """Record for the end of the run that a program was started, with its version and origin."""
     if is_in_run():
         if isinstance(origin, Path) and origin.is_relative_to(Path.cwd()):
             origin = origin.relative_to(Path.cwd())

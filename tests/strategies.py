@@ -38,7 +38,7 @@ uris: Final = st.builds(
 
 @st.composite
 def altered(draw: st.DrawFn, original: bytes) -> bytes:
-    """Change some bytes; now and then the result equals the original."""
+    """Change some bytes. Sometimes the result equals the original."""
     changed = original
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(changed)))

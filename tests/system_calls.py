@@ -1,7 +1,7 @@
-"""Watching the system calls by which a program writes, syncs and responds, or making them fail.
+"""Watches the system calls with which a program writes, syncs and responds, or makes them fail.
 
 The kernel suspends the program at each of them until this process decides (seccomp user
-notification). It takes Linux 5.5 or newer, and no privileges.
+notification). This needs Linux 5.5 or newer, but no privileges.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _RESPONSE: Final = struct.Struct("QqiI")
 
 
 class Call(NamedTuple):
-    """A system call, the name of its file, and its thread; a socket's name begins with `socket`."""
+    """A system call, the name of its file, and its thread. The name of a socket begins with `socket`."""
 
     name: str
     file: str
@@ -91,7 +91,7 @@ class SystemCalls:
         return f"from tests.system_calls import report_to\nreport_to({name!r})\n{program}"
 
     def attach(self) -> None:
-        """Watch a program that was just started, and waits for this call."""
+        """Watch a program that was just started and waits for this call."""
         connection, _ = self._socket.accept()
         with connection:
             _, (listener,), _, _ = socket.recv_fds(connection, 1, 1)
@@ -100,7 +100,7 @@ class SystemCalls:
 
     @contextmanager
     def failing(self, names: Collection[str], error: int) -> Iterator[None]:
-        """Make each call of these names fail without effect."""
+        """Make each call with one of these names fail without effect."""
         self._errors = dict.fromkeys(names, error)
         try:
             yield

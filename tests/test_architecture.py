@@ -1,4 +1,4 @@
-"""What import-linter and ruff, run by `make lint`, cannot express."""
+"""Rules that import-linter and ruff in `make lint` cannot express."""
 
 from __future__ import annotations
 

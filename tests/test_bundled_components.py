@@ -1,4 +1,4 @@
-"""What the list of packages (SBOM) of a release says beside Python packages."""
+"""The packages other than Python packages in the SBOM of a release."""
 
 from __future__ import annotations
 

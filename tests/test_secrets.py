@@ -1,4 +1,4 @@
-"""Secrets are compared in constant time, and none is in the repository."""
+"""Secrets are compared in constant time, and the repository contains no secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _USABLE: Final = re.compile(
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Everything that is compared in constant time."""
+    """Collect everything that is compared in constant time."""
     compared: list[bytes] = []
     really = hmac.compare_digest
 

@@ -1,4 +1,4 @@
-"""Which events there must be, by the sessions and accounts that are stored."""
+"""Determines which events must exist, given the stored sessions and accounts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNCOUNTED: Final = (
 
 
 class EndedSession(Protocol):
-    """The parts of a session that its events tell of."""
+    """The parts of a session that its events contain."""
 
     @property
     def token_id(self) -> str: ...
@@ -31,7 +31,7 @@ class EndedSession(Protocol):
 
 
 class CardOnFile(Protocol):
-    """The parts of a payment account, removed or not, that its events tell of."""
+    """The parts of a payment account, removed or not, that its events contain."""
 
     @property
     def token_id(self) -> str: ...
@@ -46,7 +46,7 @@ class CardOnFile(Protocol):
 
 
 class Told(Struct, frozen=True, order=True):
-    """What an event tells."""
+    """The content of an event."""
 
     type: str
     guest_id: str
@@ -63,7 +63,7 @@ def lost_and_invented(
     once_expired: Collection[str] = (),
     bookings: Collection[str] = (),
 ) -> tuple[list[Told], list[Told]]:
-    """Return the events that are missing, and those of what did not happen or was told before.
+    """Return missing events, and events about what did not happen or was already reported.
 
     `events` are those to an endpoint that has taken all of them from the start. `once_expired` names
     the sessions that are known to have expired; any completed one may have expired before.

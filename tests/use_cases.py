@@ -25,7 +25,7 @@ from entrypoints.container import Container
 
 @dataclass(frozen=True, kw_only=True)
 class UseCases:
-    """Each as the container provides it under this name."""
+    """Each use case, as the container provides it under this name."""
 
     add_card: AddCard
     list_accounts: ListAccounts

@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does."""
+"""Waits for what another thread or process does."""
 
 from __future__ import annotations
 

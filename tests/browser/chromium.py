@@ -1,14 +1,14 @@
-"""Starts a Chromium for the browser tests, and downloads it if needed.
+"""Starts a Chromium for the browser tests, and downloads a Chromium if needed.
 
-The first of these that starts is taken:
+The first of these browsers that starts is used:
 
-1. the one that the environment variable `CHROMIUM` names, and then no other;
+1. the browser that the environment variable `CHROMIUM` names (if set, no other is tried);
 2. an installed Chromium or Chrome;
-3. Playwright's own;
+3. Playwright's own Chromium;
 4. the npm package `@sparticuz/chromium`, unpacked into `.browser/`;
 5. the package of Debian and Ubuntu, if the tests run as root.
 
-Without a browser the tests fail, and say which command to run. They are never skipped.
+Without a browser, the tests fail and say which command to run. They are never skipped.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def prepare_driver(*, tell: Tell) -> None:
 
 
 def start_chromium(chromium: BrowserType, *, tell: Tell) -> Browser:
-    """Start the first Chromium that starts; several processes may call this at the same time.
+    """Start a Chromium, the first that works. Several processes may call this at the same time.
 
-    Raises NotInstalled when there is none, or when the one in `CHROMIUM` does not start.
+    Raises NotInstalled if no browser starts, or if the browser in `CHROMIUM` does not start.
     """
     said: list[str] = []
 
@@ -114,7 +114,7 @@ def start_chromium(chromium: BrowserType, *, tell: Tell) -> Browser:
 
 
 def _candidates(chromium: BrowserType, tell: Tell) -> Iterator[_Candidate]:
-    """Yield one browser after the other; fetch the next only when the last did not start."""
+    """Yield one browser after another. The next is downloaded only if the last did not start."""
     if named := os.environ.get("CHROMIUM"):
         yield Path(shutil.which(named) or named), {}
         return
@@ -233,7 +233,7 @@ def _install_with_apt(packages: str, tell: Tell) -> bool:
 
 
 def _run(command: list[str], tell: Tell, **environment: str) -> bool:
-    """Run a command, and tell why when it fails or takes too long."""
+    """Run a command. If it fails or takes too long, print the reason."""
     try:
         ran = subprocess.run(
             command,

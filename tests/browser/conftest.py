@@ -27,7 +27,7 @@ expect.set_options(timeout=LIMIT_SECONDS * 1000)
 
 @pytest.fixture(scope="session")
 def tell(pytestconfig: pytest.Config) -> Tell:
-    """Print a line at once, despite capturing: fetching a browser may take minutes."""
+    """Return a function that prints a line at once, because a download may take minutes."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
 
     def tell(line: str) -> None:
@@ -42,7 +42,7 @@ def tell(pytestconfig: pytest.Config) -> Tell:
 
 @pytest.fixture(scope="session")
 def playwright(tell: Tell) -> Iterator[Playwright]:
-    """Playwright, running for the whole session."""
+    """Playwright, which runs for the whole session."""
     prepare_driver(tell=tell)
     with sync_playwright() as running:
         yield running
@@ -50,7 +50,7 @@ def playwright(tell: Tell) -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright, tell: Tell) -> Iterator[Browser]:
-    """A real Chromium, started once. Without one, every test that needs it fails."""
+    """A real Chromium, which is started once. Without a browser, every test that needs it fails."""
     started = start_chromium(playwright.chromium, tell=tell)
     started.on("context", _wait_as_long_as_other_tests)
     with started:
@@ -63,7 +63,7 @@ def _wait_as_long_as_other_tests(context: BrowserContext) -> None:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Open pages, each in a context of its own. The test fails if one of them misbehaved."""
+    """Open pages, each in a separate context. The test fails if a page misbehaved."""
     watches: list[Watch] = []
     with ExitStack() as contexts:
 

@@ -21,12 +21,12 @@ from playwright.sync_api import (
 
 
 class OpenPage(Protocol):
-    """Opens an empty page in a new browser context, and watches it like the fixture `page`."""
+    """Opens an empty page in a new browser context, and watches the page like the fixture `page`."""
 
     def __call__(
         self, *, viewport: ViewportSize | None = None, java_script_enabled: bool = True
     ) -> Page:
-        """Open the page; it is closed when the test ends."""
+        """Open the page, which is closed when the test ends."""
 
 
 def type_into(field: Locator, text: str) -> None:
@@ -49,7 +49,7 @@ _MISS_ICON: Final = """addEventListener("load", () => {
 class Watch:
     """Collects the problems of the pages in one browser context.
 
-    These are errors on the console, such as a violation of the Content-Security-Policy, uncaught
+    Problems are errors on the console, such as a violation of the Content-Security-Policy, uncaught
     exceptions, pages that name no icon, and requests to another host than this machine.
     """
 
@@ -99,7 +99,7 @@ def assert_accessible(page: Page) -> None:
 
 
 def assert_fits(page: Page) -> None:
-    """Check that nothing makes the page scroll sideways."""
+    """Check that the page does not scroll sideways."""
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 

@@ -1,6 +1,6 @@
-"""One Checkout page of Stripe itself, in test mode: run by `make test-stripe` and by nothing else.
+"""A real Checkout page of Stripe in test mode. Only `make test-stripe` runs this module.
 
-The page is Stripe's, and so are the names of its fields; Stripe may rename them.
+Stripe may rename the fields of the page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A guest adds a card in a real browser: from the link to the hosted page, and back to the shop."""
+"""A guest adds a card in a real browser, from the link to the hosted page and back to the shop."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def shared_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 @pytest.fixture
 def demo(shared_demo: Demo) -> Iterator[Demo]:
-    """A demo without cards of Ada's."""
+    """A demo in which the guest Ada has no cards."""
     yield shared_demo
     shared_demo.remove_cards()
 
 
 def add_a_card(page: Page, demo: Demo, center: SampleCenter = SPA) -> None:
-    """Go to the hosted page of a center."""
+    """Start a session at a center, and go to the hosted page."""
     page.goto(demo.add_card(center)["hosted_payment_uri"])
     expect(page.get_by_role("heading", level=1)).to_have_text(center.center.name)
 
@@ -62,7 +62,7 @@ def add_a_card(page: Page, demo: Demo, center: SampleCenter = SPA) -> None:
 def type_card(
     page: Page, number: str = "4242424242424242", *, expiry: str = "09/31", cvc: str = "123"
 ) -> None:
-    """Type the card, and submit it."""
+    """Type the card and submit the form."""
     type_into(page.get_by_label("Card number"), number)
     type_into(page.get_by_label("Expiry date"), expiry)
     type_into(page.get_by_label("Security code"), cvc)
@@ -80,14 +80,14 @@ def paste(page: Page, text: str, field: Locator) -> None:
 
 
 def expect_cards(page: Page, demo: Demo, *endings: str) -> None:
-    """Expect to be back in the shop, with these cards of Ada's in this order."""
+    """Expect to be back in the shop. Ada must have cards with these endings, in this order."""
     expect(page).to_have_url(f"{demo.shop}/")
     # The worker may be asking the PSP when the guest comes back, who is not kept waiting then.
     wait_until(lambda: [card["last_four"] for card in demo.call("")["accounts"]] == [*endings])
 
 
 def expect_wrong(field: Locator, message: str) -> None:
-    """Expect a field to be marked, described by its message, and focused."""
+    """Expect a field to be marked as invalid, described by this message, and focused."""
     expect(field).to_have_attribute("aria-invalid", "true")
     expect(field).to_have_accessible_description(re.compile(re.escape(message)))
     expect(field).to_be_focused()

@@ -1,7 +1,7 @@
-"""A guest adds a card with Mollie in a real browser: from our page with the consent to Mollie's and back.
+"""A guest adds a card with Mollie in a real browser, from our consent page to Mollie's and back.
 
-The demo runs as it is, with the key of a merchant account in its environment, and one of its
-centers is configured with `--provider mollie`. Mollie is our own fake, on a port of its own.
+The demo runs unchanged, with the key of a merchant account in its environment. One of its
+centers is configured with `--provider mollie`. Mollie is our own fake, on a separate port.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def shared_demo(tmp_path_factory: pytest.TempPathFactory, mollie: FakeMollie) ->
 
 @pytest.fixture
 def demo(shared_demo: Demo) -> Iterator[Demo]:
-    """A demo without cards of Ada's."""
+    """A demo in which the guest Ada has no cards."""
     yield shared_demo
     shared_demo.remove_cards()
 
 
 def agree(page: Page) -> None:
-    """Agree on our page, and go on to Mollie's."""
+    """Agree on our page, and continue to Mollie's page."""
     expect(page.locator("body")).to_contain_text(f"you allow {SPA.center.name} to keep it on file")
     page.get_by_role("button", name="Agree and continue to the payment page").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Card")
@@ -62,7 +62,7 @@ def type_card(page: Page, number: str) -> None:
 
 
 def expect_card(page: Page, demo: Demo, ending: str) -> str:
-    """Expect to be back in the shop, with this card of Ada's on file. Return its id."""
+    """Expect to be back in the shop, and that this card of Ada is on file. Return its id."""
     expect(page).to_have_url(f"{demo.shop}/")
     (card,) = wait_until(lambda: demo.call("")["accounts"])
     assert card["last_four"] == ending

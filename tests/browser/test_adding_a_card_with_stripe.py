@@ -1,7 +1,7 @@
-"""A guest adds a card with Stripe in a real browser: from the demo shop to Checkout and back.
+"""A guest adds a card with Stripe in a real browser, from the demo shop to Checkout and back.
 
-The demo runs as it is, with the keys of a merchant account in its environment, and one of its
-centers is configured with `--provider stripe`. Stripe is our own fake, on a port of its own.
+The demo runs unchanged, with the keys of a merchant account in its environment. One of its
+centers is configured with `--provider stripe`. Stripe is our own fake, on a separate port.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def shared_demo(
 
 @pytest.fixture
 def demo(shared_demo: Demo) -> Iterator[Demo]:
-    """A demo without cards of Ada's."""
+    """A demo in which the guest Ada has no cards."""
     yield shared_demo
     shared_demo.remove_cards()
 
@@ -66,7 +66,7 @@ def type_card(page: Page, number: str = "4242 4242 4242 4242") -> None:
 
 
 def expect_card(page: Page, demo: Demo, ending: str) -> str:
-    """Expect to be back in the shop, with this card of Ada's on file. Return its id."""
+    """Expect to be back in the shop, and that this card of Ada is on file. Return its id."""
     expect(page).to_have_url(f"{demo.shop}/")
     (card,) = wait_until(lambda: demo.call("")["accounts"])
     assert card["last_four"] == ending

@@ -1,4 +1,4 @@
-"""Browsers read an address as `redirect_origin` does."""
+"""Browsers parse an address in the same way as `redirect_origin`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/docs` of a running demo: a visitor tries requests out."""
+"""A visitor tries out requests in `/docs` of a running demo."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def authorize(page: Page, token: str) -> None:
 
 
 def execute(page: Page, operation: str) -> Locator:
-    """Send an operation's example unchanged, and return the response."""
+    """Send the example of an operation unchanged, and return the response."""
     block = page.locator(f"#operations-{operation}")
     block.locator(".opblock-summary-control").click()
     block.get_by_role("button", name="Execute").click()

@@ -1,4 +1,4 @@
-"""The demo in a real browser: a visitor has something go wrong, and the card arrives once."""
+"""The demo in a real browser. A visitor switches faults on, and the card arrives once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 def open_guests_window(page: Page, *faults: str, card: str = "4242 4242 4242 4242") -> Page:
-    """Switch these faults on and all others off, and press the button. Return the filled-in form."""
+    """Switch these faults on and all others off. Press the button, and return the filled-in form."""
     for switch in page.get_by_role("switch").all():
         switch.uncheck()
     for fault in faults:
@@ -197,6 +197,6 @@ def test_the_pictures_in_the_readme_can_be_taken_from_the_demo(
 
 
 def picture_of(page: Page, color_scheme: Literal["light", "dark"]) -> str:
-    """Return a picture of what is seen of a page, in the form of an address."""
+    """Return a picture of the visible part of a page, as a data URL."""
     page.emulate_media(color_scheme=color_scheme)
     return b64encode(page.screenshot()).decode()

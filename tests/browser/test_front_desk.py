@@ -1,4 +1,4 @@
-"""The front desk's page, in a real browser."""
+"""The page for the front desk in a real browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cardonfile's own pages for guests, in a real browser."""
+"""Cardonfile's own pages for guests in a real browser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 def a_link(demo: Demo, changes: str = "") -> str:
-    """Return the link of a new session, whose row is changed."""
+    """Return the link of a new session whose row has the `changes`."""
     link = str(demo.add_card()["hosted_payment_uri"])
     if changes:
         change(demo, link, changes)
@@ -50,7 +50,7 @@ def change(demo: Demo, link: str, changes: str) -> None:
 
 
 def assert_good(page: Page) -> None:
-    """Check the page on every screen, in dark and in forced colors, and that buttons have edges."""
+    """Check the page on every screen, in dark and in forced colors. Buttons must have edges."""
     for width in WIDTHS:
         page.set_viewport_size(ViewportSize(width=width, height=800))
         assert_fits(page)
@@ -69,7 +69,7 @@ def assert_good(page: Page) -> None:
 
 
 def assert_links_statement(page: Page) -> None:
-    """Check that the foot of the page links the center's accessibility statement."""
+    """Check that the page footer links to the center's accessibility statement."""
     statement = page.get_by_role("contentinfo").get_by_role("link", name="Accessibility statement")
     expect(statement).to_have_attribute("href", STATEMENT)
 

@@ -1,4 +1,4 @@
-"""Guests read every page in their language, in a real browser."""
+"""Guests read every page in their language in a real browser."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def served(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Iterator[Installation]:
-    """The same, with a PSP whose page does not show the consent."""
+    """The same installation, with a PSP whose page does not show the consent."""
     with serving(tmp_path, shows_consent=False) as installed:
         yield installed
 
@@ -227,7 +227,7 @@ def type_card(page: Page, number: str, *, expiry: str = "09/31", cvc: str = "123
 
 
 def each_page(served: Installation, page: Page, locale: str, *names: str) -> Iterator[str]:
-    """Show one page after the other; yield the name of each."""
+    """Show one page after another. Yield the name of each page."""
     for name in names or WAYS:
         WAYS[name](served, page, locale)
         yield name
@@ -235,7 +235,7 @@ def each_page(served: Installation, page: Page, locale: str, *names: str) -> Ite
 
 
 def words_on(page: Page) -> str:
-    """Return all that a guest reads or hears on a page, in lines."""
+    """Return all text that a guest reads or hears on a page, in lines."""
     attributes = page.evaluate(
         """() => [...document.querySelectorAll("[aria-label],[alt],[title],[placeholder]")].flatMap(
             (it) => ["aria-label", "alt", "title", "placeholder"].map((name) => it.getAttribute(name)))"""
@@ -252,7 +252,7 @@ def words_on(page: Page) -> str:
 
 
 def pseudo(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the words of a pseudo-locale: half as long again, without a letter of ASCII."""
+    """Return the words of a pseudo-locale, which are 50% longer and contain no ASCII letter."""
     return {
         name: (
             pseudo(each)
@@ -404,7 +404,7 @@ def test_a_guest_agrees_on_our_own_page_if_the_psps_page_shows_no_consent(
 
 
 def assert_reads_from_left_to_right(page: Page, address: object) -> None:
-    """The last character of an address in a text is at its right end."""
+    """Check that the last character of an address is at the right end of the address."""
     first, last = page.evaluate(
         """address => {
             const texts = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);

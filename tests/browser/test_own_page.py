@@ -1,4 +1,4 @@
-"""The guest's own page, in a real browser."""
+"""The guest's own page in a real browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER_CARD = "Mastercard ••••\N{NO-BREAK SPACE}4444"
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Installation]:
-    """An installation that browsers reach, with a card that guarantees a booking, and another."""
+    """An installation that browsers reach. The guest has two cards, and one guarantees a booking."""
     with serving(tmp_path) as installed:
         installed.configure()
         takes_agreements(installed)

@@ -1,4 +1,4 @@
-"""The checks that guard every page notice a page that misbehaves."""
+"""The checks that every browser test makes detect a misbehaving page."""
 
 from __future__ import annotations
 
