@@ -1,1 +1,1 @@
-"""A cluster of PostgreSQL under Patroni with the service in front of it, whose parts are killed."""
+"""Kills the parts of a PostgreSQL cluster under Patroni with the service in front of it."""

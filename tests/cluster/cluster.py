@@ -38,7 +38,7 @@ SESSION_MINUTES: Final = 720
 
 
 def replaced(text: str, changes: Mapping[str, str]) -> str:
-    """Return an example with these parts replaced, each of which it must have."""
+    """Return the text of an example with these parts replaced. Each part must occur in it."""
     for there, here in changes.items():
         assert there in text, there
         text = text.replace(there, here)
@@ -46,7 +46,7 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 
 
 def program(name: str) -> str:
-    """Return the path of a program: Patroni of `make test-cluster`, others of this machine."""
+    """Return the path of a program. Patroni comes from `make test-cluster`, others from the machine."""
     path = f"{ROOT}/build/cluster/bin:{os.environ.get('PATH', '')}:/usr/sbin"
     found = shutil.which(name, path=path)
     if found is None:
@@ -88,7 +88,7 @@ class Process:
             )
 
     def kill(self) -> None:
-        """Kill it, if it runs."""
+        """Kill the program if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(LIMIT_SECONDS)
@@ -127,7 +127,7 @@ class Node(Process):
         self.configuration.write_text(replaced(text, {**everywhere, **changes}))
 
     def processes(self, state: str = "") -> list[int]:
-        """Return the ids of Patroni, of the server and of all its children, or those in a state."""
+        """Return the process ids of Patroni, the server and all its children, or those in a `state`."""
         found = []
         for each in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -139,7 +139,7 @@ class Node(Process):
         return [process for _, process, now in sorted(found) if now in (state or now)]
 
     def signal(self, number: signal.Signals, *, only: str = "") -> None:
-        """Send a signal to all its processes, or to those whose title has the text `only`."""
+        """Send a signal to all processes of the node, or to those whose title contains `only`."""
         for process in self.processes():
             with suppress(OSError):
                 if only in Path(f"/proc/{process}/cmdline").read_text():
@@ -178,7 +178,7 @@ class Node(Process):
         return False
 
     def ask(self, statement: str) -> str:
-        """Return the only value of a statement on this server, as text: empty if it is away."""
+        """Return the only value of a statement on this server as text, or "" if the server is down."""
         with (
             suppress(psycopg.Error),
             psycopg.connect(self.url, connect_timeout=2, autocommit=True) as connection,
@@ -189,7 +189,7 @@ class Node(Process):
 
     @property
     def synchronous_standbys(self) -> int:
-        """How many standbys each commit may wait for."""
+        """Return the number of standbys that each commit may wait for."""
         states = "sync_state IN ('sync', 'quorum') AND state = 'streaming'"
         return int(self.ask(f"SELECT count(*) FROM pg_stat_replication WHERE {states}") or 0)
 
@@ -274,7 +274,7 @@ class Cluster(Server):
         return [each for each in self.nodes if each is not primary]
 
     def writable(self, *, but: Node | None = None) -> Node | None:
-        """Return the primary if it can commit, and is not the node `but`."""
+        """Return the primary if it can commit and is not the node `but`."""
         for node in self.nodes:
             if node is not but and node.responds("/primary"):
                 can_commit = node.synchronous_standbys or not self._is_synchronous
@@ -282,7 +282,7 @@ class Cluster(Server):
         return None
 
     def is_healthy(self) -> bool:
-        """Whether there is a primary, with two standbys that are as the configuration says."""
+        """Return whether there is a primary with two standbys, as configured."""
         for node in self.nodes:
             if node.responds("/primary"):
                 if self._is_synchronous:
@@ -291,7 +291,7 @@ class Cluster(Server):
         return False
 
     def switch_over(self, leader: Node, candidate: Node) -> subprocess.Popen[bytes]:
-        """Begin to make a standby the primary, as an operator does."""
+        """Begin to promote a standby, as an operator does."""
         names = ("--leader", leader.name, "--candidate", candidate.name)
         return subprocess.Popen(
             [
@@ -355,7 +355,7 @@ class Cluster(Server):
         return Process(folder, program("haproxy"), "-db", "-f", str(file))
 
     def _leads_to_primary(self) -> bool:
-        """Return whether HAProxy knows the standbys: at its start it takes them for primaries."""
+        """Return whether HAProxy knows the standbys. At its start it takes them for primaries."""
         with suppress(psycopg.Error):
             for _ in self.nodes:
                 with psycopg.connect(self.url, connect_timeout=2) as connection:
@@ -367,7 +367,7 @@ class Cluster(Server):
 
 @contextmanager
 def running(*, is_synchronous: bool) -> Iterator[tuple[Cluster, Machines]]:
-    """Provide a running cluster, and its service. After a failure, its folder stays."""
+    """Provide a running cluster and its service. After a failure, the folder is kept."""
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
     with (
         closing(Cluster(folder, is_synchronous=is_synchronous)) as cluster,

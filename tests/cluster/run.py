@@ -58,23 +58,23 @@ class Load:
 
     @property
     def answered(self) -> int:
-        """How many add-cards were answered."""
+        """Return the number of add-card requests that got a response."""
         return len(self.clients.added)
 
     def go_on(self, count: Callable[[], int] | None = None, more: int = ANSWERS) -> None:
-        """Wait until so many more add-cards were answered, or until `count` is so much higher."""
+        """Wait until `more` requests got responses, or until `count` has grown by `more`."""
         count = count or (lambda: self.answered)
         enough = count() + more
         wait_until(lambda: count() >= enough, seconds=STATE_SECONDS)
 
     def longest_gap(self, since: float) -> float:
-        """Return the longest time without a response to an add-card, in seconds."""
+        """Return the longest time without a response to an add-card request, in seconds."""
         before = max((each for each in self._times if each <= since), default=since)
         times = [before, *(each for each in self._times if each > since)]
         return max(after - now for now, after in pairwise(times))
 
     def seconds_to_response(self, since: float) -> float:
-        """Return the time from a moment to the next response to an add-card, in seconds."""
+        """Return the time from a moment to the next response to an add-card request, in seconds."""
         return next(each for each in self._times if each > since) - since
 
     def ask_again(self) -> None:
@@ -125,27 +125,27 @@ Mend = Callable[[], object]
 
 
 class Struck(NamedTuple):
-    """When Patroni had a primary that could commit, and what mends the rest."""
+    """The time when a primary could commit again, and a function that repairs the rest."""
 
     ready_at: float
     mend: Mend
 
 
 class Fault(NamedTuple):
-    """A fault, which `strike` causes. It notes what must not happen."""
+    """A fault, which `strike` causes. It records what must not happen."""
 
     name: str
     strike: Callable[[Cluster, Load, Callable[[str], None]], Struck]
 
 
 def _writable(cluster: Cluster, but: Node | None = None) -> float:
-    """Wait until there is a primary that can commit, other than `but`; return when it was there."""
+    """Wait until a primary other than `but` can commit. Return the time when it could."""
     wait_until(lambda: cluster.writable(but=but), seconds=STATE_SECONDS)
     return time.monotonic()
 
 
 def _nothing() -> None:
-    """Mend nothing."""
+    """Repair nothing."""
 
 
 def _kill_primary(cluster: Cluster, _: Load, __: Callable[[str], None]) -> Struck:

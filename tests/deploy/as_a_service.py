@@ -1,4 +1,4 @@
-"""docs/examples/ as a service of systemd, and in a container, as far as neither has to run.
+"""docs/examples/ as a systemd service and in a container, as far as neither needs to run.
 
 The build of the Dockerfile runs in a folder, then the commands of the units and of the image, each as
 another user whose files are read-only. `make test-deploy` runs it as root. `make test` does not: it
@@ -34,12 +34,12 @@ STATE: Final = "/var/lib/cardonfile"
 
 
 def directives(unit: Path) -> dict[str, str]:
-    """Return the directives of a unit; of several with one name, the last."""
+    """Return the directives of a unit. If several have the same name, the last counts."""
     return dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Return the instructions of the Dockerfile in order, and the text of each."""
+    """Return the instructions of the Dockerfile with their texts, in order."""
     text = re.sub(r"^#.*\n", "", (EXAMPLES / "Dockerfile").read_text(), flags=re.MULTILINE)
     return re.findall(r"^([A-Z]+) +(.+)$", text.replace("\\\n", " "), re.MULTILINE)
 
@@ -54,7 +54,7 @@ HEALTHCHECK: Final[list[str]] = json.loads(last("HEALTHCHECK").partition("CMD")[
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> RootFolder:
-    """Build the image in a folder, both stages in one."""
+    """Build both stages of the image in one folder."""
     root = RootFolder(tmp_path_factory.mktemp("root"))
     folder, environment = "/", {"EXTRAS": "granian"}
     for name, text in instructions():
@@ -72,10 +72,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> RootFolder:
 
 
 class Installed(Server):
-    """An installation of the built image, whose commands run as those of a unit."""
+    """An installation of the built image. Commands run with the rights of a unit."""
 
     def __init__(self, root: RootFolder) -> None:
-        """Make the database. Its address is a secret, in a file."""
+        """Create the database. Its address is a secret in a file."""
         self.root = root
         self.port = free_port()
         secret = root.path("/run/secrets/database-url")
@@ -85,7 +85,7 @@ class Installed(Server):
 
     @contextmanager
     def running(self, *command: str, unit: Path = UNITS[0]) -> Iterator[subprocess.Popen[str]]:
-        """Start a command that may write where a unit may."""
+        """Start a command that may write only where the unit may."""
         may_write = directives(unit).get("ReadWritePaths", "").split()
         with self.root.running(
             command,
@@ -101,7 +101,7 @@ class Installed(Server):
             yield process
 
     def run(self, *command: str, unit: Path = UNITS[0]) -> tuple[int, str]:
-        """Run a command, and return its exit status and all that it printed."""
+        """Run a command, and return its exit status and its output."""
         with self.running(*command, unit=unit) as process:
             printed, complaint = process.communicate(timeout=LIMIT_SECONDS)
         return process.returncode, printed + complaint

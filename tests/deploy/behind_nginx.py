@@ -1,4 +1,4 @@
-"""The service behind nginx as docs/examples/nginx.conf sets it up, on each server.
+"""The service behind nginx with docs/examples/nginx.conf, on each server.
 
 `make test-deploy` runs it. `make test` does not: it has no nginx.
 """
@@ -69,7 +69,7 @@ class Site:
         return ask(self.nginx, method, path.removeprefix(self.nginx.url), body, **headers)
 
     def add_card(self) -> tuple[HTTPResponse, str]:
-        """Send an add-card."""
+        """Send an add-card request."""
         return self.ask("POST", ACCOUNTS, BODY, **self.serving.headers)
 
     def serves_others(self) -> bool:

@@ -1,4 +1,4 @@
-"""The service on PostgreSQL behind PgBouncer, which gives each transaction any of its connections.
+"""The service on PostgreSQL behind PgBouncer. Any connection may serve a transaction.
 
 `make test-deploy` runs it. `make test` does not: it has no PgBouncer.
 """
@@ -50,7 +50,7 @@ REFUSE_UNSAFE_WRITES: Final = """
 
 @pytest.fixture
 def database(postgresql_server: str) -> Iterator[str]:
-    """Return the address of a database whose role loses commits, and refuses to write so."""
+    """Return the address of a database whose role has unsafe settings for commits."""
     with new_database(postgresql_server) as url:
         role = f"ALTER ROLE CURRENT_USER IN DATABASE {url.rpartition('/')[2]} SET"
         execute(url, f"{role} synchronous_commit = off; {role} TimeZone = 'Asia/Tokyo'")

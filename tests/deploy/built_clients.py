@@ -1,4 +1,4 @@
-"""The clients of `make clients`, installed into empty environments, against a running service.
+"""Installs the clients of `make clients` into empty environments, and runs them.
 
 The programs are those in the README of each client. The shop in TypeScript is that of
 docs/integrating.md. `make test-deploy` runs this where Node.js is installed.

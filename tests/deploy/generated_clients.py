@@ -1,4 +1,4 @@
-"""Clients in further languages, generated from the OpenAPI document by openapi-generator.
+"""Clients in other languages that openapi-generator generates from the OpenAPI document.
 
 `make test-deploy` runs it. `built_clients.py` tests the clients that `make clients` builds. Java's packages come from Debian, which lacks Jackson's module for times:
 `clients/stand_ins` has what the client needs of it. Go and C# are generated only, because a compiler

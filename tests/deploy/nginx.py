@@ -46,7 +46,7 @@ class Nginx:
         self.trust = ssl.create_default_context(cafile=str(self.certificate))
 
     def start(self, upstream: str) -> None:
-        """Start it in front of a service at this address."""
+        """Start nginx in front of a service at this address."""
         program = shutil.which(
             "nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
         )

@@ -39,7 +39,7 @@ default_pool_size = {connections}
 
 @contextmanager
 def pgbouncer(url: str) -> Iterator[str]:
-    """Provide the address of a database behind a PgBouncer of its own."""
+    """Provide the address of a database behind a separate PgBouncer."""
     program = shutil.which(
         "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
     )

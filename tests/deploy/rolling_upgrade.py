@@ -1,4 +1,4 @@
-"""Earlier releases beside this one, and replaced by it, on one database and fake PSP.
+"""Earlier releases run beside this release and are replaced by it, on one database.
 
 `make test-upgrade` runs it, and no other target: it takes the earlier code from git's history, which a
 shallow clone lacks, and runs it with the packages of today. 0.1.0 had SQLite only.
@@ -73,7 +73,7 @@ def code_of(release: str, folder: Path) -> str:
 
 
 class UpgradedMachines(Machines):
-    """A machine with the earlier release, and one with this, on the database that the first made."""
+    """A machine with the earlier release and a machine with this release, on one database."""
 
     def __init__(self, folder: Path) -> None:
         tree, file = code_of(RELEASE, folder / "release"), folder / "upgraded.db"
@@ -93,7 +93,7 @@ class UpgradedMachines(Machines):
         self._fill(self.each[0])
 
     def _fill(self, machine: Machine) -> None:
-        """Have the earlier release make the database, a center, guests and a token."""
+        """Let the earlier release create the database, a center, guests and a token."""
         guests = {*GUESTS, *(each for number in range(CLIENTS) for each in own_guests(number))}
         centers_file, guests_file = self._folder / "centers.csv", self._folder / "guests.csv"
         centers_file.write_text(f"id,name\n{CENTER_ID},Harbor Spa\n")
@@ -113,7 +113,7 @@ class UpgradedMachines(Machines):
         )
 
     def look_inside(self) -> None:
-        """Open what this release has migrated. All machines must have stopped."""
+        """Open the database that this release has migrated. All machines must have stopped."""
         self.installation = Installation(self._folder, **self._environment)
 
 

@@ -47,16 +47,16 @@ _SYSTEM: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
 class RootFolder:
-    """Such a folder, in which files are copied, commands are run and services started."""
+    """A folder into which files are copied, and in which commands and services run."""
 
     def __init__(self, folder: Path) -> None:
-        """Take an empty folder."""
+        """`folder` must be empty."""
         self.folder = folder
         # Other users get in.
         folder.chmod(0o755)
 
     def path(self, inside: str) -> Path:
-        """Return where a path of the programs is for the test."""
+        """Return the path in the test for a path inside the folder."""
         return self.folder / inside.lstrip("/")
 
     def copy(self, source: Path, inside: str) -> None:
@@ -69,7 +69,7 @@ class RootFolder:
             shutil.copy(source, target)
 
     def build(self, command: str, folder: str, environment: Mapping[str, str]) -> None:
-        """Run a shell command in a folder, as root; only the system's folders are read-only."""
+        """Run a shell command in a folder as root. Only the system's folders are read-only."""
         in_folder = f"cd {folder} && {command}"
         subprocess.run(
             ["unshare", "--mount", "sh", "-c", _BUILD, str(self.folder), in_folder],
@@ -87,7 +87,7 @@ class RootFolder:
         working_directory: str,
         environment: Mapping[str, str],
     ) -> Iterator[subprocess.Popen[str]]:
-        """Start a command as another user, who can write nothing but some folders, and kill it at last.
+        """Start a command as another user, who can write only to `writable`. Kill it in the end.
 
         These folders belong to the user.
         """

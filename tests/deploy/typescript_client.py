@@ -1,4 +1,4 @@
-"""A TypeScript client, whose types are generated from the OpenAPI document, against a real service.
+"""A TypeScript client with types generated from the OpenAPI document, on a real service.
 
 `make test-deploy` runs it where Node.js is installed.
 """

@@ -1,1 +1,1 @@
-"""A fake Mollie over HTTP, which can be validated against Mollie's OpenAPI description."""
+"""A fake Mollie over HTTP. It can be validated against Mollie's OpenAPI description."""

@@ -48,7 +48,7 @@ SECRETIVE: Final = "Zoe <zoe@guests.example> may not use test_main"
 
 
 class Printed(NamedTuple):
-    """A card: its label, and why it is refused or None. `challenged` asks for 3-D Secure."""
+    """A test card with its label and the reason of its refusal, if any. `challenged` asks for 3-D Secure."""
 
     label: str
     funding: str = "credit"
@@ -89,7 +89,7 @@ class Saved(NamedTuple):
 
 @dataclass
 class Merchant:
-    """What one API key reaches. `methods` are the payment methods that are switched on.
+    """The merchant of one API key. `methods` are the payment methods that are switched on.
 
     With `webhook_url`, webhooks go there: a tunnel to loopback, which Mollie itself cannot call.
     """
@@ -116,9 +116,9 @@ class Merchant:
 
 
 class FakeMollie:
-    """Mollie with a merchant for each key, on a server of its own.
+    """Mollie with a merchant for each key, on a separate server.
 
-    `limit` is the most objects in a part of a list.
+    `limit` is the largest number of objects in a part of a list.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -137,7 +137,7 @@ class FakeMollie:
         return self.merchants[TEST_KEY]
 
     def close(self) -> None:
-        """Stop. Raises the first fault: a request or a response that is not as described."""
+        """Stop the server. Raises the first fault, such as a request that is not as described."""
         self.server.close()
         if self.broken:
             raise self.broken[0]
@@ -384,7 +384,7 @@ class FakeMollie:
             return merchant, self._current(merchant, reference)
 
     def type_card(self, reference: str, number: str, expiry: tuple[int, int] = (9, 2031)) -> None:
-        """Type a card as the guest; without effect if the page is over."""
+        """Type a card as the guest. This has no effect if the page is over."""
         with self._lock:
             merchant, payment = self.open_payment(reference)
             if payment["status"] != "open":
@@ -399,7 +399,7 @@ class FakeMollie:
                 self._pay(merchant, payment, "normal")
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> None:
-        """Pass or fail the challenge as the guest; without effect if there is none."""
+        """Pass or fail the challenge as the guest. This has no effect without a challenge."""
         with self._lock:
             merchant, payment = self.open_payment(reference)
             if payment["status"] != "open" or not payment.pop("challenged", False):

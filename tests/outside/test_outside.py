@@ -1,4 +1,4 @@
-"""The wheel, outside of the source tree, and a new PSP of another company beside it."""
+"""The installed wheel outside of the source tree, with a new PSP plug-in of another company."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Site:
         run(*pip, "--python", str(self.bin.parent), "install", *options, str(wheel))
 
     def run(self, *words: str, **variables: str) -> str:
-        """Run a program of the environment, which must succeed; returns what it prints."""
+        """Run a program of the environment, which must succeed. Return its output."""
         env = {**self.environment, **variables}
         return run(str(self.bin / words[0]), *words[1:], cwd=self.folder, env=env)
 
@@ -101,7 +101,7 @@ def run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None)
 
 
 def cardonfile(copy: Path) -> Path:
-    """Copy what the wheel is built from, because the build leaves files beside it."""
+    """Copy the sources of the wheel, because the build leaves files beside them."""
     for path in (ROOT / name for name in ("domain", "adapters", "entrypoints")):
         shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "LICENSE"):
@@ -149,7 +149,7 @@ def test_the_wheel_contains_every_file_of_the_packages(site: Site) -> None:
 
 @pytest.fixture(scope="module")
 def harborpay(site: Site) -> Iterator[FakeAcme]:
-    """Run the new PSP: the fake of the example, and its keys among the settings."""
+    """Run the fake of the new PSP, and put its keys into the settings."""
     fake = FakeAcme(lambda: datetime.now(UTC))
     fake.merchants["key_of_spa"] = Merchant("spa")
     with closing(StandInServer(fake.respond, api="/v1/")) as server:
@@ -165,7 +165,7 @@ def harborpay(site: Site) -> Iterator[FakeAcme]:
 
 @pytest.fixture(scope="module")
 def served(site: Site, harborpay: FakeAcme) -> Iterator[Served]:
-    """Run `cardonfile serve`, with a guest who reads German, and a center for each of two PSPs."""
+    """Run `cardonfile serve` with a guest who reads German and a center for each of two PSPs."""
     (site.folder / "centers.csv").write_text(
         f"id,name\n{CENTER_ID},Harbor Spa\n{OTHER_CENTER_ID},Harbor Annex\n"
     )

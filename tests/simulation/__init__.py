@@ -1,1 +1,1 @@
-"""The whole service under control of one seed, and what must hold whatever happens to it."""
+"""Simulates the whole service from one seed, and checks what must always hold."""

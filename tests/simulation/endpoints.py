@@ -1,4 +1,4 @@
-"""The endpoints of clients that take events, as one stand-in for the sender."""
+"""One stand-in for the event sender, which plays all endpoints of clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERYTHING: Final = EndpointId(a_uuid(90))
 
 
 class EndpointTrouble(StrEnum):
-    """How an endpoint fails for a while; the values are shown in the story of a run."""
+    """How an endpoint fails for a while. The values appear in the history of a run."""
 
     REFUSES = "responds 500"
     SILENT = "does not respond"
@@ -30,7 +30,7 @@ class EndpointTrouble(StrEnum):
 
 
 class Arrival(NamedTuple):
-    """An event that an endpoint has taken, and the secrets that it was signed with."""
+    """An event that an endpoint has accepted, and the secrets that signed it."""
 
     endpoint_id: str
     event_id: str
@@ -70,7 +70,7 @@ class Endpoints(EventSender):
 
 
 class LeaseCheck(EventSender):
-    """Notes in `endpoints` what is sent in the middle of its own sending, although it is leased.
+    """Records in `endpoints` events that are sent twice at once although they are leased.
 
     A step is interrupted once. If that is in the middle of a sending, no time has passed since the
     lease began.
@@ -102,7 +102,7 @@ def an_endpoint(
     types: Iterable[EventType] = EventType,
     centers: Iterable[CenterId] | None = None,
 ) -> EventEndpoint:
-    """Return an endpoint with an address and a secret of its own."""
+    """Return an endpoint with a unique address and secret."""
     return EventEndpoint(
         endpoint_id=endpoint_id,
         url=f"https://shop.example/{endpoint_id}",

@@ -1,4 +1,4 @@
-"""Faults at calls to ports: before a call is made, or after it has returned."""
+"""Faults at calls to ports, before a call is made or after it has returned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMMIT: Final = "write.commit"
 
 
 class Fault(StrEnum):
-    """What may happen at a call; the values are shown in the story of a run."""
+    """What may happen at a call. The values appear in the history of a run."""
 
     KILLED = "the process is killed"
     STORAGE_DOWN = "the storage is down"
@@ -43,7 +43,7 @@ class Step:
 
 
 class Faults:
-    """Injects faults into the innermost of the steps under way.
+    """Injects faults into the innermost step in progress.
 
     `lasting` maps calls to the PSP to the moment and the fault that each of them has for a while.
     `log` is called with each fault. `interrupt` makes something else happen. `has_page` tells

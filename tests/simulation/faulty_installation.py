@@ -65,12 +65,12 @@ class CallFault:
     lasts: bool = False
 
     def applies_to(self, call: str) -> bool:
-        """Return whether a call can fail like this; only one with an effect can fail after it."""
+        """Return whether a call can fail like this. Only calls with an effect can fail afterwards."""
         return self.error(call) is not None and (self.moment is Moment.BEFORE or has_effect(call))
 
 
 def has_effect(call: str) -> bool:
-    """Return whether a call has a lasting effect: a commit, or a request to the outside."""
+    """Return whether a call has a lasting effect, such as a commit or an outgoing request."""
     return call in ("write.commit", *PSP_CALLS, SEND_EVENT)
 
 
@@ -146,7 +146,7 @@ class FaultyInstallation(Installation):
         self.psp.close()
 
     def state(self) -> State:
-        """Close the installation; return what `restore` needs to open it again as it is now."""
+        """Close the installation. Return the state from which `restore` opens it again."""
         self.close()
         return State(
             now=self.clock.now(),
@@ -234,13 +234,13 @@ class FaultyInstallation(Installation):
         self.known.erased.add(GUEST_ID)
 
     def cancel(self, session: CardSession) -> str:
-        """Cancel a session as a client; return its status and progress."""
+        """Cancel a session as a client. Return its status and progress."""
         cancelled = self.cancel_session(session)
         self.known.cancelled.add(session.token_id)
         return f"{cancelled.status} {cancelled.progress}"
 
     def follow_link(self, session: CardSession) -> str:
-        """Open the link of a session; return where it leads."""
+        """Open the link of a session. Return where it leads."""
         address = self.open_page(session)
         if address == session.redirect_uri:
             return "the shop"
@@ -250,7 +250,7 @@ class FaultyInstallation(Installation):
         return "a page that is over" if page.is_over else "a live page"
 
     def come_back(self, session: CardSession) -> str:
-        """Return from the page of a session; return where the browser is sent."""
+        """Return from the page of a session. Return where the browser is redirected."""
         return self.return_to_shop(session, status="success")
 
     def status_after_settling(self, session: CardSession) -> str:
@@ -275,12 +275,12 @@ class FaultyInstallation(Installation):
         return None if attempt is None else attempt.delivery.status.value
 
     def replay(self, event_id: str) -> int:
-        """Replay an event; return to how many endpoints."""
+        """Replay an event. Return the number of endpoints to which it will be sent."""
         self.known.endpoints.replayed.add(event_id)
         return self.container.replay_event()(event_id)
 
     def replay_since(self, since: datetime) -> int:
-        """Replay the events since a time; return how many deliveries that makes."""
+        """Replay the events since a time. Return the number of deliveries."""
         self.known.endpoints.replayed.update(
             event_id for of_endpoint in self.check().deliveries.values() for event_id in of_endpoint
         )
@@ -302,7 +302,7 @@ class FaultyInstallation(Installation):
 
     @contextmanager
     def recording(self, fault: CallFault | None = None, number: int = 0) -> Iterator[None]:
-        """Record the calls, and inject a fault at one of them; else a snapshot before each."""
+        """Record the calls. Inject a fault at the call `number`, or take a snapshot before each call."""
         self._fault, self._number, self._is_recording = fault, number, True
         yield
         self._is_recording = False
@@ -329,7 +329,7 @@ class FaultyInstallation(Installation):
         )
 
     def check(self) -> Snapshot:
-        """Raise Broken for an invariant that does not hold; return what is stored."""
+        """Raise Broken if an invariant does not hold. Return what is stored."""
         snapshot = self._observer.read()
         self._invariants.check(snapshot, self.clock.now())
         unknown = self._merged_in_file() - snapshot.merged - self.known.unmerged
@@ -417,7 +417,7 @@ class FaultyInstallation(Installation):
 
 
 class Situations:
-    """Installations in situations. Each is prepared once, and restored whenever it is needed."""
+    """Installations in situations. Each situation is prepared once and restored when needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""The invariants, checked against what is stored and what the clients were told before."""
+"""Checks the invariants against what is stored and what clients were told."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Version: TypeAlias = tuple[str, int, int]
 
 
 def version_of(card: Card | AccountRow) -> Version:
-    """Return what a bank may change of a card."""
+    """Return the details of a card that a bank may change."""
     return card.fingerprint, card.expiry_month, card.expiry_year
 
 
@@ -117,7 +117,7 @@ def require_end(snapshot: Snapshot) -> None:
 
 
 def require_current(snapshot: Snapshot) -> None:
-    """Raise Broken unless each card on file is as it is at the PSP, once all were read."""
+    """Raise Broken unless each card on file is as at the PSP. All cards must be refreshed."""
     for account in snapshot.accounts.values():
         if account.is_active and account.merchant_account != LASTING_TOKENS:
             (page,) = snapshot.pages_of_card(account)
@@ -128,7 +128,7 @@ def require_current(snapshot: Snapshot) -> None:
 def require_done(
     before: Snapshot, after: Snapshot, done: Done, *, now: datetime, away: Collection[str]
 ) -> None:
-    """Raise Broken unless the reconciler did all that was due, and counted that.
+    """Raise Broken unless the reconciler did and counted everything that was due.
 
     The endpoints in `away` do not take events: each is tried once.
     """
@@ -149,7 +149,7 @@ def require_done(
 
 
 def _due(snapshot: Snapshot, now: datetime, away: Collection[str]) -> Mapping[Kind, int]:
-    """Return how many jobs are due, but for those at endpoints that are away."""
+    """Return how many jobs are due, except jobs at endpoints that are down."""
     deliveries = [each for each in snapshot.all_deliveries if each.endpoint_id not in away]
     kinds: Mapping[Kind, Iterable[SessionRow | DiscardRow | AccountRow | DeliveryRow]] = {
         "sessions": snapshot.sessions.values(),
@@ -172,7 +172,7 @@ def _tries(snapshot: Snapshot, endpoint_id: str) -> int:
 
 
 def require_in_time(snapshot: Snapshot, now: datetime) -> None:
-    """Raise Broken if work is due later than it ever waits, as a wrong clock may have set it."""
+    """Raise Broken if work is due later than its longest wait, as a wrong clock may cause."""
     soon, later = now + timedelta(hours=1, minutes=5), now + timedelta(hours=24, minutes=17)
     month = now + timedelta(days=31)
     for name, due_at, latest in (
@@ -220,7 +220,7 @@ def without_slack(content: bytes) -> bytes:
 
 
 def street_of(guest: Guest) -> str:
-    """Return where a guest lives."""
+    """Return the street of a guest."""
     return f"1 {guest.last_name} Street"
 
 
@@ -232,7 +232,7 @@ def require_no_card_number(files: Mapping[str, bytes]) -> None:
 
 @dataclass(slots=True)
 class Click:
-    """A guest's click on what a page of ours asks for, by digest; it may be under way for a while."""
+    """A guest's click on one of our pages, by digest. The request may take a while."""
 
     browser: str
     digest: str
@@ -240,14 +240,14 @@ class Click:
     ended_at: datetime | None = None
 
     def may_mean(self, consent: Consent, agreed_at: datetime) -> bool:
-        """Return whether the guest may have agreed with it to a consent at that time."""
+        """Return whether this click may be the guest's agreement to a consent at that time."""
         is_over = self.ended_at is not None and self.ended_at < agreed_at
         return self.digest == consent.digest and self.began_at <= agreed_at and not is_over
 
 
 @dataclass
 class Known:
-    """What the simulated people did and were told; none of it is read from the files.
+    """What the simulated people did and were told. Nothing here is read from the files.
 
     `started`: guest, center and redirect_uri of each session that a client was told of.
     `sends`: how often each redirect_uri was sent; no two visits share one.

@@ -1,4 +1,4 @@
-"""Ports that report every call to a watcher, before the call and after it has returned."""
+"""Wraps ports so that they report every call to a watcher, before and after the call."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Moment(StrEnum):
 
 
 class Watcher(Protocol):
-    """Is called for every call to a port. The caller of the port gets what it raises."""
+    """Called for every call to a port. Exceptions of the watcher reach the caller of the port."""
 
     def __call__(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
-        """Note a call, such as `storage.read`, `write.sessions.get` or `psp.outcome`."""
+        """Record a call, such as `storage.read`, `write.sessions.get` or `psp.outcome`."""
 
 
 PSP_CALLS: Final = (

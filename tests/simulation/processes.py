@@ -1,4 +1,4 @@
-"""A process of the service. When it is killed, it starts again on the same files."""
+"""A simulated process of the service. After a kill, it starts again on the same files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Killed(BaseException):
 
 
 class ClockOfProcess(Clock):
-    """A clock that is ahead of the right one, and by `jump` more for a while."""
+    """A clock that is ahead of the right clock, and for a while by `jump` more."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -52,7 +52,7 @@ class ClockOfProcess(Clock):
 class Process:
     """One process of an installation. A killed one makes no more calls to ports.
 
-    It overrides the clock, the storage, the PSP and the sender of events in a container of its own.
+    It overrides the clock, the storage, the PSP and the event sender in a separate container.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Process:
         self.is_dead = False
 
     def reconcile(self) -> Done:
-        """Do what is due, as `cardonfile reconcile` does, but for the chores."""
+        """Do what is due, as `cardonfile reconcile` does, except periodic tasks."""
         return reconcile_until_idle(self.container)
 
     def forget_idempotency_keys(self) -> None:

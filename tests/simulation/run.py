@@ -40,9 +40,9 @@ class Run:
 
 
 def run(seed: int, steps: Sequence[int]) -> Run:
-    """Do the given steps of the run with this seed, then let everything end.
+    """Do the given steps of the run with this seed. Then let all work end.
 
-    Each step has random choices of its own, so a step does the same when others are left out.
+    Each step has its own random choices, so a step does the same if others are left out.
     """
     weights = Random(f"{seed} weights")  # runs that favour some rules find more
     shares = [share * weights.choice((1, 2, 4)) for share in SHARES.values()]

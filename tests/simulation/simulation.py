@@ -1,4 +1,4 @@
-"""An installation and everybody who uses it; random choices decide what happens and what fails."""
+"""An installation with all its users. Random choices decide what happens and what fails."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Visit:
 class Simulation:
     """Two processes on one database, the PSP, three guests, three centers, three callers.
 
-    Each step decides by its own `choices`, adds lines to `history`, and checks the invariants at its
+    Each step uses its own `choices`, adds lines to `history`, and checks the invariants at its
     end. Methods raise Broken for an invariant that does not hold.
     """
 
@@ -255,14 +255,14 @@ class Simulation:
         self._psp.close()
 
     def take(self, rule: str, choices: Random, number: int) -> None:
-        """Do the step with this number, with whatever interrupts it."""
+        """Do the step with this number, and the steps that interrupt it."""
         self.steps = number
         self._do(rule, choices)
         if self.steps % STEPS_PER_FILE_CHECK == 0:
             require_no_card_number(self._observer.files())
 
     def end(self, choices: Random) -> None:
-        """Inject no more faults, and move the clock on until no work is left."""
+        """Stop injecting faults, and move the clock on until no work is left."""
         self._faults.have_stopped = True
         self._known.endpoints.troubles.clear()
         self._log("no more faults from here on")
@@ -300,7 +300,7 @@ class Simulation:
         require(merged <= self._stored.merged, "I12", "the file has a merge that is not stored")
 
     def story(self, broken: Exception | None = None) -> str:
-        """Return the history as text, with names for identifiers; its last line is what broke."""
+        """Return the history as text with names for identifiers. The last line says what broke."""
         end = ["", f"{type(broken).__name__}: {broken}"] if broken else []
         text = "\n".join([*self.history, *end])
         for identifier, name in self._names.items():
@@ -348,7 +348,7 @@ class Simulation:
         }
 
     def a_client_sends_again(self, process: Process, choices: Random) -> None:
-        """Repeat an earlier request, or send another one with its key."""
+        """Repeat an earlier request, or send another request with its key."""
         if not self._visits:
             self.a_client_adds_a_card(process, choices)
             return
@@ -382,7 +382,7 @@ class Simulation:
             require(is_right or (sees and len(owners) > 1), "I5", "the wrong session was shown")
 
     def a_client_reads_events(self, process: Process, choices: Random) -> None:
-        """Read on from the last position, sometimes to lose the response and read again."""
+        """Continue from the last position. Sometimes the response is lost and read again."""
         known, size = self._known, 1 + choices.randrange(20)
         before = known.position
         found = self._call(
@@ -412,7 +412,7 @@ class Simulation:
             self._known.removed.add(account.account_id)
 
     def a_client_chooses_a_default_card(self, process: Process, choices: Random) -> None:
-        """Choose among several cards if a guest has them; otherwise add one."""
+        """Choose a default if a guest has several cards. Otherwise add a card."""
         accounts = list(self._stored.accounts.values())
         of_several = self._cards_of_several()
         if not of_several:
@@ -453,7 +453,7 @@ class Simulation:
             self._known.removed.add(account.account_id)
 
     def a_client_cancels_a_session(self, process: Process, choices: Random) -> None:
-        """Cancel a session: before it is opened, with a card on its page, twice, or too late."""
+        """Cancel a session before it is opened, with a card on its page, twice, or too late."""
         sessions = list(self._visit_of.items())
         if not sessions:
             return
@@ -486,7 +486,7 @@ class Simulation:
                 self._type_card(process, choices, token_id, page)
 
     def a_client_erases_a_guest(self, process: Process, choices: Random) -> None:
-        """Erase a guest, unless only one is left: the one who is adding a card, or any."""
+        """Erase a guest who is adding a card, or any guest, unless only one guest is left."""
         if len(self._stored.erasures) + 1 >= len(GUESTS):
             return
         caller, guest = choices.choice((SHOP, SHOP, KIOSK)), choices.choice(GUESTS)
@@ -504,7 +504,7 @@ class Simulation:
             self._known.missing.add(guest.id)
 
     def a_client_merges_two_guests(self, process: Process, choices: Random) -> None:
-        """Merge a guest into another, unless only two are left. The cards are as read before."""
+        """Merge a guest into another unless only two guests are left. The card digits were read earlier."""
         if len(self._stored.erasures) + 1 >= len(GUESTS):
             return
         goes, stays = choices.sample(GUESTS, 2)
@@ -526,14 +526,14 @@ class Simulation:
             self._known.missing.add(goes.id)
 
     def a_guest_replaces_a_card(self, process: Process, choices: Random) -> None:
-        """Remove a card and add one again, which may get the token that is being discarded."""
+        """Remove a card and add a card again, which may get the token that is being discarded."""
         self.a_client_removes_a_card(process, choices)
         self.a_client_adds_a_card(process, choices)
         self.a_guest_opens_a_link(process, choices)
         self.a_guest_types_a_card(process, choices)
 
     def a_guest_opens_a_link(self, process: Process, choices: Random) -> None:
-        """Open a link: for the first time, again, in another tab, or late."""
+        """Open a link for the first time, again, in another tab, or late."""
         sessions = list(self._visit_of.items())
         under_way = self._under_way(sessions)
         if not under_way:
@@ -581,7 +581,7 @@ class Simulation:
     def _read_consent(
         self, process: Process, token_id: TokenId, browser: str
     ) -> tuple[str | None, str | None]:
-        """Read the consent on cardonfile's page; return its digest, and the card that is offered."""
+        """Read the consent on cardonfile's page. Return its digest and the offered card."""
         way_back = self._call(
             f"{self._visit_of[token_id].guest.first_name} reads our page",
             process,
@@ -599,7 +599,7 @@ class Simulation:
         return way_back.agreement.digest, way_back.card_name
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
-        """Type a card on a page, answer the challenge or not, and return or not."""
+        """Type a card on a page. The guest may answer a challenge and may return."""
         live = [each for each in self._pages if not self._psp.page(each[1]).is_over]
         if not live:
             self.a_guest_opens_a_link(process, choices)
@@ -647,7 +647,7 @@ class Simulation:
     # The PSP.
 
     def a_webhook_comes(self, process: Process, choices: Random) -> None:
-        """Deliver any event: late, twice, out of order, altered, or with an old signature."""
+        """Deliver any webhook late, twice, out of order, altered, or with an old signature."""
         events = self._events()
         if not events:
             return
@@ -716,7 +716,7 @@ class Simulation:
                 self._deliver(process, event)
 
     def the_psp_has_trouble(self, _process: Process, choices: Random) -> None:
-        """Let some calls fail for a while, or end that; close a page, or know its card late."""
+        """Start or end failures of calls, close a page, or report a card late."""
         what = choices.randrange(5)
         if what == 0 and self._pages:
             token_id, page = _recent(choices, self._pages)
@@ -778,7 +778,7 @@ class Simulation:
             raise result.faults[0]
 
     def time_passes(self, process: Process, choices: Random) -> None:
-        """Move the clock on: a little, a lot, or to when a session expires or work is due.
+        """Move the clock on a little, a lot, or to the time when a session expires or work is due.
 
         Half of the time the reconciler runs right after.
         """
@@ -814,7 +814,7 @@ class Simulation:
             self._log(f"{process.name} is killed")
 
     def a_clock_is_wrong_while_the_network_is_away(self, process: Process, choices: Random) -> None:
-        """Let the clock of a process jump; meanwhile work is tried, and a request repeated."""
+        """Let the clock of a process jump while work is attempted and a request repeated."""
         if len(self._faults.steps) > 1:
             # Steps that are under way count on clocks that hardly differ.
             return
@@ -838,7 +838,7 @@ class Simulation:
         require_in_time(self._observer.read(), self._clock.now())
 
     def an_operator_changes_something(self, _process: Process, choices: Random) -> None:
-        """Remove a guest, a center or a configuration, change one or a language, or restore all."""
+        """Remove a guest, center or configuration, change a configuration or language, or restore all."""
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
         gone: str | None = None
         match choices.randrange(9):
@@ -875,7 +875,7 @@ class Simulation:
     # Endpoints for events.
 
     def an_operator_changes_an_endpoint(self, process: Process, choices: Random) -> None:
-        """Add an endpoint of some types and centers, remove one, or roll the secret of one."""
+        """Add an endpoint, remove an endpoint, or rotate the secret of an endpoint."""
         endpoints = [each for each in self._stored.endpoints.values() if not each.removed_at]
         what = choices.randrange(3)
         if what == 0 or not endpoints:
@@ -899,19 +899,19 @@ class Simulation:
             self._known.secrets[endpoint_id] = [told[-1], rolled.secrets.current]
 
     def an_operator_replays_an_event(self, process: Process, choices: Random) -> None:
-        """Send an event again: one under way, or one that was delivered or given up."""
+        """Replay an event that is being delivered, was delivered or was given up."""
         events = list(self._stored.deliveries.get(EVERYTHING, ()))
         if events:
             self._replay(process, _recent(choices, events))
 
     def an_operator_replays_what_was_given_up(self, process: Process, _choices: Random) -> None:
-        """Send again what endpoints have not taken in ten attempts."""
+        """Replay events that endpoints have not accepted in ten attempts."""
         for each in self._stored.all_deliveries:
             if each.status == "failed" and self._stored.endpoints[each.endpoint_id].is_active:
                 self._replay(process, each.event_id)
 
     def an_endpoint_has_trouble(self, _process: Process, choices: Random) -> None:
-        """Let an endpoint fail for a while, or end that."""
+        """Start or end the failures of an endpoint."""
         endpoints = [each.endpoint_id for each in self._stored.endpoints.values() if each.is_active]
         endpoint_id = choices.choice(endpoints)
         trouble = choices.choice((None, None, *EndpointTrouble))
@@ -971,7 +971,7 @@ class Simulation:
         self._check()
 
     def _interrupt(self, choices: Random) -> None:
-        """Do one step, or several, in the middle of another."""
+        """Do one or several steps in the middle of another step."""
         for rule in choices.choices(
             list(SHARES), list(SHARES.values()), k=choices.choice((1, 1, 1, 1, 4, 8))
         ):
@@ -1003,7 +1003,7 @@ class Simulation:
         act: Callable[[], Returned],
         describe: Callable[[Returned], str] = lambda _: "done",
     ) -> Returned | Exception:
-        """Have a process do something; return the result, or the error that it raised."""
+        """Let a process do something. Return the result, or the error that it raised."""
         step = self._faults.steps[-1]
         self._log(f"{what} ({process.name})")
         try:
@@ -1019,7 +1019,7 @@ class Simulation:
     def _under_way(
         self, things: Sequence[tuple[TokenId, Thing]]
     ) -> Sequence[tuple[TokenId, Thing]]:
-        """Return those whose session, named first, is open."""
+        """Return the things whose session is open. The session comes first in each pair."""
         return [each for each in things if self._stored.sessions[each[0]].status == "open"]
 
     def _events(self) -> Sequence[Event]:
@@ -1054,7 +1054,7 @@ class Simulation:
         return WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
 
     def _send(self, process: Process, visit: Visit, guest: Guest | None = None) -> None:
-        """Send the request of a visit, or the same one for another guest."""
+        """Send the request of a visit, or the same request for another guest."""
         guest = guest or visit.guest
         address = visit.request.billing_info and _address_of(guest)
         request = replace(visit.request, guest_id=guest.id, billing_info=address)
@@ -1119,7 +1119,7 @@ class Simulation:
         account: AccountRow,
         change: Callable[..., object],
     ) -> object:
-        """Have a client change a card, through the path of its guest or of another."""
+        """Let a client change a card, through the path of its guest or of another guest."""
         caller = choices.choice((SHOP, SHOP, KIOSK))
         guest_id = choices.choice(GUESTS).id if choices.randrange(4) == 3 else account.guest_id
         result = self._call(
@@ -1169,9 +1169,9 @@ class Simulation:
             unit.commit()
 
     def _next_due(self, *, readings_until: datetime) -> datetime | None:
-        """Return when work is due by the clock of every process; None when no work is left.
+        """Return when work is due by the clock of every process, or None if no work is left.
 
-        Cards are read for ever, so only those are work that are due until a time.
+        Cards are refreshed without end, so only refreshes due until `readings_until` count.
         """
         next_due, reading = self._stored.next_due, self._stored.next_reading
         if reading and reading <= readings_until:
@@ -1230,7 +1230,7 @@ SHARES: Final[Mapping[str, int]] = {rule.__name__: share for rule, share in _SHA
 
 
 def _recent(choices: Random, things: Sequence[Thing]) -> Thing:
-    """Choose one of the last five, mostly the last."""
+    """Choose one of the last five things, mostly the last."""
     return things[-min(choices.choice((1, 1, 1, 1, 2, 3, 4, 5)), len(things))]
 
 

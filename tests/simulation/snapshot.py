@@ -1,4 +1,4 @@
-"""What is stored at one moment, read with plain SQL, past the repositories; and the PSP's pages."""
+"""Everything stored at one moment, read with plain SQL, and the pages of the PSP."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class AgreementRow(Struct, frozen=True, kw_only=True):
 
     @property
     def keeps_card_until(self) -> datetime:
-        """Return the time until which it keeps the card."""
+        """Return the time until which the agreement keeps the card."""
         if self.ended_at is None:
             return self.kept_until
         return min(self.kept_until, self.ended_at + (self.kept_until - self.ends_at))
@@ -204,7 +204,7 @@ class Snapshot:
 
     @property
     def next_due(self) -> datetime | None:
-        """When the reconciler next has work; None without work."""
+        """Return when the reconciler next has work, or None without work."""
         times = [each.due_at for each in self.sessions.values()]
         times += [each.due_at for each in self.discards]
         times += [each.due_at for each in self.erasures.values()]
@@ -213,7 +213,7 @@ class Snapshot:
 
     @property
     def next_reading(self) -> datetime | None:
-        """When a card on file is next read; None without cards."""
+        """Return when a card on file is next refreshed, or None without cards."""
         return min(filter(None, (each.due_at for each in self.accounts.values())), default=None)
 
     @property
@@ -316,7 +316,7 @@ _AUDIT: Final = "SELECT action FROM audit_entries ORDER BY rowid"
 
 
 class Observer:
-    """Reads the files of an installation and what has arrived at endpoints, and changes nothing."""
+    """Reads the files of an installation and what arrived at endpoints, without changing anything."""
 
     def __init__(self, folder: Path, psp: FakePsp, endpoints: Endpoints) -> None:
         self._folder = folder

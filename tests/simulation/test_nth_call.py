@@ -1,4 +1,4 @@
-"""Each use case, with a fault at each of its calls to ports: the next try completes the work."""
+"""Injects a fault at each call of each use case. The next attempt completes the work."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Thing = TypeVar("Thing")
 def after(
     act: Callable[[It, Thing], object], **preparations: Callable[[It], Thing]
 ) -> tuple[Situation, ...]:
-    """Return a situation for each preparation: `act` is called with what it returns."""
+    """Return a situation for each preparation. `act` is called with the preparation's result."""
 
     def situation(name: str, prepare: Callable[[It], Thing]) -> Situation:
         def prepared(it: It) -> Attempt:
@@ -292,7 +292,7 @@ def restored_backup_of_a_double(it: It) -> None:
 
 
 def being_erased(prepare: Callable[[It], object]) -> Callable[[It], object]:
-    """Return what prepares an erasure that the worker has to finish."""
+    """Return a function that prepares an erasure, which the worker has to finish."""
 
     def erased(it: It) -> None:
         prepare(it)
@@ -356,7 +356,7 @@ def visit_of(it: It) -> str:
 
 
 def changing(change: CardChange) -> Callable[[It, tuple[str, Account]], None]:
-    """Return what changes a card. The result is left out: a second try changes nothing."""
+    """Return a function that changes a card. It returns nothing, because a retry changes nothing."""
 
     def act(it: It, visited: tuple[str, Account]) -> None:
         cookie, account = visited
@@ -916,7 +916,7 @@ def refusal(call: str) -> Exception | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultFreeRun:
-    """A run without faults: its calls, and what is stored before each of them and at the end.
+    """A run without faults: its calls, and what is stored before each call and at the end.
 
     `results` are those of the first try and of a second one. `completed` are the states that runs
     with a fault have left and the next try has made good.
@@ -951,7 +951,7 @@ def fault_free_run(situations: Situations, situation: Situation) -> FaultFreeRun
 def try_each_call(
     situations: Situations, use_case: str, situation: Situation, fault: CallFault
 ) -> None:
-    """Inject a fault at each call of a use case, each time in the same situation."""
+    """Inject a fault at each call of a use case, starting from the same situation each time."""
     calls = fault_free_run(situations, situation).calls
     for number, call in enumerate(calls, start=1):
         if fault.applies_to(call):

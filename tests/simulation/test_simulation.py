@@ -1,4 +1,4 @@
-"""Random histories of the whole service, with faults and crashes, break no invariant."""
+"""Random histories of the whole service, with faults and crashes, violate no invariant."""
 
 from __future__ import annotations
 

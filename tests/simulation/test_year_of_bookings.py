@@ -1,4 +1,4 @@
-"""A year of bookings in Berlin, with summer time, wrong clocks, and a service that is often off."""
+"""A year of bookings in Berlin, with summer time, wrong clocks and pauses of the service."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Year:
     clicks: int = 0
 
     def book(self) -> None:
-        """Book a visit at nine in the morning of Berlin, and agree as the page says."""
+        """Book a visit at nine in the morning in Berlin, and agree to the terms on the page."""
         it, chance = self.installation, self.chance
         self.bookings += 1
         day = it.clock.now().astimezone(BERLIN) + chance.randrange(1, 40) * DAY
@@ -79,7 +79,7 @@ class Year:
         self.installation.reconcile()
 
     def check(self) -> None:
-        """Check that each card was removed after its last booking, and none before."""
+        """Check that each card was removed after its last booking and not earlier."""
         now = self.installation.clock.now()
         for account_id, times in self.kept_until.items():
             account = self.installation.account(account_id)
