@@ -114,7 +114,7 @@ def signed_by_hmac(provider: IdentityProvider, *, key_id: str, secret: bytes) ->
     return f"{header}.{claims}.{encoded(signature)}"
 
 
-class TestRefused:
+class TestRefusedTokens:
     @pytest.mark.parametrize(
         ("claims", "why"),
         [

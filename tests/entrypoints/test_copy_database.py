@@ -290,7 +290,7 @@ def held_up(target: str, when: str) -> Iterator[None]:
         yield
 
 
-class TestCopied:
+class TestCompletedCopies:
     @pytest.mark.parametrize("migrated", [True, False])
     def test_copy_database_copies_every_record_unchanged(
         self, filled: CommandLine, postgresql_server: str, migrated: bool
@@ -369,7 +369,7 @@ class TestCopied:
                 assert connection.execute(f"SHOW {limit}".encode()).fetchone() == ("0",)
 
 
-class TestRefused:
+class TestRefusedCopies:
     def test_copy_database_refuses_a_source_with_pending_migrations(
         self, unmigrated: CommandLine, target: str
     ) -> None:
@@ -473,7 +473,7 @@ class TestOtherProcesses:
             second.result()
 
 
-class TestInterrupted:
+class TestInterruptedCopies:
     @pytest.mark.parametrize(
         ("interrupt", "status", "expected"),
         [

@@ -224,7 +224,7 @@ class TestWithSemicolons:
         )
 
 
-class TestRead:
+class TestReadingFiles:
     @pytest.mark.parametrize(
         "content",
         [
@@ -417,7 +417,7 @@ def test_the_refusal_of_a_csv_file_names_the_place_of_the_error(
     assert refusal(with_centers, what, content).startswith(complaint)
 
 
-class TestLarge:
+class TestLargeFiles:
     def test_the_refusal_of_a_file_with_very_many_columns_is_short(
         self, cardonfile: CommandLine
     ) -> None:
@@ -447,7 +447,7 @@ class TestLarge:
         )
 
 
-class TestStored:
+class TestStoringRows:
     @pytest.mark.parametrize(
         ("changes", "expected"),
         [

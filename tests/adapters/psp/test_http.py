@@ -127,7 +127,7 @@ class TestDeadline:
         assert RetryPolicy().connect_seconds <= 2
 
 
-class TestTries:
+class TestRetries:
     @pytest.mark.parametrize("act", [break_off, responding(503), responding(409)])
     def test_a_request_is_sent_again_unchanged_after_a_temporary_fault(
         self, psp: ListeningServer, act: Act

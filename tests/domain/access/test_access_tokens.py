@@ -36,7 +36,7 @@ def issue(installation: Installation, **changes: Any) -> str:
     return installation.container.issue_token()(**(request | changes))
 
 
-class TestIssue:
+class TestIssuingTokens:
     def test_only_the_hash_of_an_access_token_is_stored(self, installation: Installation) -> None:
         token = issue(installation)
 
@@ -130,7 +130,7 @@ def test_the_time_of_a_tokens_last_use_is_updated_at_most_once_an_hour() -> None
     assert used.hour_to_note(hour - MICROSECOND) is None
 
 
-class TestRevoke:
+class TestRevokingTokens:
     @pytest.mark.parametrize("length", [8, 14, 999])
     def test_an_access_token_can_be_revoked_by_its_prefix_or_its_full_text(
         self, installation: Installation, length: int

@@ -90,7 +90,7 @@ class TestUnchangedCard:
         assert "read_card" not in installation.provider.calls
 
 
-class TestUnknownCard:
+class TestCardUnknownToThePsp:
     @pytest.fixture(autouse=True)
     def _identified(self, installation: Installation, account: Account) -> None:
         with committed(installation.storage) as unit:
@@ -195,7 +195,7 @@ class TestUnknownCard:
             confirm(account.psp_account)
 
 
-class TestDeletedCard:
+class TestCardDeletedAtThePsp:
     def test_a_card_that_its_psp_reports_as_deleted_is_removed(
         self, installation: Installation, account: Account
     ) -> None:
@@ -289,7 +289,7 @@ def test_an_account_inherits_the_withdrawn_consent_of_an_account_with_the_same_c
     assert left.keep_until == (until if withdraws_later else None)
 
 
-class TestSilentPsp:
+class TestUnavailablePsp:
     @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
     def test_the_refresh_of_a_card_is_retried_at_growing_intervals_if_the_psp_fails(
         self, installation: Installation, account: Account, trouble: Trouble

@@ -384,7 +384,7 @@ def test_only_one_of_two_concurrent_tabs_calls_the_psp_about_an_existing_page(
     assert installation.provider.calls.count("outcome") == 1
 
 
-class TestGuestAtThePsp:
+class TestGuestReferences:
     """Pages that show different details of a guest belong to different customers at the PSP."""
 
     def guest_of(self, installation: Installation, **changes: Any) -> str:

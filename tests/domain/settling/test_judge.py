@@ -126,7 +126,7 @@ def is_refused(verdict: Verdict, refusal: Refusal, *, existing: Account | None =
     return verdict == Verdict(session=session, doubted=doubted, unkept=TOKEN)
 
 
-class TestStoring:
+class TestStoringACard:
     def test_a_card_that_is_not_on_file_is_stored_as_a_new_account(self) -> None:
         verdict = judged()
 
@@ -168,7 +168,7 @@ class TestStoring:
         assert judged(refused).session == judged().session
 
 
-class TestRenewing:
+class TestRenewingAnAccount:
     def test_the_same_card_with_a_new_expiry_date_renews_the_account(self) -> None:
         stored = replace(
             SAME_CARD, consent_version="an earlier one", read_at=NOW, unanswered_since=NOW
@@ -219,7 +219,7 @@ class TestRenewing:
         assert judged(accounts=[replace(SAME_CARD, consented_at=LATER)]).renewed is not None
 
 
-class TestRefusing:
+class TestRefusingACard:
     @pytest.mark.parametrize(
         ("gone", "refusal"),
         [

@@ -154,7 +154,7 @@ def test_a_webhook_that_is_only_about_another_merchant_account_is_rejected(
         receive(installation, *notices)
 
 
-class TestUnsigned:
+class TestUnsignedWebhooks:
     """Anyone may have sent an unsigned webhook."""
 
     def nudge(self, installation: Installation, notice: WebhookNotice) -> None:
