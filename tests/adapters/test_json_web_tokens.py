@@ -287,7 +287,7 @@ class TestKeys:
         realm.identity.authenticate(token)
         assert len(realm.server.requests) == 2
 
-    def test_a_new_key_of_the_identity_provider_is_used_at_once(self, realm: Realm) -> None:
+    def test_a_new_key_of_the_identity_provider_is_used_immediately(self, realm: Realm) -> None:
         realm.enter()
         realm.now += PAUSE_SECONDS
         realm.provider.publish(public("first", rsa_key()), public("second", rsa_key(1)))

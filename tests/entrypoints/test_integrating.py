@@ -74,7 +74,7 @@ def test_the_python_shop_in_the_docs_runs_as_printed(given: Given, tmp_path: Pat
     )
 
 
-def test_the_example_of_an_integration_test_in_the_docs_types_a_card(
+def test_the_example_test_in_the_docs_can_type_a_card(
     given: Given, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

@@ -233,7 +233,7 @@ NAMES: Final = (
 
 # Shows S18.
 @given(st.dictionaries(st.sampled_from(sorted(NAMES)), texts))
-def test_any_setting_value_is_read_or_refused_in_one_line_that_does_not_repeat_it(
+def test_any_invalid_setting_value_is_refused_in_one_line_that_does_not_show_the_value(
     environment: dict[str, str],
 ) -> None:
     settings = read(environment)

@@ -179,7 +179,7 @@ def test_a_webhook_that_is_being_sent_is_not_sent_by_another_process(
     assert event.tries == 2
 
 
-def test_the_sender_thread_sends_new_webhooks_at_once(site: Site) -> None:
+def test_the_sender_thread_sends_new_webhooks_immediately(site: Site) -> None:
     site.sender.start()
     site.sender.start()
     complete_a_page(site.psp, 1)

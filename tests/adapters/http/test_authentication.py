@@ -40,7 +40,7 @@ def test_an_access_token_is_accepted_only_in_the_authorization_header(api: Api) 
 
 
 # Shows F39, S3.
-def test_a_revoked_access_token_is_refused_at_once(api: Api) -> None:
+def test_a_revoked_access_token_is_refused_immediately(api: Api) -> None:
     assert api.get(ACCOUNTS).status_code == 200
     api.installation.container.revoke_token()(api.token)
 

@@ -140,7 +140,7 @@ def test_a_psp_may_return_the_browser_by_submitting_a_form(api: Api, leg: str) -
     assert stored == ([{"result": "a b", "state": "query"}] if leg == "return" else [])
 
 
-def test_an_overlong_form_with_which_a_psp_returns_the_browser_is_refused(api: Api) -> None:
+def test_a_form_with_which_a_psp_returns_the_browser_is_refused_if_it_is_too_long(api: Api) -> None:
     session = api.installation.opened_session()
     for body, status in ((b"a=" + b"x" * 20_000, 413), (b"a&" * 200, 400)):
         result = api.submit("/hosted-payments/return", body, query=f"token_id={session.token_id}")
@@ -326,7 +326,7 @@ def test_the_page_of_a_link_whose_guest_or_center_was_deleted_links_back_to_the_
         ("https://spa.example/contact?from=card", "spa.example"),
     ],
 )
-def test_the_page_of_an_expired_link_links_to_the_shop_with_the_centers_contact(
+def test_the_page_of_an_expired_link_shows_the_contact_of_the_center(
     api: Api, contact: str | None, shown_as: str
 ) -> None:
     if contact:

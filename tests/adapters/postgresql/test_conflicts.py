@@ -119,7 +119,7 @@ def test_a_unit_of_work_that_conflicts_at_every_attempt_is_reported_as_unavailab
     assert not has_session(storage)
 
 
-def test_a_conflict_in_a_unit_of_work_that_cannot_be_repeated_fails_at_once(
+def test_a_conflict_in_a_unit_of_work_that_cannot_be_repeated_fails_immediately(
     storage: PostgresqlStorage,
 ) -> None:
     with pytest.raises(ServiceUnavailable), storage.write() as unit:

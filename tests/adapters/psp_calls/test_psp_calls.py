@@ -54,7 +54,9 @@ class TestBulkhead:
         installation.clock.advance(ASK_AGAIN_AFTER)
         assert installation.open_page(session)
 
-    def test_many_guests_can_open_their_pages_at_once(self, installation: Installation) -> None:
+    def test_many_guests_can_open_their_pages_concurrently(
+        self, installation: Installation
+    ) -> None:
         sessions = [installation.add_card() for _ in range(24)]
 
         with ThreadPoolExecutor(12) as pool:

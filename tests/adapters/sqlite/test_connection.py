@@ -186,7 +186,7 @@ def test_a_write_unit_waits_for_another_write_unit(path: Path) -> None:
 
 
 # Shows F12.
-def test_a_write_unit_is_refused_sooner_if_the_queue_of_writers_is_full(
+def test_a_write_unit_is_refused_earlier_if_many_other_writers_are_waiting(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", 0)

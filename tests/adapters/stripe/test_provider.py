@@ -557,7 +557,7 @@ class TestFaults:
 
         assert shop.start(attempt=2).reference == shop.session()["id"]
 
-    def test_an_error_that_stripe_saved_for_the_customers_key_does_not_block_the_guest(
+    def test_an_error_that_stripe_saved_for_creating_a_customer_does_not_block_the_guest(
         self, shop: Shop
     ) -> None:
         shop.server.have(Trouble.FAULT, CREATE_CUSTOMER, times=1)

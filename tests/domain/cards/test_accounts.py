@@ -170,7 +170,7 @@ def test_the_next_refresh_of_a_card_is_within_30_days_or_just_before_its_expiry_
         ({"due_at": NOW + HOUR, "unanswered_since": NOW - HOUR}, NOW + HOUR),
     ],
 )
-def test_postponing_an_expiry_notice_refreshes_the_card_at_once_unless_the_psp_is_down(
+def test_postponing_an_expiry_notice_refreshes_the_card_immediately_unless_the_psp_is_down(
     stored: dict[str, Any], due_at: datetime
 ) -> None:
     account = an_account(**stored)

@@ -555,7 +555,7 @@ class TestExpiry:
             assert not reading.accounts.is_expiry_notice_due(installation.clock.now())
         assert not notice()
 
-    def test_the_expiry_event_of_a_recently_refreshed_card_is_sent_at_once(
+    def test_the_expiry_event_of_a_recently_refreshed_card_is_sent_immediately(
         self, installation: Receiving, account: Account
     ) -> None:
         day = datetime(2031, 8, 31, tzinfo=UTC)

@@ -51,7 +51,9 @@ def test_opening_a_link_twice_leads_to_the_same_page(installation: Installation)
     assert installation.provider.calls.count("start") == 1
 
 
-def test_opening_a_link_in_many_tabs_at_once_creates_one_page(installation: Installation) -> None:
+def test_opening_a_link_in_many_tabs_concurrently_creates_one_page(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
 
     def open_page(_: int) -> str | None:

@@ -652,7 +652,7 @@ def test_an_erasure_that_is_not_done_after_a_day_is_logged(installation: Install
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_an_erasure_that_two_processes_finish_at_once_is_logged_as_done_once(
+def test_an_erasure_that_two_processes_finish_concurrently_is_logged_as_done_once(
     installation: Installation, is_begun: bool
 ) -> None:
     installation.stored_card()

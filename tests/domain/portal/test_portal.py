@@ -441,7 +441,7 @@ def test_a_removed_card_is_deleted_after_the_shop_has_ended_all_its_bookings(
     assert installation.accounts() == ()
 
 
-def test_a_card_whose_only_agreement_has_ended_is_removed_at_once(
+def test_a_card_whose_only_agreement_has_ended_is_removed_immediately(
     installation: Installation,
 ) -> None:
     guaranteed(installation)

@@ -26,7 +26,7 @@ def cancel_all_of(installation: Installation) -> int:
     return installation.container.cancel_sessions_of_caller()(installation.caller.name)
 
 
-def test_cancelling_a_session_expires_its_link_at_once(installation: Installation) -> None:
+def test_cancelling_a_session_expires_its_link_immediately(installation: Installation) -> None:
     session = installation.add_card()
     installation.clock.advance(SECOND)
 

@@ -190,7 +190,7 @@ def test_a_card_on_file_that_was_typed_on_an_earlier_page_counts_as_accepted(
     assert {(each.attempt, each.code) for each in refused} == {(1, None), (2, NotAccepted.FUNDING)}
 
 
-def test_the_next_page_gets_a_new_number_after_the_session_returned_to_an_earlier_page(
+def test_a_new_page_gets_an_unused_number_after_an_earlier_page_became_current_again(
     installation: Installation,
 ) -> None:
     installation.configure(**NO_PREPAID)

@@ -254,7 +254,9 @@ class TestUnknownSettings:
 
         assert complaint == self.SENTENCE
 
-    def test_other_commands_warn_once_about_unknown_settings(self, cardonfile: CommandLine) -> None:
+    def test_commands_that_do_not_serve_guests_warn_once_about_unknown_settings(
+        self, cardonfile: CommandLine
+    ) -> None:
         for command in (("migrate",), ("token", "list")):
             result = cardonfile.run(*command, **self.TYPED)
 
