@@ -78,7 +78,7 @@ def test_a_card_number_is_detected_in_any_usual_spelling(text: str) -> None:
         "4242424242424242424242424242424a",
     ],
 )
-def test_other_digits_are_not_mistaken_for_a_card_number(text: str) -> None:
+def test_digits_other_than_card_numbers_are_not_mistaken_for_a_card_number(text: str) -> None:
     assert not holds_card_number(text)
 
 

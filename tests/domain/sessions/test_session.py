@@ -72,7 +72,7 @@ def test_an_erasure_removes_the_form_fields_of_a_hosted_page() -> None:
     assert blank.page == a_page(fields={})
 
 
-def test_a_session_without_references_does_not_identify_a_guest_or_page_at_the_psp() -> None:
+def test_a_session_whose_references_were_removed_names_no_guest_or_page_at_the_psp() -> None:
     request = replace(
         an_attempt().request,
         guest_reference=GuestReference("guest-at-psp"),

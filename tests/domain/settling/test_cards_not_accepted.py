@@ -82,7 +82,7 @@ def test_after_a_prepaid_card_was_not_accepted_the_same_link_stores_another_card
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_a_session_whose_last_card_was_not_accepted_ends_as_failed(
+def test_a_session_fails_if_its_last_card_was_not_accepted(
     installation: Installation,
 ) -> None:
     installation.has_endpoint("https://shop.example/events")
@@ -184,7 +184,7 @@ def test_the_guest_reads_why_a_card_was_not_accepted_even_if_a_webhook_came_firs
 
 
 @pytest.mark.parametrize("ends_by", ["a later page", "a cancellation"])
-def test_a_session_whose_last_page_had_no_card_ends_as_expired(
+def test_a_session_expires_if_a_cancellation_or_another_page_follows_an_unaccepted_card(
     installation: Installation, ends_by: str
 ) -> None:
     session = with_prepaid_card(installation)

@@ -218,7 +218,7 @@ def test_the_demo_shop_refuses_an_event_without_a_current_signature(
 
 
 @pytest.mark.parametrize("origin", [None, "null", "http://127.0.0.1:8001.evil.example"])
-def test_the_demo_shop_ignores_a_form_from_another_site(
+def test_the_demo_shop_refuses_a_form_from_another_site(
     shop: ShopUnderTest, origin: str | None
 ) -> None:
     assert shop.press(Fault.KILL, origin=origin).status_code == 403
