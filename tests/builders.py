@@ -1,4 +1,4 @@
-"""Builders of complete sample records. Keyword arguments change single fields."""
+"""Builders of complete sample records. Keyword arguments replace single fields."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def a_center(**changes: Any) -> Center:
 
 
 def a_consent_text(**changes: Any) -> ConsentText:
-    """Return what an operator has set for German at a center."""
+    """Return the custom consent text in German of a center."""
     text = ConsentText(language="de", version="own-1", text="Sie erlauben es {center}.")
     return replace(text, **changes)
 
 
 def a_shipped_consent(center_name: str = "Harbor Spa", language: str = "en") -> Consent:
-    """Return what the guests of a center agree to, unless an operator has set a text."""
+    """Return the shipped consent, which applies unless an operator has set a custom text."""
     return shipped_consents()[language].at(a_center(name=center_name))
 
 
@@ -187,7 +187,7 @@ def a_page(**changes: Any) -> HostedPage:
 
 
 def an_attempt(**changes: Any) -> PageAttempt:
-    """Return an attempt whose page the PSP has made."""
+    """Return an attempt whose page the PSP has created."""
     return replace(PageAttempt(request=a_page_request(), page=a_page()), **changes)
 
 
@@ -211,7 +211,7 @@ def a_session(**changes: Any) -> CardSession:
 
 
 def a_refused_card(**changes: Any) -> RefusedCard:
-    """Return the first card that the first page of a session refused."""
+    """Return the first card that was refused on the first page of a session."""
     card = RefusedCard(
         token_id=TOKEN_ID,
         attempt=1,
@@ -231,7 +231,7 @@ def an_evidence(**changes: Any) -> Evidence:
 
 
 def an_account(number: int = 1, **changes: Any) -> Account:
-    """Return an active account; each number has its own card and session."""
+    """Return an active account. Each number has its own card and session."""
     account = Account(
         account_id=AccountId(a_uuid(100 + number)),
         token_id=TokenId(a_uuid(200 + number)),
@@ -256,7 +256,7 @@ def an_account(number: int = 1, **changes: Any) -> Account:
 
 
 def a_consent(number: int = 1, **changes: Any) -> GivenConsent:
-    """Return what the guest agreed to when the account with this number was stored."""
+    """Return the consent under which the account with this number was stored."""
     account = an_account(number)
     consent = GivenConsent(
         account_id=account.account_id,
@@ -270,7 +270,7 @@ def a_consent(number: int = 1, **changes: Any) -> GivenConsent:
 
 
 def a_discard(**changes: Any) -> Discard:
-    """Return a discard that is due at once."""
+    """Return a discard that is due immediately."""
     discard = Discard(
         provider=PROVIDER,
         merchant_account=MERCHANT_ACCOUNT,
@@ -282,7 +282,7 @@ def a_discard(**changes: Any) -> Discard:
 
 
 def an_event_endpoint(**changes: Any) -> EventEndpoint:
-    """Return an endpoint that takes two types of events of one center."""
+    """Return an endpoint that is subscribed to two event types of one center."""
     endpoint = EventEndpoint(
         endpoint_id=EndpointId(a_uuid(400)),
         url="https://shop.example/events",
@@ -295,7 +295,7 @@ def an_event_endpoint(**changes: Any) -> EventEndpoint:
 
 
 def an_event_delivery(number: int = 1, **changes: Any) -> EventDelivery:
-    """Return a delivery that is due at once, of the event with this number."""
+    """Return a delivery of the event with this number. The delivery is due immediately."""
     delivery = EventDelivery(
         event=Event(
             event_id=EventId(f"evt_{a_uuid(500 + number)}"),
@@ -349,7 +349,7 @@ def an_access_token(**changes: Any) -> AccessToken:
 
 
 def a_desk_link(**changes: Any) -> DeskLink:
-    """Return a link to the front desk's page of the other records' session."""
+    """Return a desk link for the session of the other sample records."""
     link = DeskLink(
         secret_hash="8c6976e5b5410415bde908bd4dee15df",
         token_id=TOKEN_ID,
@@ -362,7 +362,7 @@ def a_desk_link(**changes: Any) -> DeskLink:
 
 
 def a_portal_session(number: int = 1, **changes: Any) -> PortalSession:
-    """Return a link to the page of the other records' guest, which one browser has used."""
+    """Return a portal link of the sample guest that one browser has opened."""
     session = PortalSession(
         portal_id=PortalId(a_uuid(800 + number)),
         secret_hash=f"hash-{number}",
@@ -381,12 +381,12 @@ def a_portal_session(number: int = 1, **changes: Any) -> PortalSession:
 
 
 def a_psp_guest() -> PspGuest:
-    """Return who a guest is at a PSP."""
+    """Return the reference of a guest at a PSP."""
     return PspGuest(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID, CENTER_ID, Prefill.GUEST)
 
 
 def a_standing(**changes: Any) -> MerchantStanding:
-    """Return the standing of the merchant account of the other records."""
+    """Return the standing of the merchant account of the other sample records."""
     return replace(MerchantStanding.of(PspAccount(PROVIDER, MERCHANT_ACCOUNT)), **changes)
 
 
@@ -400,7 +400,7 @@ def a_worker(number: int = 1, **changes: Any) -> WorkerProcess:
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
 def a_brought_card(card: Card, **changes: Any) -> BroughtCard:
-    """Return a card at the PSP, as a file brings it along."""
+    """Return a card at the PSP, as a row of an import file describes it."""
     brought = BroughtCard(
         guest_id=GUEST_ID,
         center_id=CENTER_ID,

@@ -1,1 +1,1 @@
-"""What the service costs, beside others that do the same work: `make bench`, `make bench-growth`."""
+"""Benchmarks of the service and comparable programs: `make bench` and `make bench-growth`."""

@@ -1,4 +1,4 @@
-"""Add-card over HTTP: under load, to the stored card, at the start, and its memory."""
+"""Benchmarks of add-card over HTTP: throughput, the whole flow, start-up time and memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.postgresql import new_database
 CONNECTIONS: Final = (1, 16, 64)
 
 WARM_UP_REQUESTS: Final = 40_000
-"""By then every thread has a connection, and the cache of every connection is full."""
+"""After so many requests, every thread has a connection and the cache of each is full."""
 MEMORY_REQUESTS: Final = 100_000
 _STEP_SECONDS: Final = 4
 _REST_SECONDS: Final = 1
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A server, its database and processes, and the connections that load it."""
+    """A server with its database, its number of processes and the numbers of client connections."""
 
     server: str = OURS
     database: str = SQLITE
@@ -68,7 +68,7 @@ FLOW_SETTINGS: Final = (Setting(), Setting(processes=2), Setting(database=POSTGR
 def _started(
     settings: Sequence[Setting], stack: ExitStack, folder: Path, sample: Sample, postgresql: str
 ) -> list[tuple[Setting, Server]]:
-    """Start a server for each setting on a new database; they run until the stack is closed."""
+    """Start a server for each setting, with a new database. Closing the stack stops the servers."""
     folder.mkdir()
     started = []
     for number, setting in enumerate(settings):
@@ -91,9 +91,10 @@ def measure(
     say: Say,
     has_burner: bool = False,
 ) -> Iterator[Row]:
-    """Start all servers, then load one after the other, round by round.
+    """Start all servers. In each round, put load on one server after another.
 
-    Beside a burner, a few servers have two cores, and a process that never rests on these.
+    With `has_burner`, fewer servers are measured. They run on two cores, together with a process
+    that is always busy.
     """
     what, settings, own = "add-card", SETTINGS, folder / "add_card"
     if has_burner:
@@ -121,7 +122,7 @@ def measure(
 def measure_flow(
     folder: Path, sample: Sample, postgresql: str, *, rounds: int, seconds: int, say: Say
 ) -> Iterator[Row]:
-    """Measure the whole flow, of the service alone, round by round."""
+    """Measure the flow from add-card to the stored card in each round. Only the service has it."""
     with ExitStack() as stack:
         servers = _started(FLOW_SETTINGS, stack, folder / "flow", sample, postgresql)
         for _, server in servers:
@@ -140,7 +141,7 @@ def measure_flow(
 def measure_metrics(
     folder: Path, sample: Sample, *, rounds: int, seconds: int, say: Say
 ) -> Iterator[Row]:
-    """Load servers with metrics and without, each just after the other."""
+    """Put load on each server with metrics and without metrics, one right after the other."""
     with ExitStack() as stack:
         memory = stack.enter_context(TemporaryDirectory(dir="/dev/shm"))
         pairs = []
@@ -164,7 +165,7 @@ def measure_metrics(
 
 
 def measure_start(folder: Path, sample: Sample, *, rounds: int, say: Say) -> Iterator[Row]:
-    """Measure the time from the start to the first card added, and the memory after a rest."""
+    """Measure the time from the start to the first response of add-card, and the idle memory."""
     servers = [
         make_server(name, folder / f"start-{number}", sample) for number, name in enumerate(ALL)
     ]
@@ -186,7 +187,7 @@ def measure_start(folder: Path, sample: Sample, *, rounds: int, say: Say) -> Ite
 
 
 def measure_memory(folder: Path, sample: Sample, *, say: Say) -> Iterator[Row]:
-    """Measure the memory at rest, after a warm-up, and after many more requests."""
+    """Measure the memory after the start, after a warm-up and after many more requests."""
     say(f"memory over {MEMORY_REQUESTS:,} requests")
     server = make_server(OURS, folder / "memory", sample)
     server.python = RUNTIME

@@ -1,4 +1,4 @@
-"""A machine that others use too."""
+"""Simulates a machine that other programs use too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CORES: Final = 2
 
 @contextmanager
 def burner_on_two_cores() -> Iterator[None]:
-    """Keep this process and those that it starts to two cores, beside one that never rests."""
+    """Restrict this process and its children to two cores, together with a busy process."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(allowed)[:CORES])
     try:

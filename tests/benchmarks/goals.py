@@ -1,4 +1,4 @@
-"""The goals, and whether the figures reach them."""
+"""The performance goals. Checks whether the figures reach the goals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tests.benchmarks.servers import FLASK, FLOOR, ON_WAITRESS, OURS, POSTGRESQL
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure, measured in each round or once; its median counts, rounded as it is shown."""
+    """A figure that was measured in each round or once. The goal is compared with its median.
+
+    The median is rounded to `decimals`, as the page shows it.
+    """
 
     what: str
     measured: Sequence[float]
@@ -25,18 +28,18 @@ class Goal:
     at_least: bool = False
 
     def reaches(self, target: float) -> bool:
-        """Return whether the median is at least, or at most, a target."""
+        """Return whether the median reaches a target. `at_least` decides the direction."""
         median = round(statistics.median(self.measured), self.decimals)
         return median >= target if self.at_least else median <= target
 
 
 def ratios(these: Sequence[float], those: Sequence[float]) -> Sequence[float]:
-    """Divide round by round: a disturbance affects both figures of its round."""
+    """Return the ratio of each round, because a disturbance affects both figures of its round."""
     return [a / b if b else math.inf for a, b in zip(these, those, strict=True)]
 
 
 def goals(results: Results, growth: Results) -> Iterator[Goal]:
-    """Return all goals, in the order of the page."""
+    """Yield all goals in the order in which the page lists them."""
     yield from _of_add_card(results)
     yield from _of_serve(results, has_burner=False)
     for server in (ON_WAITRESS, OURS):

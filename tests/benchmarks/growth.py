@@ -1,4 +1,4 @@
-"""Add-card with more and more stored sessions, up to ten million."""
+"""Benchmark of add-card with an increasing number of stored sessions, up to ten million."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXPIRED: Final = TokenId(a_uuid(2))
 def measure(
     folder: Path, sample: Sample, *, rounds: int, seconds: int, say: Callable[[str], None]
 ) -> Iterator[Row]:
-    """Start a server for each size, then load one after the other, round by round."""
+    """Start a server for each size. In each round, put load on one server after another."""
     with ExitStack() as stack:
         servers = []
         for sessions in SIZES:
@@ -56,7 +56,7 @@ def measure(
 
 
 def fill(database: Path, sessions: int) -> None:
-    """Store ended sessions as copies of two: one in four completed, the others expired unopened."""
+    """Store copies of two ended sessions: a quarter completed, the others expired unopened."""
     opened = a_session(token_id=_COMPLETED, attempt=an_attempt())
     unopened = a_session(token_id=_EXPIRED, status=SessionStatus.EXPIRED, due_at=None, ended_at=NOW)
     with closing(SqliteStorage(database)) as storage, storage.write() as unit:

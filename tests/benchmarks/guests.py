@@ -1,4 +1,4 @@
-"""The import of guests, and the `.import` of SQLite's shell into the same table."""
+"""Compares the import of guests with `.import` of the SQLite shell into the same table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.programs import SERVE
 
 ROWS: Final = 1_000_000
 FEWER_ROWS: Final = 100_000
-"""To see whether memory grows with the file."""
+"""The rows of a smaller file, which shows whether memory grows with the size of the file."""
 
 OURS: Final = "cardonfile import guests"
 SHELL: Final = "sqlite3 .import"
@@ -33,7 +33,7 @@ print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrs
 
 
 def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterator[Row]:
-    """Import the same guests in both ways, each time into a new database."""
+    """Import the same guests with both programs, each time into a new database."""
     for rows, times in ((FEWER_ROWS, 1), (ROWS, rounds)):
         files = folder / f"import-{rows}"
         files.mkdir()

@@ -1,4 +1,4 @@
-"""Load from wrk, and what the server uses under it."""
+"""Puts load on a server with wrk, and measures the CPU time and memory of the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 def add_cards(server: Server, *, connections: int, seconds: int) -> Row:
-    """Add cards on some connections, each as fast as the server responds; return the figures."""
+    """Send add-card requests on several connections, each as fast as the server responds."""
     before = cpu_seconds(server.pid)
     seen = _wrk(server, "add_card.lua", connections=connections, seconds=seconds)
     spent = cpu_seconds(server.pid) - before
@@ -36,14 +36,14 @@ def add_cards(server: Server, *, connections: int, seconds: int) -> Row:
 
 
 def add_cards_to_the_end(server: Server, *, seconds: int) -> Row:
-    """Let guests add cards, from add-card to the stored card; return the figures."""
+    """Simulate guests who add cards, from the add-card request to the stored card."""
     threads = GUESTS_AT_ONCE
     seen = _wrk(server, "flow.lua", connections=threads, threads=threads, seconds=seconds)
     return {"per_second": seen["stored"] / seen["seconds"], "failed": seen["failed"]}
 
 
 def _wrk(server: Server, script: str, *, connections: int, seconds: int, threads: int = 1) -> Row:
-    """Run wrk with a script of this folder, which prints its figures as the last line."""
+    """Run wrk with a script of this folder. The script prints its figures as the last line."""
     sample = server.sample
     done = subprocess.run(
         [
@@ -75,7 +75,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Return the memory (RSS) of a process and its descendants; shared memory counts for each."""
+    """Return the memory (RSS) of a process and its descendants. Shared memory counts repeatedly."""
     kilobytes = 0
     for each in _tree(pid):
         with suppress(FileNotFoundError, ProcessLookupError):

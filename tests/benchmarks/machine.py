@@ -1,4 +1,4 @@
-"""The machine that is measured on, without its name."""
+"""Describes the machine on which the benchmarks run, without its name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBERS: Final = r"(\d[\d.]*\d)"
 
 
 def describe(folder: Path, postgresql: str | None = None) -> Machine:
-    """Describe the machine, and the disk that contains the folder."""
+    """Return a description of the machine and of the disk that contains the folder."""
     versions = {"Python": platform.python_version(), "SQLite": pysqlite3.sqlite_version}
     if postgresql:
         with psycopg.connect(postgresql) as connection:

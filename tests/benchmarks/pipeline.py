@@ -1,4 +1,4 @@
-"""How long new clients of `cardonfile serve` wait beside clients that pipeline requests."""
+"""Measures how long new clients of `cardonfile serve` wait while others pipeline requests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.benchmarks.servers import ON_WAITRESS, Sample, make_server
 
 CLIENTS: Final = 100
 REQUESTS: Final = 240
-"""The requests of each client, sent without waiting for a response."""
+"""How many requests each pipelining client sends without waiting for a response."""
 GAP_SECONDS: Final = 0.1
-"""Between two new clients, which come one after the other."""
+"""How long after one new client the next new client connects."""
 
 _GET: Final = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 _STATUS: Final = b"HTTP/1.1 200 "
@@ -27,7 +27,7 @@ _STATUS: Final = b"HTTP/1.1 200 "
 def measure(
     folder: Path, sample: Sample, *, rounds: int, say: Callable[[str], None]
 ) -> Iterator[Row]:
-    """Let clients pipeline, and new ones come meanwhile, also beside a burner on two cores."""
+    """Measure the waits of new clients while others pipeline, with and without a burner."""
     server = make_server(ON_WAITRESS, folder / "pipeline", sample)
     for has_burner in (False, True):
         with burner_on_two_cores() if has_burner else nullcontext(), server.running():

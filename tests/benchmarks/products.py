@@ -1,4 +1,4 @@
-"""Pages of a million products: the service's storage, and OFFSET with SQLAlchemy."""
+"""Compares pages of a million products: the storage of the service, and OFFSET in SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ OURS: Final = "cardonfile"
 OFFSET: Final = "OFFSET with SQLAlchemy"
 
 REPEATS: Final = {OURS: 100, OFFSET: 3}
-"""How often a page is read in a round; the median counts."""
+"""How often each page is read in a round. The figure of a round is the median."""
 
 RANDOM_UUID: Final = (
     "lower(printf('%s-%s-4%s-8%s-%s', hex(randomblob(4)), hex(randomblob(2)), "
     "substr(hex(randomblob(2)), 2), substr(hex(randomblob(2)), 2), hex(randomblob(6))))"
 )
-"""An SQL expression."""
+"""An SQL expression that returns a random UUID."""
 
 
 def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterator[Row]:
-    """Read the same pages in both ways, from the same file."""
+    """Read the same pages in both ways from the same database file."""
     # Here, because tests import this module for its names, and these take long to import.
     from sqlalchemy import create_engine, func, select
     from sqlalchemy.ext.automap import automap_base

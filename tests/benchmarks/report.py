@@ -31,7 +31,7 @@ _LOAD: Final = ("A second", "99th percentile, ms", "CPU, s")
 
 
 def write() -> Path:
-    """Write the figures into the page; return its path from the root."""
+    """Write the figures into the page. Return the path of the page, relative to the root."""
     results, growth = read(RESULTS), read(GROWTH)
     blocks = {
         "rounds": _rounds(results, growth),
@@ -107,7 +107,7 @@ def _figures(results: Results, section: str, **where: str | int) -> Cells:
 
 
 def _failed(results: Results, section: str, **where: str | int) -> str:
-    """Return what to write beside a rate: how many failed, in all rounds."""
+    """Return the number of failed requests of all rounds, as text to append to a rate."""
     failed = sum(results.figures(section, "failed", **where))
     return f"; {failed:,.0f} failed" if failed else ""
 

@@ -1,4 +1,4 @@
-"""The figures of a run, kept in `docs/benchmarks/` beside the page."""
+"""The figures of a run. They are stored in `docs/benchmarks/`, next to the page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ RESULTS: Final = ROOT / "docs" / "benchmarks" / "results.json"
 GROWTH: Final = ROOT / "docs" / "benchmarks" / "growth.json"
 
 Row = dict[str, Any]  # the values are text and numbers
-"""One measurement: what was measured, in which round, and the figures."""
+"""One measurement: its subject, its round and its figures."""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What was measured on. `sync_ms` is the time that the disk takes to sync 4 kB."""
+    """The machine of a run. `sync_ms` is the time that its disk takes to sync 4 kB."""
 
     processor: str
     cores: int
@@ -31,7 +31,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Results(Struct, frozen=True, kw_only=True):
-    """All measurements of a run, by section of the page, in the order of the rounds."""
+    """All measurements of a run, by section of the page and in the order of the rounds."""
 
     machine: Machine
     rounds: int
@@ -39,7 +39,7 @@ class Results(Struct, frozen=True, kw_only=True):
     measured: Mapping[str, Sequence[Row]]
 
     def figures(self, section: str, figure: str, **where: str | int) -> list[float]:
-        """Return one figure, round by round, from the rows that have these values."""
+        """Return one figure of each round, from the rows that match `where`."""
         rows = self.measured[section]
         return [float(row[figure]) for row in rows if where.items() <= row.items()]
 

@@ -1,4 +1,4 @@
-"""Measures, keeps the figures, and writes the page: `python -m tests.benchmarks.run`."""
+"""Runs the benchmarks and writes figures and page: `python -m tests.benchmarks.run`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.benchmarks.servers import make_sample
 from tests.postgresql import own_server
 
 NEEDED: Final = ("wrk", "sqlite3")
-"""Programs, and the packages that contain them."""
+"""Programs that must be installed. The packages have the same names."""
 
 GROWTH_BYTES: Final = 15_000_000_000
 
@@ -34,7 +34,7 @@ Parameters = ParamSpec("Parameters")
 
 @click.group()
 def main() -> None:
-    """Measure the service beside others."""
+    """Compare the service with other programs."""
     # So that no server is left when this program is terminated.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Sessions to settle are made in this process, with a line for each step.
@@ -55,7 +55,7 @@ def _with_length(command: Callable[Parameters, None]) -> Callable[Parameters, No
 @main.command()
 @_with_length
 def bench(rounds: int, seconds: int) -> None:
-    """Measure everything but growth."""
+    """Run all benchmarks except the growth benchmark."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         sample = make_sample(folder)
@@ -92,7 +92,7 @@ def bench(rounds: int, seconds: int) -> None:
 @main.command("growth")
 @_with_length
 def grow(rounds: int, seconds: int) -> None:
-    """Measure add-card with up to ten million sessions."""
+    """Run the growth benchmark: add-card with up to ten million sessions."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         if shutil.disk_usage(folder).free < GROWTH_BYTES:

@@ -1,4 +1,4 @@
-"""The service, its peer and the floor as processes, each on its own database with the same records."""
+"""Runs the service, the Flask peer and the floor, each on its own copy of the same records."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ POSTGRESQL: Final = "PostgreSQL"
 GUESTS: Final = 10_000
 FLASK_THREADS: Final = 16
 GRANIAN_THREADS: Final = 8
-"""The best number of those from 1 to 8, on two cores."""
+"""The fastest number of threads from 1 to 8 on two cores."""
 START_SECONDS: Final = 30
 STOP_SECONDS: Final = 10
 
 WRITE_LIMIT: Final = "100000000/day"
-"""Never reached, but counted."""
+"""A write limit that is never reached, so that the service counts every request."""
 
 RUNTIME: Final = str(ROOT / "build" / "runtime" / "bin" / "python")
-"""Python with only the dependencies of the service, which `make` installs.
+"""A Python with only the dependencies of the service. `make` installs it.
 
-Some libraries import whatever they find, and the tests and the peer install a lot.
+Some libraries import whatever optional packages they find, and the tests install many packages.
 """
 
 _PEER_TOKEN: Final = "cof_" + "p" * 43
@@ -69,12 +69,15 @@ for arguments in json.loads(sys.argv[1]):
 
 
 class NotServing(Exception):
-    """A program does not do what is to be measured; the text is its output."""
+    """A program did not do the work that should be measured. The message is its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The records in every database: one center, and guests; `guests` and `centers` are CSV files."""
+    """The records in every database: a center and its guests.
+
+    `centers` and `guests` are CSV files.
+    """
 
     center_id: str
     guest_ids: Sequence[str]
@@ -83,7 +86,7 @@ class Sample:
 
 
 def make_sample(folder: Path, guests: int = GUESTS) -> Sample:
-    """Write the CSV files; their content is always the same."""
+    """Write the CSV files. Their content is always the same."""
     random = Random(1)
     new_ids = (str(uuid.UUID(int=random.getrandbits(128), version=4)) for _ in range(guests + 1))
     center_id, *guest_ids = new_ids
@@ -106,9 +109,9 @@ def make_sample(folder: Path, guests: int = GUESTS) -> Sample:
 
 @dataclass(slots=True, kw_only=True)
 class Server:
-    """A program that adds cards, and its database. `port` and `pid` are set while it runs.
+    """A program that serves add-card, with its database. `port` and `pid` are set while it runs.
 
-    `command` returns the arguments for Python by port and number of processes.
+    `command` takes a port and a number of processes. It returns the arguments of Python.
     """
 
     name: str
@@ -123,7 +126,7 @@ class Server:
 
     @contextmanager
     def running(self, processes: int = 1) -> Iterator[None]:
-        """Start the program, wait until it has added a card, and stop it at the end."""
+        """Start the program, wait until add-card works, and stop the program at the end."""
         self.port = free_port()
         log = self.folder / "log"
         base_url = {"CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{self.port}"}
@@ -164,9 +167,9 @@ class Server:
     def add_card(
         self, *, guest_id: str = "", token: str = "", **changes: object
     ) -> tuple[int, str]:
-        """Send a request to add a card; return status and body of the response.
+        """Send an add-card request. Return the status and the body of the response.
 
-        `changes` are fields of the body; None leaves a field out.
+        `changes` replace fields of the request body. None omits a field.
         """
         redirect_uri = "https://shop.example/cards"
         fields = {"center_id": self.sample.center_id, "redirect_uri": redirect_uri, **changes}
@@ -188,7 +191,7 @@ class Server:
 
 
 def with_metrics(server: Server, memory: str) -> Server:
-    """Have a server of ours count what it does, several processes in a folder in memory."""
+    """Switch on the metrics of the service. Under granian, they are files in the folder `memory`."""
     files = {} if server.name == ON_WAITRESS else {"CARDONFILE_METRICS_FOLDER": memory}
     address = {"CARDONFILE_METRICS": f"127.0.0.1:{free_port()}"}
     server.environment = {**server.environment, **address, **files}
@@ -196,7 +199,10 @@ def with_metrics(server: Server, memory: str) -> Server:
 
 
 def make_server(name: str, folder: Path, sample: Sample, postgresql: str | None = None) -> Server:
-    """Fill the database of a server: a file in a new folder, or an empty one in PostgreSQL."""
+    """Return a server with a filled database.
+
+    The database is a file in a new folder, or the empty PostgreSQL database that is given.
+    """
     folder.mkdir()
     make = _make_own if name in OWN else _make_peer
     return make(name, folder, sample, postgresql)
@@ -271,7 +277,7 @@ def _make_peer(name: str, folder: Path, sample: Sample, postgresql: str | None) 
 
 
 def run(folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
-    """Run Python to its end; return what it printed. Raises NotServing when it fails."""
+    """Run Python until it ends. Return its output. Raises NotServing if the program fails."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""Flask and the floor do the work of the service, or comparing them would say nothing."""
+"""Tests that the Flask peer and the floor do the same work as the service."""
 
 from __future__ import annotations
 

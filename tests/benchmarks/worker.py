@@ -1,4 +1,4 @@
-"""`cardonfile work` without browsers: sessions settled per second, and how soon a card is stored."""
+"""Benchmarks of the worker without browsers: sessions settled per second, and its delay."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SESSIONS: Final = 300
 CALL_SECONDS: Final = 0.3
 """How long each call to the PSP takes."""
 SETTINGS: Final = ((SQLITE, 1), (POSTGRESQL, 1), (POSTGRESQL, 2))
-"""Databases, and numbers of workers."""
+"""Databases, each with a number of workers."""
 
 CARDS_A_SECOND: Final = 10
 DELAY_SECONDS: Final = 30
@@ -44,7 +44,7 @@ DELAY_SECONDS: Final = 30
 def measure(
     folder: Path, postgresql: str, *, rounds: int, say: Callable[[str], None]
 ) -> Iterator[Row]:
-    """Measure how fast workers settle sessions whose cards were typed at a slow PSP."""
+    """Measure how fast workers settle sessions with a slow PSP, after the cards were typed."""
     for number in range(1, rounds + 1):
         say(f"settlements, round {number} of {rounds}")
         for database, workers in SETTINGS:
@@ -95,7 +95,7 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
 
 
 def measure_delay(folder: Path, *, say: Callable[[str], None]) -> Iterator[Row]:
-    """Measure how long after they were typed at the fake PSP cards are stored."""
+    """Measure the time from typing a card on the page of the fake PSP until it is stored."""
     say("cards without browsers")
     own = folder / "settled"
     own.mkdir()
@@ -133,7 +133,7 @@ def measure_delay(folder: Path, *, say: Callable[[str], None]) -> Iterator[Row]:
 
 
 def _type_card(port: int, token: str, guest_id: GuestId) -> TokenId:
-    """Add a card as far as the page of the PSP, and never return from it."""
+    """Type a card on the page of the PSP. The browser does not return from the page."""
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
 
     def request(method: str, path: str, body: str = "", **headers: str) -> tuple[str, str]:
@@ -172,7 +172,10 @@ def _installation(folder: Path, stack: ExitStack, **settings: Any) -> Installati
 
 
 def _set_clock(installation: Installation) -> None:
-    """Set the clock right. It stands still, and Stripe refuses pages that end too soon."""
+    """Set the installation's clock, which stands still, to the current time.
+
+    The fake Stripe refuses a page that expires too soon.
+    """
     installation.clock.advance(datetime.now(UTC) - installation.clock.now())
 
 
@@ -188,7 +191,7 @@ def _is_settled(installation: Installation, token_id: TokenId) -> bool:
 
 
 def _cards(installation: Installation, token_ids: Sequence[TokenId]) -> list[Account]:
-    """Wait until each session has stored its card, and return the cards."""
+    """Wait until the card of each session is stored. Return the accounts."""
     for token_id in token_ids:
         wait_until(partial(_is_settled, installation, token_id), seconds=120)
     return [installation.account(installation.session(each).account_id) for each in token_ids]

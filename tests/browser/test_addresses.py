@@ -22,7 +22,7 @@ pytestmark = pytest.mark.fuzz
 # Shows S6.
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10 * TIMES)
 @given(st.lists(uris, min_size=20, max_size=60))
-def test_the_server_finds_the_same_origin_of_an_address_as_the_browser(
+def test_the_server_reads_the_same_origin_from_an_address_as_the_browser(
     page: Page, addresses: list[str]
 ) -> None:
     origins = {each: redirect_origin(each) for each in addresses}

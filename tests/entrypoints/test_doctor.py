@@ -346,7 +346,7 @@ class TestMerchantAccounts:
 
         assert "`cardonfile configure-payments`" in patient.problem("fake/main")
 
-    def test_doctor_reports_a_merchant_account_whose_unknown_cards_are_no_longer_removed(
+    def test_doctor_reports_that_the_removal_of_cards_unknown_to_the_psp_was_stopped(
         self, patient: Patient
     ) -> None:
         with closing(SqliteStorage(patient.database)) as storage, storage.write() as unit:

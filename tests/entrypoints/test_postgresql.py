@@ -364,7 +364,7 @@ def all_at_once(*acts: Callable[[], object]) -> None:
 
 
 class TestConcurrency:
-    def test_only_one_of_two_centers_that_put_a_product_concurrently_gets_it(
+    def test_only_one_of_two_centers_can_put_a_product_with_the_same_id_concurrently(
         self, installation: Installation
     ) -> None:
         installation.has_center(a_center(id=OTHER_CENTER_ID))
@@ -437,7 +437,7 @@ class TestConcurrency:
         assert refresh.take() is None
 
     # Shows I12.
-    def test_an_erasure_leaves_nothing_despite_concurrent_work_on_the_guest(
+    def test_an_erasure_is_complete_despite_concurrent_requests_about_the_guest(
         self, installation: Installation
     ) -> None:
         for number in range(5):

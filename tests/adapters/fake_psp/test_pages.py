@@ -184,7 +184,9 @@ def test_the_guest_can_correct_a_wrong_postal_code_on_the_page(verified: Browser
     assert verified.pay(**ADDRESS).status_code == 303
 
 
-def test_the_guest_confirms_a_challenge_on_a_page_of_its_own(browser: Browser) -> None:
+def test_a_challenge_has_a_separate_page_on_which_the_guest_confirms_the_card(
+    browser: Browser,
+) -> None:
     early = browser.open(challenge=True)
     assert early.headers["location"] == browser.address
     sent = browser.pay(CHALLENGE)

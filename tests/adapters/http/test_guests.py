@@ -195,7 +195,7 @@ def test_if_match_with_another_entity_tag_does_not_change_the_guest(api: Api, se
     assert api.get(ON_FILE).headers["etag"] == tag
 
 
-def test_if_match_does_not_create_a_guest(api: Api) -> None:
+def test_a_put_with_if_match_does_not_create_a_guest(api: Api) -> None:
     assert put_if(api, "*", guest=GUEST).status_code == 412
     assert api.get(GUEST).status_code == 404
 

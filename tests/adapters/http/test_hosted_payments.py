@@ -541,7 +541,7 @@ def test_a_browser_gets_no_consent_cookie_if_no_consent_is_needed(
     [(BASE_URL, "", "Lax"), ("https://cards.example", "__Host-", "None")],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_after_a_card_was_not_accepted_only_the_browser_that_opened_the_link_returns_to_it(
+def test_only_the_browser_that_opened_a_link_returns_there_after_an_unaccepted_card(
     tmp_path: Path, origin: str, prefix: str, same_site: str, method: str
 ) -> None:
     with closing(

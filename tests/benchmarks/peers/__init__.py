@@ -1,1 +1,1 @@
-"""Programs that implement add-card like the service, to be measured beside it."""
+"""Programs that implement add-card like the service. The benchmarks compare them with it."""

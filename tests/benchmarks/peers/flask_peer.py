@@ -1,4 +1,4 @@
-"""Add-card with Flask, as its documentation teaches; gunicorn serves it."""
+"""Implements add-card with Flask, as the documentation of Flask teaches. Served by gunicorn."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def remove_session(_: BaseException | None) -> None:
 
 @app.errorhandler(HTTPException)
 def refuse(refused: HTTPException) -> ResponseReturnValue:
-    """Respond to an error like the service."""
+    """Respond to an error as the service does."""
     error = {"code": refused.code, "message": refused.description}
     return {"success": False, "error": error}, refused.code or 500
 
 
 @app.errorhandler(ValidationError)
 def refuse_body(_: ValidationError) -> ResponseReturnValue:
-    """Respond to an invalid body like the service."""
+    """Respond to an invalid request body as the service does."""
     return {"success": False, "error": {"code": 400, "message": "Invalid"}}, 400
 
 
 def get_caller() -> str:
-    """Return the caller. Aborts the request unless the caller may add cards."""
+    """Return the name of the caller. Aborts the request unless the caller may add cards."""
     credentials = request.authorization
     if credentials is None or credentials.type != "bearer" or not credentials.token:
         abort(401, "User not authenticated")

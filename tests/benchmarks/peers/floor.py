@@ -1,4 +1,4 @@
-"""The floor: the least that add-card costs on the stack of the service.
+"""The floor: the lowest possible cost of add-card on the stack of the service.
 
 One Falcon responder on granian, `sqlite3`, and a lock for writes. It looks up what the service looks
 up, in the same database. It does not validate, check permissions, limit or log.
@@ -33,7 +33,7 @@ class AddCard:
         self._writing = threading.Lock()
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
-        """Start one."""
+        """Start a card-addition session."""
         db = self._connection()
         token = (req.get_header("Authorization") or "").removeprefix("Bearer ")
         known = db.execute(
@@ -105,7 +105,7 @@ _INSERT = """
 
 
 def create_application() -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the application, on the database that FLOOR_DATABASE names."""
+    """Return the application. The environment variable FLOOR_DATABASE names its database."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App()
     responder = AddCard(os.environ["FLOOR_DATABASE"], os.environ["CARDONFILE_PUBLIC_BASE_URL"])
     app.add_route("/api/v1/guests/{guest_id}/accounts", responder)

@@ -1,6 +1,6 @@
-"""What the peer stores and reads: the tables, with SQLAlchemy, and the request, with pydantic.
+"""The tables of the Flask peer, in SQLAlchemy, and its request, in pydantic.
 
-`DATABASE_URL` names the database.
+The environment variable `DATABASE_URL` names the database.
 To fill the database: `python -m tests.benchmarks.peers.models GUESTS.csv CENTER_ID TOKEN`.
 """
 
@@ -27,7 +27,7 @@ IS_SQLITE = DATABASE_URL.startswith("sqlite")
 
 
 def make_engine() -> Engine:
-    """Return an engine, with the SQLite library of the service."""
+    """Return an engine that uses the same SQLite library as the service."""
     if IS_SQLITE:
         arguments = {"check_same_thread": False}
         return create_engine(DATABASE_URL, connect_args=arguments, module=pysqlite3)
@@ -36,7 +36,7 @@ def make_engine() -> Engine:
 
 @event.listens_for(Engine, "connect")
 def set_sqlite_pragma(connection: Any, _: object) -> None:  # a connection of any driver
-    """Set the durability of the service."""
+    """Set the same durability as the service."""
     if IS_SQLITE:
         cursor = connection.cursor()
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
@@ -45,12 +45,12 @@ def set_sqlite_pragma(connection: Any, _: object) -> None:  # a connection of an
 
 
 def utc_now() -> datetime:
-    """Return the time as it is stored, without its time zone."""
+    """Return the current time without its time zone, as the tables store it."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 
 class Base(DeclarativeBase):
-    """The tables."""
+    """The base class of the tables."""
 
     type_annotation_map = {  # noqa: RUF012 - as SQLAlchemy documents it
         dict[str, Any]: JSON,
@@ -108,7 +108,7 @@ class Guest(Base):
 
 
 class CardSession(Base):
-    """A card-addition session."""
+    """A card-addition session of a guest."""
 
     __tablename__ = "card_sessions"
 
@@ -127,13 +127,13 @@ class CardSession(Base):
 
     @property
     def hosted_payment_uri(self) -> str:
-        """The link for the guest."""
+        """The link that the guest opens."""
         query = {"token_id": self.token_id, "redirect_uri": self.redirect_uri}
         return f"{BASE_URL}/hosted-payments?{urlencode(query)}"
 
 
 class BillingInfo(BaseModel):
-    """The billing address."""
+    """The billing address in a request."""
 
     first_name: str | None = Field(default=None, max_length=100)
     last_name: str | None = Field(default=None, max_length=100)
@@ -147,7 +147,7 @@ class BillingInfo(BaseModel):
 
 
 class AddCard(BaseModel):
-    """The request."""
+    """The body of an add-card request."""
 
     center_id: uuid.UUID
     redirect_uri: AnyHttpUrl
@@ -155,7 +155,7 @@ class AddCard(BaseModel):
     billing_info: BillingInfo | None = None
 
     def session(self, guest_id: uuid.UUID, center: Center, caller: str) -> CardSession:
-        """Return a new session, not stored yet."""
+        """Return a new session that is not stored yet."""
         now = utc_now()
         expires_at = now + timedelta(minutes=center.configuration["session_minutes"])
         return CardSession(
@@ -185,7 +185,7 @@ CONFIGURATION = {
 
 
 def fill(guests: str, center_id: str, token: str) -> None:
-    """Create the tables, and store what add-card looks up."""
+    """Create the tables and store the records that add-card looks up."""
     engine = make_engine()
     Base.metadata.create_all(engine)
     with Session(engine) as session, Path(guests).open(newline="") as file:

@@ -152,7 +152,9 @@ class TestUnreadableSession:
             assert row == ("", None, None, None, None)
         assert before
 
-    def test_blanking_an_unreadable_session_past_its_end_expires_it(self, storage: Storage) -> None:
+    def test_an_unreadable_session_that_is_past_its_end_expires_when_it_is_blanked(
+        self, storage: Storage
+    ) -> None:
         assert self.blank(storage, self.SESSION.expires_at)
         change_by_hand(
             storage, f"UPDATE card_sessions SET attempt = NULL WHERE token_id = '{TOKEN_ID}'"
@@ -174,7 +176,7 @@ class TestUnreadableSession:
             assert len(unit.evidence.of(OTHER_TOKEN_ID)) == 1
 
 
-def test_unreadable_active_accounts_are_removed(storage: Storage) -> None:
+def test_all_unreadable_active_accounts_of_a_guest_can_be_removed(storage: Storage) -> None:
     readable, unreadable, removed, theirs = (
         an_account(1),
         an_account(2, is_default=True, expiry_notice_at=NOW),

@@ -225,7 +225,7 @@ def test_open_sessions_are_found_by_the_caller_that_created_them(storage: Storag
         ({"expires_at": NOW}, POLL_EVERY),
     ],
 )
-def test_a_session_whose_due_time_a_wrong_clock_set_too_late_is_due_now(
+def test_a_due_time_that_a_wrong_clock_set_too_late_does_not_delay_a_session(
     storage: Storage, state: dict[str, Any], waits_at_most: timedelta
 ) -> None:
     latest = latest_due(NOW, longest_wait=waits_at_most)

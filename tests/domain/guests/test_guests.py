@@ -59,7 +59,7 @@ def test_putting_a_guest_without_a_language_keeps_the_language(installation: Ins
 
 
 @pytest.mark.parametrize("permission", list(Permission))
-def test_adding_a_guest_requires_another_permission_than_editing_a_guest(
+def test_adding_a_guest_requires_a_different_permission_from_editing_a_guest(
     installation: Installation, permission: Permission
 ) -> None:
     def is_allowed(guest_id: str) -> bool:

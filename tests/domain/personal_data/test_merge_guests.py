@@ -600,7 +600,7 @@ class TestMergesInARestoredBackup:
         assert installation.accounts(GOES) == installation.accounts() == ()
         assert installation.tokens_at_psp() == frozenset()
 
-    def test_a_new_merge_in_the_opposite_direction_overrides_a_merge_that_a_restore_lost(
+    def test_a_new_merge_overrides_an_opposite_merge_that_is_only_in_the_erasure_file(
         self, installation: Installation
     ) -> None:
         file = installation.container.erasure_file()
@@ -608,7 +608,7 @@ class TestMergesInARestoredBackup:
         merge(installation, goes=STAYS, stays=GOES)
         assert (list(file.erased()), file.merged()) == ([STAYS], {STAYS: GOES})
 
-    def test_a_merge_on_another_machine_overrides_the_opposite_merge_that_a_restore_lost(
+    def test_a_merge_in_the_database_overrides_an_opposite_merge_in_the_erasure_file(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         account = installation.stored_card(guest_id=GOES)

@@ -380,7 +380,7 @@ class TestIncompleteCard:
             (EXPIRED, SessionStatus.EXPIRED),
         ],
     )
-    def test_an_incomplete_card_is_discarded_after_the_psp_confirmed_it(
+    def test_an_incomplete_card_is_discarded_after_the_psp_confirmed_the_card(
         self, before: CardSession, status: SessionStatus
     ) -> None:
         waiting = before.page_unknown(LATER)

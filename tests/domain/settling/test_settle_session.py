@@ -445,7 +445,9 @@ def test_a_payment_method_other_than_a_card_is_discarded(installation: Installat
     assert not installation.accounts()
 
 
-def test_every_call_about_an_outcome_passes_the_stored_evidence(installation: Installation) -> None:
+def test_each_call_about_an_outcome_passes_the_stored_evidence_to_the_psp_adapter(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.return_to_shop(session)
     installation.clock.advance(ASK_AGAIN_AFTER)
