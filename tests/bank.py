@@ -1,4 +1,4 @@
-"""The bank of the fake PSP's cards, which gives a stored card another number and expiry date."""
+"""Simulates a bank that gives a stored card of the fake PSP a new number and expiry date."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from domain.psps.card import Card
 
 
 def update_card(psp: FakePsp, token: CardToken, entry: CardEntry) -> Card:
-    """Update a card at the PSP, without an event, and return it."""
+    """Update a card at the PSP without sending an event. Return the updated card."""
     with psp._database.write() as db:
         (found,) = rows(db, "SELECT page FROM pages WHERE page ->> '$.card.token' = ?", (token,))
         page = _decode(found["page"])

@@ -173,8 +173,8 @@ def postgresql_server() -> str:
 def stoppable_postgresql() -> Iterator[PostgresqlServer]:
     """A PostgreSQL server that tests may stop, but must start again.
 
-    It asks the role judy for the password `right`. Each process has its own server. `TOGETHER` names
-    the tests that need a server.
+    It asks the role judy for the password `right`. Each process has its own server.
+    `TOGETHER` names the tests that need a server.
     """
     with own_server() as server:
         server.ask_for_password("judy", "right")

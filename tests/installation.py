@@ -422,13 +422,13 @@ class Installation:
     def returned_session(
         self, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031), **changes: Any
     ) -> CardSession:
-        """Return to the shop after typing a card. Return the session as it was before the return."""
+        """Return to the shop after typing a card. Returns the session as it was before."""
         session = self.session_with_card(number, expiry=expiry, **changes)
         self.return_to_shop(session)
         return session
 
     def return_to_shop(self, session: CardSession, **parameters: str) -> str:
-        """Return from the PSP's page with these parameters. Return where the browser is redirected."""
+        """Return from the PSP's page. Returns the address to which the browser is redirected."""
         return self.use_cases.return_from_hosted_page(
             token_id=session.token_id, parameters=parameters, key=session.link_key
         )
@@ -455,7 +455,7 @@ class Installation:
         self.use_cases.receive_webhook(FAKE, webhook or self.webhook())
 
     def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> Account:
-        """Add a card through the page, and return its account. Another `expiry` renews an account."""
+        """Add a card through the page. Returns its account. Another `expiry` renews an account."""
         session = self.returned_session(number, **changes)
         return self.account(self.session(session.token_id).account_id)
 
@@ -544,7 +544,7 @@ class Installation:
             return unit.accounts.page(guest_id, None, PageRequest(size=100)).items
 
     def deliveries(self, *, failed: bool = False) -> Sequence[EventDelivery]:
-        """Read the deliveries of events, newest first. With `failed`, read only failed deliveries."""
+        """Read the deliveries of events, newest first. `failed` selects only failed deliveries."""
         with self.storage.read() as unit:
             return unit.event_deliveries.latest(limit=1_000, only_failed=failed)
 

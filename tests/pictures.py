@@ -1,4 +1,4 @@
-"""Pictures for logos."""
+"""Sample pictures for logos."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def a_png(width: int = 160, height: int = 40) -> bytes:
-    """Return a plain green picture."""
+    """Return a plain green PNG picture."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     pixels = zlib.compress((b"\0" + b"\x2e\x7d\x32" * width) * height)
     chunks = ((b"IHDR", header), (b"IDAT", pixels), (b"IEND", b""))
@@ -21,4 +21,4 @@ def a_png(width: int = 160, height: int = 40) -> bytes:
 
 
 A_WEBP: Final = b"RIFF\x1a\0\0\0WEBPVP8L\r\0\0\0/\0\0\0\x10\x07\x10\x11\x11\x88\x88\xfe\x07\0"
-"""A picture of one pixel."""
+"""A WebP picture of one pixel."""

@@ -1,5 +1,6 @@
-"""Programs that the processes of a test run share. They start when first needed, and end with the run.
+"""Programs that the processes of a test run share.
 
+They start when they are first needed, and end with the run.
 pytest's main process runs them. The workers of pytest-xdist ask that process.
 """
 

@@ -50,7 +50,7 @@ _RESPONSE: Final = struct.Struct("QqiI")
 
 
 class Call(NamedTuple):
-    """A system call, the name of its file, and its thread. The name of a socket begins with `socket`."""
+    """A system call with its file and its thread. The name of a socket begins with `socket`."""
 
     name: str
     file: str

@@ -191,7 +191,7 @@ class Server:
 
 
 def with_metrics(server: Server, memory: str) -> Server:
-    """Switch on the metrics of the service. Under granian, they are files in the folder `memory`."""
+    """Switch on the metrics of the service. Under granian, they are stored in `memory`."""
     files = {} if server.name == ON_WAITRESS else {"CARDONFILE_METRICS_FOLDER": memory}
     address = {"CARDONFILE_METRICS": f"127.0.0.1:{free_port()}"}
     server.environment = {**server.environment, **address, **files}

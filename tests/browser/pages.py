@@ -21,7 +21,7 @@ from playwright.sync_api import (
 
 
 class OpenPage(Protocol):
-    """Opens an empty page in a new browser context, and watches the page like the fixture `page`."""
+    """Opens an empty page in a new browser context. Watches the page like the fixture `page`."""
 
     def __call__(
         self, *, viewport: ViewportSize | None = None, java_script_enabled: bool = True

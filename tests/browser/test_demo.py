@@ -38,7 +38,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 def open_guests_window(page: Page, *faults: str, card: str = "4242 4242 4242 4242") -> Page:
-    """Switch these faults on and all others off. Press the button, and return the filled-in form."""
+    """Switch only these faults on. Press the button, and return the filled-in form."""
     for switch in page.get_by_role("switch").all():
         switch.uncheck()
     for fault in faults:

@@ -23,7 +23,7 @@ OTHER_CARD = "Mastercard ••••\N{NO-BREAK SPACE}4444"
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Installation]:
-    """An installation that browsers reach. The guest has two cards, and one guarantees a booking."""
+    """An installation that browsers reach. One of the guest's two cards guarantees a booking."""
     with serving(tmp_path) as installed:
         installed.configure()
         takes_agreements(installed)

@@ -46,7 +46,7 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 
 
 def program(name: str) -> str:
-    """Return the path of a program. Patroni comes from `make test-cluster`, others from the machine."""
+    """Return the path of a program. `make test-cluster` installs only Patroni."""
     path = f"{ROOT}/build/cluster/bin:{os.environ.get('PATH', '')}:/usr/sbin"
     found = shutil.which(name, path=path)
     if found is None:
@@ -127,7 +127,7 @@ class Node(Process):
         self.configuration.write_text(replaced(text, {**everywhere, **changes}))
 
     def processes(self, state: str = "") -> list[int]:
-        """Return the process ids of Patroni, the server and all its children, or those in a `state`."""
+        """Return the process ids of Patroni, the server and its children, if in `state`."""
         found = []
         for each in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -178,7 +178,7 @@ class Node(Process):
         return False
 
     def ask(self, statement: str) -> str:
-        """Return the only value of a statement on this server as text, or "" if the server is down."""
+        """Return the only value of a statement on this server as text, or "" during an outage."""
         with (
             suppress(psycopg.Error),
             psycopg.connect(self.url, connect_timeout=2, autocommit=True) as connection,

@@ -345,7 +345,7 @@ class Faults:
         self.found[kind] += map(str, found)
 
     def look_at(self, bookings: Sequence[Booking]) -> dict[str, int]:
-        """Compare and return what was done. All processes must have stopped, all bookings be over."""
+        """Compare and return what was done. Processes must have stopped and bookings have ended."""
         # What is on file now stays on file: the reconciling below removes no card.
         active = _active(self._installation)
         clock = self._installation.clock

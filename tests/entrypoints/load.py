@@ -474,7 +474,7 @@ class Clients:
 
     @contextmanager
     def doing(self, work: Callable[[Client], object], stop: Event) -> Iterator[None]:
-        """Run `work` for each client in a thread. After the block, set `stop` and join the threads."""
+        """Run `work` in a thread for each client. After the block, stop and join the threads."""
         with ThreadPoolExecutor(len(self.each)) as pool:
             running = [pool.submit(work, client) for client in self.each]
             try:
@@ -546,7 +546,7 @@ class Records:
         return lost_and_invented(told, self.sessions.values(), self.accounts)
 
     def lost(self, added: Sequence[Added]) -> list[Added]:
-        """Return the add-card requests whose session is missing or differs from what clients read."""
+        """Return the answered requests whose session is missing or differs from the response."""
         active = {each.account_id for each in self.accounts if each.is_active}
         return [each for each in added if self._is_lost(each, active)]
 

@@ -46,7 +46,7 @@ ALL: Final = 10_000_000
 
 
 def write(path: str) -> None:
-    """Store events in threads until the process is killed. Record each in a file after its commit."""
+    """Store events in threads until a kill. Record each committed event in a file."""
     storage = build(Settings.read(os.environ)).storage()
     lock = Lock()
 

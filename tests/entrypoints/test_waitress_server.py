@@ -260,7 +260,7 @@ class TestInternalsOfWaitress:
 
     @pytest.fixture
     def server(self) -> Iterator[Any]:  # the stubs have two of its attributes wrong
-        """Return a waitress server without threads. The test does what threads and loop would do."""
+        """Return a waitress server without threads. The test does the work of threads and loop."""
         with closing(listen("127.0.0.1", 0)) as listening:
             options: dict[str, Any] = {"sockets": [listening], "threads": 0}
             server: Any = create_server(always(b"hello"), map={}, **options)

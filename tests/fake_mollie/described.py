@@ -1,4 +1,6 @@
-"""Requests and responses, against Mollie's OpenAPI description: specs.yaml of github.com/mollie/openapi.
+"""Validates requests and responses with Mollie's OpenAPI description.
+
+The description is specs.yaml of github.com/mollie/openapi.
 
 The description is not part of this project, because of its license (CC-BY-NC-SA-4.0). For
 `make test-mollie-described`, the environment variable MOLLIE_OPENAPI names a copy, and
@@ -27,17 +29,17 @@ UNDESCRIBED: Final = frozenset({400, 401, 403, 409, 410, 422, 503})
 and 410 in "Get mandate" of the former reference). Their bodies are errors too."""
 
 validated: Final[Counter[str]] = Counter()
-"""How many requests and responses were found to be as described."""
+"""How many requests and responses were validated."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many, if the tests ran in this process."""
+    """Print how many requests and responses were validated, if the tests ran in this process."""
     told = ", ".join(f"{count} {what}" for what, count in sorted(validated.items()))
     terminalreporter.line(f"as Mollie's description says: {told or 'nothing'}")
 
 
 def require_request(method: str, path: str, query: str, body: bytes) -> None:
-    """Raise an exception if a request is not described, or has a field that is not."""
+    """Raise an exception if a request or one of its fields is not described."""
     if FILE is None:
         return
     operation = _operation(method, path)
@@ -54,7 +56,7 @@ def require_request(method: str, path: str, query: str, body: bytes) -> None:
 
 
 def require_response(method: str, path: str, status: int, body: bytes) -> None:
-    """Raise an exception if a response is not described, or has a field that is not."""
+    """Raise an exception if a response or one of its fields is not described."""
     if FILE is None:
         return
     described = _operation(method, path)["responses"].get(str(status))
@@ -82,7 +84,7 @@ def _description() -> Json:
 
 
 def _resolved(described: Json) -> Json:
-    """Return a parameter or a response in place of a reference to it, which may add fields."""
+    """Resolve a reference to a parameter or a response. The reference may add fields."""
     if "$ref" not in described:
         return described
     kind, name = described["$ref"].split("/")[-2:]

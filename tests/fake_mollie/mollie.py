@@ -48,7 +48,7 @@ SECRETIVE: Final = "Zoe <zoe@guests.example> may not use test_main"
 
 
 class Printed(NamedTuple):
-    """A test card with its label and the reason of its refusal, if any. `challenged` asks for 3-D Secure."""
+    """A test card. `challenged` asks for 3-D Secure. A card with a `failure` is refused."""
 
     label: str
     funding: str = "credit"

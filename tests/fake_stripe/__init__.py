@@ -1,4 +1,4 @@
-"""A Stripe of our own for tests, written from Stripe's public API reference.
+"""A fake Stripe for tests, written from Stripe's public API reference.
 
 It keeps state and speaks Stripe's wire format for what the adapter uses, and refuses everything
 else: where it is wrong about Stripe, it is meant to be wrong by refusing too much. The official SDK

@@ -1,8 +1,8 @@
-"""Check responses and events against Stripe's OpenAPI description in the official SDK.
+"""Validates responses and events with Stripe's OpenAPI description in the official SDK.
 
-The SDK's classes are generated from the description of the API version that it names. They hold
-each field with its type and the values that it may have. `-p tests.fake_stripe.described` prints
-how much was validated.
+The SDK's classes are generated from the description of the API version that it names. They contain
+each field with its type and its possible values. `-p tests.fake_stripe.described` prints
+how many responses and events were validated.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ OBJECTS: Final[Mapping[str, Hint]] = {
     "setup_intent": stripe.SetupIntent,
     "webhook_endpoint": stripe.WebhookEndpoint,
 }
-"""The classes of the objects that the fake has, by their field `object`."""
+"""The classes of the objects that the fake Stripe supports, by their field `object`."""
 
 validated: Final[Counter[str]] = Counter()
-"""How many responses and events were found to be as described."""
+"""How many responses and events were validated."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many, if the tests ran in this process."""
+    """Print how many responses and events were validated, if the tests ran in this process."""
     told = ", ".join(f"{count} {what}" for what, count in sorted(validated.items()))
     terminalreporter.line(f"as Stripe's description says: {told or 'nothing'}")
 
 
 def require_response(status: int, body: Json) -> None:
-    """Raise AssertionError if a response is not described, or has a field that is not."""
+    """Raise AssertionError if a response or one of its fields is not described."""
     if status == HTTPStatus.OK:
         _require(body, {dict: StripeObject}, "response")
         validated[f"{body['object']}"] += 1
@@ -74,7 +74,7 @@ def require_event(event: Json) -> None:
 
 
 def _require(value: Json, forms: Forms, at: str) -> None:
-    """Raise AssertionError if a value is not of one of the forms that the SDK names."""
+    """Raise AssertionError if a value has none of the types that the SDK names."""
     if Any in forms:
         return
     assert type(value) in forms, f"{at} is {value!r}"
@@ -94,7 +94,7 @@ def _require(value: Json, forms: Forms, at: str) -> None:
 
 
 def _forms(hint: Hint) -> Forms:
-    """Return what a value may be, by the type that JSON gives it."""
+    """Return the allowed types of a value, by their type in JSON."""
     hints = get_args(hint) if _origin(hint) is Union else (hint,)
     if any(_origin(each) is Literal for each in hints):
         # The SDK adds `str` to an enumeration, for values of later versions.
@@ -103,7 +103,7 @@ def _forms(hint: Hint) -> Forms:
 
 
 def _origin(hint: object) -> Hint:
-    """Return the `list` of `list[str]`, and a class as it is."""
+    """Return the origin of a generic type, such as `list` for `list[str]`, or the class itself."""
     return get_origin(hint) or hint
 
 
@@ -115,7 +115,7 @@ def _json_type(hint: Hint) -> Hint:
 
 
 def _require_fields(value: Json, of: Hint, at: str) -> None:
-    """Raise AssertionError if an object lacks a field, or has another or one of another type.
+    """Raise AssertionError if an object lacks a field, or has an unknown or mistyped field.
 
     A field that is Optional in the SDK may be left out in the description, or be null, or both:
     the SDK does not say which. The others are always there, except of what was deleted.
@@ -132,7 +132,7 @@ def _require_fields(value: Json, of: Hint, at: str) -> None:
 
 
 class _Names(dict[str, Hint]):
-    """The classes that annotations name; those that the fake does not have are objects."""
+    """The classes that annotations name. A class that the fake Stripe lacks counts as an object."""
 
     def __missing__(self, name: str) -> Hint:
         return StripeObject

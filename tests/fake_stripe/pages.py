@@ -1,4 +1,4 @@
-"""The hosted page `/c/pay/{id}`, a plain form.
+"""The hosted page `/c/pay/{id}` as a plain form.
 
 Its fields have the names of Stripe's page, so that one browser test runs on both.
 """
@@ -28,7 +28,7 @@ _ADDRESS: Final = {
 
 
 def show(stripe: FakeStripe, request: Request) -> Response:
-    """Show a page, or handle its form."""
+    """Show a page or handle its submitted form."""
     match = _PATH.fullmatch(request.path)
     if match is None:
         return _page(404, "<h1>Not found</h1>")

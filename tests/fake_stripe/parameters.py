@@ -1,4 +1,4 @@
-"""Form-encoded parameters with nested names; unknown and wrong ones are refused."""
+"""Parses form-encoded parameters with nested names. Refuses unknown and invalid parameters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 def decode(encoded: str) -> dict[str, Value]:
-    """Decode `a[b][0]=c` into nested objects; names 0, 1, 2 … make a list."""
+    """Decode `a[b][0]=c` into nested objects. The names 0, 1, 2 … make a list."""
     read: dict[str, Value] = {}
     for name, value in parse_qsl(encoded, keep_blank_values=True, strict_parsing=bool(encoded)):
         first, _, rest = name.partition("[")
@@ -65,7 +65,7 @@ def _with_lists(value: Value) -> Value:
 def check(
     given: Mapping[str, Value], known: Mapping[str, Form], within: str = ""
 ) -> dict[str, Value]:
-    """Return the converted parameters. Raises Refused for the first wrong one."""
+    """Return the converted parameters. Raises Refused for the first invalid parameter."""
     checked: dict[str, Value] = {}
     for name, value in given.items():
         full = f"{within}[{name}]" if within else name
@@ -84,7 +84,7 @@ def check(
 
 
 def text(at_most: int = 5000) -> Form:
-    """Return the form of a text of 1 to so many characters."""
+    """Return the form of a text with a limited number of characters. The text must not be empty."""
 
     def read(name: str, value: Value) -> Value:
         if not isinstance(value, str) or not 1 <= len(value) <= at_most:
@@ -95,7 +95,7 @@ def text(at_most: int = 5000) -> Form:
 
 
 def object_or_nothing(known: Mapping[str, Form]) -> Form:
-    """Return the form of nested parameters that an empty text removes."""
+    """Return the form of nested parameters. An empty text removes them."""
 
     def read(name: str, value: Value) -> Value:
         if value == "":
@@ -152,7 +152,7 @@ def hex_color(name: str, value: Value) -> Value:
 
 
 def email(name: str, value: Value) -> Value:
-    """Read an email address; Stripe requires a dot in its domain."""
+    """Read an email address. Stripe requires a dot in its domain."""
     if not isinstance(value, str) or not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", value):
         raise Refused("Invalid email address", code="email_invalid", param=name)
     return value
@@ -173,7 +173,7 @@ def currency(name: str, value: Value) -> Value:
 
 
 def metadata(name: str, value: Value) -> Value:
-    """Read metadata: 50 keys of 40 characters, with values of 500 ("Metadata")."""
+    """Read metadata: at most 50 keys of 40 characters, and values of 500 ("Metadata")."""
     if not isinstance(value, dict) or len(value) > 50:
         raise Refused("Invalid metadata", param=name)
     for key, each in value.items():

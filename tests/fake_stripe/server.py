@@ -1,4 +1,4 @@
-"""Stripe's API and hosted page over HTTP, and the trouble that a test can cause."""
+"""Serves the fake Stripe's API and hosted page over HTTP. Tests can cause faults."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class Trouble(Enum):
     """A fault of a call."""
 
     LOST = auto()
-    """It is not received, and gets no response."""
+    """The call is not received and gets no response."""
     DROPPED = auto()
-    """It is not received: the connection breaks."""
+    """The call is not received, because the connection breaks."""
     TOO_MANY = auto()
     """429 with Retry-After of 17 seconds."""
     FAULT = auto()
-    """500, saved under the idempotency key; nothing is done."""
+    """500, saved under the idempotency key. The call has no effect."""
     FAULT_AFTER_IT_ACTED = auto()
-    """500, saved under the idempotency key, although it is done."""
+    """500, saved under the idempotency key, although the call takes effect."""
     AWAY = auto()
-    """503 from a proxy before the API; nothing is saved."""
+    """503 from a proxy in front of the API. Nothing is saved."""
     AWAY_FOR_LONG = auto()
-    """503 that must not be repeated."""
+    """503 to a call that must not be repeated."""
     CONFLICT = auto()
     """409: another call uses the idempotency key."""
     LOCKED = auto()
-    """429 that may be repeated: another call uses the object."""
+    """429 to a call that may be repeated, because another call uses the object."""
     UNAUTHORIZED = auto()
     """401: the key was revoked."""
     FORBIDDEN = auto()
@@ -63,15 +63,15 @@ class Trouble(Enum):
     NOT_FOUND = auto()
     """404: Stripe does not know the object, or not yet."""
     NO_SUCH_ROUTE = auto()
-    """404 with Stripe's error, and without a code: the API has no such route."""
+    """404 with Stripe's error but without a code, because the API has no such route."""
     NOT_THE_API = auto()
-    """404 with an HTML page, from a proxy or a wrong address; nothing is done."""
+    """404 with an HTML page, from a proxy or a wrong address. The call has no effect."""
     NONSENSE = auto()
     """200 with broken JSON."""
     UNKNOWN_STATUS = auto()
     """200 with an unknown status."""
     REDIRECT = auto()
-    """302 to somewhere else."""
+    """302 to another address."""
 
 
 _REFUSALS: Final[Mapping[Trouble, tuple[int, str, str | None]]] = {
@@ -95,9 +95,9 @@ _FAULT: Final = {"error": {"type": "api_error", "message": "An unknown error occ
 
 
 class FakeStripeServer:
-    """A fake Stripe that listens on this machine.
+    """A fake Stripe that listens on a loopback address.
 
-    `calls` names the calls in their order.
+    `calls` lists the calls in order.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -119,15 +119,15 @@ class FakeStripeServer:
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
     ) -> None:
-        """Cause trouble for calls that match `on`, such as `POST /v1/customers`."""
+        """Cause a fault of each call that matches `on`, such as `POST /v1/customers`."""
         self.server.have(self._trouble(trouble), on, from_call=from_call, times=times)
 
     def recover(self) -> None:
-        """End all trouble, and the calls that are held."""
+        """End all faults, and end the calls that are held."""
         self.server.recover()
 
     def send_webhooks(self) -> None:
-        """Send each new event once, to merchants that have a `webhook_url`."""
+        """Send each new event once to every merchant that has a `webhook_url`."""
         for merchant in self.stripe.merchants.values():
             with self.stripe.lock:
                 events, merchant.events = merchant.events, []
@@ -153,7 +153,7 @@ class FakeStripeServer:
         return response
 
     def _trouble(self, trouble: Trouble) -> stand_in.Trouble:
-        """Return the stand-in's trouble for a fault."""
+        """Return the trouble of the stand-in server that corresponds to a fault."""
         if trouble in _ANYWHERE:
             return _ANYWHERE[trouble]
         if trouble in _REFUSALS:
@@ -229,7 +229,7 @@ class FakeStripeServer:
 
 
 SECRETIVE: Final = "Zoe <zoe@guests.example> may not use sk_test_main"
-"""Text that no message or log of the adapter may repeat."""
+"""Text that the adapter must not repeat in a message or log."""
 
 
 def unknown_status(sound: Response) -> Response:
@@ -251,6 +251,6 @@ _ANYWHERE: Final[Mapping[Trouble, stand_in.Trouble]] = {
 
 @contextmanager
 def running(clock: Clock) -> Iterator[FakeStripeServer]:
-    """Run a fake Stripe until the block's end."""
+    """Run a fake Stripe until the end of the block."""
     with closing(FakeStripeServer(clock)) as server:
         yield server

@@ -1,4 +1,4 @@
-"""Stripe's records: merchants with customers, pages, payment methods, events and saved responses."""
+"""Records of the fake Stripe: merchants with customers, pages, payment methods and events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TEST_SECRET: Final = "whsec_main"
 
 
 class BankCard(NamedTuple):
-    """A card of "Testing": how the bank reacts to it and to the address."""
+    """A test card of "Testing", with the reactions of its bank to the card and to the address."""
 
     brand: str
     funding: str = "credit"
@@ -71,7 +71,7 @@ TEST_CARDS: Final[Mapping[str, BankCard]] = {
 
 
 FORCED: Final = ("any", "challenge")
-"""The values of `request_three_d_secure` that ask for 3-D Secure, whatever Stripe's rules say."""
+"""The values of `request_three_d_secure` that request 3-D Secure regardless of Stripe's rules."""
 
 METHOD_TYPES: Final = ("card", "link", "sepa_debit", "us_bank_account")
 """Some of the API's types of payment methods."""
@@ -153,11 +153,11 @@ _BRANDING: Final[Object] = {
     "display_name": "The chain of spas",
     "font_family": "default",
 }
-"""How pages look without `branding_settings`."""
+"""The branding of a page without `branding_settings`."""
 
 
 class Saved(NamedTuple):
-    """A response saved under an idempotency key, with its call."""
+    """A response that was saved under an idempotency key, with its call."""
 
     call: tuple[str, str]
     status: int
@@ -169,7 +169,7 @@ class Saved(NamedTuple):
 class Merchant:
     """An account at Stripe in one of its modes.
 
-    `offered` are the types of payment methods that are switched on in its dashboard.
+    `offered` contains the types of payment methods that are switched on in the dashboard.
     """
 
     key: str
@@ -187,17 +187,17 @@ class Merchant:
 
     @property
     def account_id(self) -> str:
-        """The account's id, the same for all its keys and in both modes."""
+        """The id of the account, which is the same for all its keys and in both modes."""
         return f"acct_{self.key.split('_')[2]}"
 
     @property
     def is_live(self) -> bool:
-        """Whether it is live mode."""
+        """Whether the merchant is in live mode."""
         return "_live_" in self.key
 
 
 class FakeStripe:
-    """Stripe, without its sockets. `url` is where its pages are."""
+    """The fake Stripe without its sockets. `url` is the base address of its pages."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -213,13 +213,13 @@ class FakeStripe:
         self.main = self.add_merchant(TEST_KEY, TEST_SECRET)
 
     def add_merchant(self, key: str, webhook_secret: str) -> Merchant:
-        """Add an account."""
+        """Add a merchant account."""
         merchant = Merchant(key=key, webhook_secret=webhook_secret)
         self.merchants[key] = merchant
         return merchant
 
     def require(self, check: Callable[..., None], *sent: object) -> None:
-        """Check what is sent; the server raises the faults when it closes."""
+        """Check what was sent. Closing the server raises the first fault."""
         try:
             check(*sent)
         except AssertionError as fault:
@@ -232,7 +232,7 @@ class FakeStripe:
     # The API
 
     def retrieve_account(self, merchant: Merchant, given: Given) -> Object:
-        """Retrieve the account of a key; the response does not hold the mode."""
+        """Retrieve the account of a key. The response does not contain the mode."""
         check(given, NOTHING)
         return {"id": merchant.account_id, "object": "account", "type": "standard"}
 
@@ -252,7 +252,7 @@ class FakeStripe:
         return customer
 
     def update_customer(self, merchant: Merchant, given: Given, reference: str) -> Object:
-        """Update a customer; one that was deleted is gone."""
+        """Update a customer. Refused if the customer was deleted."""
         checked = check(given, _CUSTOMER)
         customer = _find(merchant.customers, "customer", reference)
         if customer.get("deleted"):
@@ -261,12 +261,12 @@ class FakeStripe:
         return customer
 
     def retrieve_customer(self, merchant: Merchant, given: Given, reference: str) -> Object:
-        """Retrieve a customer, deleted or not."""
+        """Retrieve a customer, even if the customer was deleted."""
         check(given, NOTHING)
         return _find(merchant.customers, "customer", reference)
 
     def remove_customer(self, merchant: Merchant, given: Given, reference: str) -> Object:
-        """Delete a customer; one that was deleted is gone."""
+        """Delete a customer. Refused if the customer was deleted before."""
         check(given, NOTHING)
         if _find(merchant.customers, "customer", reference).get("deleted"):
             raise _missing("customer", reference)
@@ -352,7 +352,7 @@ class FakeStripe:
 
     @staticmethod
     def _allowed(checked: Mapping[str, Any]) -> Sequence[str]:
-        """Return the allowed types of a call; a call without any needs a currency."""
+        """Return the allowed payment method types. A call without types must have a currency."""
         if "allowed_payment_method_types" in checked:
             allowed: Sequence[str] = checked["allowed_payment_method_types"]
             return allowed
@@ -411,7 +411,7 @@ class FakeStripe:
         return self._expired(merchant, session)
 
     def retrieve_method(self, merchant: Merchant, given: Given, reference: str) -> Object:
-        """Retrieve a PaymentMethod, attached or not, with its customer if that was expanded."""
+        """Retrieve a PaymentMethod, even if detached. Contains the customer if it was expanded."""
         wanted = check(given, {"expand": list_of(lambda _, value: value)}).get("expand", [])
         method = _find(merchant.methods, "PaymentMethod", reference)
         if not wanted or method["customer"] is None:
@@ -420,7 +420,7 @@ class FakeStripe:
         return method | {"customer": merchant.customers[method["customer"]]}
 
     def list_methods(self, merchant: Merchant, given: Given) -> Object:
-        """List the PaymentMethods of a type with their customers, newest first, also detached ones."""
+        """List PaymentMethods of a type with their customers, newest first, even if detached."""
         asked = check(given, _METHOD_LIST)
         assert asked["expand"] == ["data.customer"], "nothing else is expanded"
         after = asked.get("starting_after")
@@ -437,7 +437,7 @@ class FakeStripe:
         return _list("payment_methods", shown, has_more=len(found) > at_most)
 
     def detach_method(self, merchant: Merchant, given: Given, reference: str) -> Object:
-        """Detach a PaymentMethod; refused if it is detached or its customer deleted."""
+        """Detach a PaymentMethod. Refused if it is detached or if its customer was deleted."""
         check(given, NOTHING)
         method = _find(merchant.methods, "PaymentMethod", reference)
         if method["customer"] is None:
@@ -470,7 +470,7 @@ class FakeStripe:
         expiry: tuple[int, int] = (9, 2031),
         address: Mapping[str, str] | None = None,
     ) -> str:
-        """Submit a card on an open page; returns the SetupIntent's status. Raises Refused."""
+        """Submit a card on an open page. Returns the status of the SetupIntent. Raises Refused."""
         with self.lock:
             merchant, session = self.open_session(reference)
             if session["status"] != "open":
@@ -502,7 +502,7 @@ class FakeStripe:
         expiry: tuple[int, int] = (9, 2031),
         address: Mapping[str, str] | None = None,
     ) -> str:
-        """Confirm a SetupIntent with a card; returns its status."""
+        """Confirm a SetupIntent with a card. Returns the status of the SetupIntent."""
         card = TEST_CARDS.get(number)
         if card is None or card.is_declined:
             return self._failed(merchant, intent, "card_declined", "generic_decline")
@@ -524,7 +524,7 @@ class FakeStripe:
         return str(intent["status"])
 
     def submit_link(self, reference: str) -> str:
-        """Use a Link account on an open page; returns the SetupIntent's status.
+        """Use a Link account on an open page. Returns the status of the SetupIntent.
 
         Raises Refused if the page hides Link.
         """
@@ -548,7 +548,7 @@ class FakeStripe:
             return self._submit_other(merchant, session, "card", link)
 
     def submit_bank_account(self, reference: str) -> str:
-        """Use a bank account on an open page that offers it, like `submit_link`."""
+        """Use a bank account on an open page that offers bank accounts, like `submit_link`."""
         with self.lock:
             merchant, session = self.open_session(reference)
             if "us_bank_account" not in session["payment_method_types"]:
@@ -591,7 +591,7 @@ class FakeStripe:
             self.tell(merchant, "payment_method.automatically_updated", method)
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> str:
-        """Pass or fail the challenge; returns the SetupIntent's status. Raises Refused."""
+        """Pass or fail the challenge. Returns the status of the SetupIntent. Raises Refused."""
         with self.lock:
             merchant, session = self.open_session(reference)
             intent = merchant.intents[session["setup_intent"]]
@@ -686,9 +686,10 @@ class FakeStripe:
         call: tuple[str, str],
         act: Callable[[], tuple[int, Object]],
     ) -> tuple[int, Object, bool]:
-        """Handle a call once per key; returns status, body and whether they were saved before.
+        """Handle a call once per idempotency key.
 
-        A call with wrong parameters is not saved, because Stripe does not begin it. Raises Refused.
+        Returns the status, the body, and whether this response had been saved before.
+        The response to a call with invalid parameters is not saved. Raises Refused.
         """
         with self.lock:
             saved = merchant.saved.get(key) if key else None

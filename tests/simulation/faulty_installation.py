@@ -65,7 +65,7 @@ class CallFault:
     lasts: bool = False
 
     def applies_to(self, call: str) -> bool:
-        """Return whether a call can fail like this. Only calls with an effect can fail afterwards."""
+        """Return whether the fault is possible. Only a call with an effect can fail afterwards."""
         return self.error(call) is not None and (self.moment is Moment.BEFORE or has_effect(call))
 
 
@@ -302,7 +302,7 @@ class FaultyInstallation(Installation):
 
     @contextmanager
     def recording(self, fault: CallFault | None = None, number: int = 0) -> Iterator[None]:
-        """Record the calls. Inject a fault at the call `number`, or take a snapshot before each call."""
+        """Record the calls. Inject a fault at call `number`, or take a snapshot before each."""
         self._fault, self._number, self._is_recording = fault, number, True
         yield
         self._is_recording = False

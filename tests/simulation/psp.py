@@ -19,10 +19,10 @@ from domain.psps.payment_provider import PaymentProvider
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 NEW_TOKENS: Final = MerchantAccount("default")
-"""Here a card gets a new token each time it is typed."""
+"""The merchant account at which a card gets a new token each time it is typed."""
 
 LASTING_TOKENS: Final = MerchantAccount("lasting")
-"""Here a card of a guest always gets the same token, as with some PSPs."""
+"""The merchant account at which a guest's card always has the same token, as at some PSPs."""
 
 
 def pages_at(psp: FakePsp) -> list[PspPage]:
@@ -49,7 +49,7 @@ def tokens_at(psp: FakePsp, pages: Sequence[PspPage]) -> set[tuple[MerchantAccou
 
 
 class LastingTokens(PaymentProvider):
-    """The adapter of the fake PSP, with lasting tokens at one merchant account.
+    """The adapter of the fake PSP, with permanent tokens at one merchant account.
 
     As with some PSPs, a parameter of the return address is evidence. `late` holds references of
     pages: for these, `outcome` says that it is too early to know.

@@ -504,7 +504,7 @@ class Simulation:
             self._known.missing.add(guest.id)
 
     def a_client_merges_two_guests(self, process: Process, choices: Random) -> None:
-        """Merge a guest into another unless only two guests are left. The card digits were read earlier."""
+        """Merge two guests unless only two are left. The card digits were read earlier."""
         if len(self._stored.erasures) + 1 >= len(GUESTS):
             return
         goes, stays = choices.sample(GUESTS, 2)
@@ -838,7 +838,7 @@ class Simulation:
         require_in_time(self._observer.read(), self._clock.now())
 
     def an_operator_changes_something(self, _process: Process, choices: Random) -> None:
-        """Remove a guest, center or configuration, change a configuration or language, or restore all."""
+        """Remove or change a guest, center, configuration or language, or restore everything."""
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
         gone: str | None = None
         match choices.randrange(9):

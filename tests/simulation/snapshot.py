@@ -316,7 +316,7 @@ _AUDIT: Final = "SELECT action FROM audit_entries ORDER BY rowid"
 
 
 class Observer:
-    """Reads the files of an installation and what arrived at endpoints, without changing anything."""
+    """Reads the files of an installation and the events at endpoints, without any change."""
 
     def __init__(self, folder: Path, psp: FakePsp, endpoints: Endpoints) -> None:
         self._folder = folder

@@ -356,7 +356,7 @@ def visit_of(it: It) -> str:
 
 
 def changing(change: CardChange) -> Callable[[It, tuple[str, Account]], None]:
-    """Return a function that changes a card. It returns nothing, because a retry changes nothing."""
+    """Return a function that changes a card. It returns None, because retries change nothing."""
 
     def act(it: It, visited: tuple[str, Account]) -> None:
         cookie, account = visited

@@ -179,7 +179,7 @@ def test_every_response_in_a_generated_history_matches_the_openapi_document(
 
 
 def run_until(history: type[APIStateMachine], has_seen_enough: Callable[[], bool]) -> None:
-    """Run histories until enough was seen. The links that a round follows depend on the document."""
+    """Run histories until enough was seen. The document decides which links a round follows."""
     for number in range(MOST_ROUNDS):
         if TIMES == 1:
             seed(number)(history)

@@ -41,7 +41,7 @@ class TestRetryAfterAnHour:
 
     @pytest.fixture
     def made(self, shop: Shop) -> str:
-        """Create a page whose response is lost, and two others. Return the reference of the first."""
+        """Create a page whose response is lost, and two others. Return the first reference."""
         shop.mollie.server.have(stand_in.drop_response, PAYMENTS)
         with pytest.raises(ProviderUnavailable):
             shop.start()

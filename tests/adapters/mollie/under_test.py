@@ -1,4 +1,4 @@
-"""Mollie's adapter on the fake Mollie, for the contract suite."""
+"""Connects Mollie's adapter to the fake Mollie, for the contract suite."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TAGS: Final = {locale: tag for tag, locale in LOCALES.items()}
 
 
 class MollieUnderTest(RemotePspUnderTest):
-    """A fake Mollie that listens, with a merchant and a key for each of MAIN and OTHER."""
+    """A running fake Mollie with a merchant and a key for each of MAIN and OTHER."""
 
     plugin = PLUGIN
     facts = Facts(

@@ -1,4 +1,4 @@
-"""A migrated database in a file, and a storage over it."""
+"""Fixtures: a migrated database file, and a storage that uses it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def storage(path: Path) -> Iterator[SqliteStorage]:
-    """Return a storage over the database, without a busy timeout."""
+    """Return a storage that uses the database, without a busy timeout."""
     with closing(SqliteStorage(path, busy_timeout_seconds=0)) as storage:
         yield storage

@@ -1,4 +1,4 @@
-"""Copies of a database file."""
+"""Tests of backups of a database file."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"
 
 
 def key_of_test_mode() -> str:
-    """Return the key of test mode. A live key is refused, because it would create real customers."""
+    """Return the test-mode key. A live key is refused, because it would create real customers."""
     key = os.environ[KEY_SETTING]
     assert key.startswith(("sk_test_", "rk_test_")), f"{KEY_SETTING} is no key of test mode"
     return key

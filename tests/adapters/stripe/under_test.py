@@ -1,4 +1,4 @@
-"""Stripe's adapter on the fake Stripe, for the contract suite."""
+"""Connects Stripe's adapter to the fake Stripe, for the contract suite."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def an_event(kind: str, subject: Mapping[str, Any], **changes: Any) -> bytes:
 
 
 class StripeUnderTest(RemotePspUnderTest):
-    """A fake Stripe that listens, with an account and a key for each of MAIN and OTHER."""
+    """A running fake Stripe with an account and a key for each of MAIN and OTHER."""
 
     plugin = PLUGIN
     facts = Facts(
