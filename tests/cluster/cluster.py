@@ -127,7 +127,7 @@ class Node(Process):
         self.configuration.write_text(replaced(text, {**everywhere, **changes}))
 
     def processes(self, state: str = "") -> list[int]:
-        """Return the process ids of Patroni, the server and its children, if in `state`."""
+        """Return the process ids of Patroni, the server and its children. `state` filters."""
         found = []
         for each in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
