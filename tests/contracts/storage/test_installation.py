@@ -31,7 +31,7 @@ def test_storing_the_installation_record_again_replaces_the_first_record(storage
 
 
 # Shows F49.
-def test_separating_a_copy_of_an_installation_drops_records_that_act_for_the_original(
+def test_a_copy_that_is_separated_from_the_original_has_no_endpoints_tokens_or_due_work(
     storage: Storage,
 ) -> None:
     account, endpoint = an_account(due_at=NOW), an_event_endpoint()

@@ -67,7 +67,7 @@ def test_a_database_that_was_moved_works_for_its_new_origin(at_a: CommandLine) -
 
 
 @pytest.mark.parametrize("elsewhere", [B, LOOPBACK])
-def test_separating_a_copy_of_an_installation_drops_records_that_act_for_the_original(
+def test_installation_copy_deletes_the_event_endpoints_of_the_original_from_the_copy(
     at_a: CommandLine, elsewhere: dict[str, str]
 ) -> None:
     with committed(at_a.storage) as unit:
