@@ -136,8 +136,9 @@ class TestHttpApi:
     def test_the_docs_explain_what_to_do_for_every_error_type(self) -> None:
         told = section(doc("http-api.md"), "What to do")
 
-        types = {each.type for each in generated_docs.refusals()}
-        assert types <= set(re.findall(r"`(\w+)`", told))
+        named = re.findall(r"(`\w+`(?:,\s+`\w+`)*)\s+\((\d+)\)", told)
+        listed = [(each, int(code)) for types, code in named for each in re.findall(r"\w+", types)]
+        assert sorted(listed) == sorted((each.type, each.code) for each in generated_docs.refusals())
 
     def test_the_state_diagram_of_a_session_matches_the_code(self) -> None:
         drawn = re.findall(r"^    (.+ --> .+)$", doc("http-api.md"), re.MULTILINE)
