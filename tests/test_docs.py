@@ -138,7 +138,9 @@ class TestHttpApi:
 
         named = re.findall(r"(`\w+`(?:,\s+`\w+`)*)\s+\((\d+)\)", told)
         listed = [(each, int(code)) for types, code in named for each in re.findall(r"\w+", types)]
-        assert sorted(listed) == sorted((each.type, each.code) for each in generated_docs.refusals())
+        assert sorted(listed) == sorted(
+            (each.type, each.code) for each in generated_docs.refusals()
+        )
 
     def test_the_state_diagram_of_a_session_matches_the_code(self) -> None:
         drawn = re.findall(r"^    (.+ --> .+)$", doc("http-api.md"), re.MULTILINE)
