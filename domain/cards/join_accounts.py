@@ -1,4 +1,4 @@
-"""Make one account of two that turned out to be the same card."""
+"""Join two accounts that turned out to be the same card."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from domain.storage import UnitOfWork, WriteUnit
 def join_accounts(
     unit: WriteUnit, note_event: NoteEvent, stays: Account, goes: Account, now: datetime
 ) -> Account:
-    """Give all that the guest agreed to for `goes` to `stays`, and remove `goes`; return `stays`.
+    """Move the agreements and consents of `goes` to `stays`, and remove `goes`; return `stays`.
 
-    The card is kept as long as either account was. A withdrawal counts for both: if no general
-    consent is later, only the agreements that run keep the card. The caller holds the locks on the
-    accounts, and commits. Raises RecordUnreadable.
+    The remaining account is kept on file as long as either account would have been. A withdrawal
+    from one account applies to both: unless the guest gave a general consent after it, the card is
+    kept only for the running agreements. The caller has locked both accounts, and commits the unit.
+    Raises RecordUnreadable.
     """
     kept, removed = _kept_as_one(unit, stays, goes, now), goes.removed(now)
-    # The order matters: the storage refuses the same card twice even within a unit.
+    # `goes` is removed first: the storage refuses two active accounts with the same card.
     unit.accounts.update(removed)
     unit.accounts.update(kept)
     unit.agreements.move(removed.account_id, kept.account_id)

@@ -1,4 +1,4 @@
-"""A guest takes a card back: the rule about bookings that it guarantees."""
+"""Remove a card for its guest, or withdraw the consent, with regard to the card's bookings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from domain.events.note_event import NoteEvent
 from domain.storage import WriteUnit
 
 BY_GUEST: Final = "guest"
-"""Who caused the event, in `by`."""
+"""The value of an event's `by` if the guest caused the event."""
 
 
 def stays_until(removal: GuestRemoval, running: Sequence[Agreement]) -> datetime | None:
-    """Return until when a card stays for its bookings if the guest takes it back.
+    """Return the time until which a card stays on file for its bookings if the guest removes it.
 
-    None means that it is removed at once. `running` are the agreements under which the card may be
-    charged now.
+    Return None if the card would be removed at once. `removal` is the center's setting. `running`
+    are the agreements under which the card may be charged now.
     """
     return None if removal is GuestRemoval.ALWAYS else last_kept_until(running)
 
@@ -42,11 +42,16 @@ def take_back(
     reason: str | None = None,
     now: datetime,
 ) -> Account | None:
-    """Remove a card for its guest, or end all consent but that for its bookings; return the card.
+    """Remove a card for its guest, or withdraw all consent except that for its bookings.
 
-    The audit trail notes it. The caller has locked the card and the `others` of the guest at its
-    center, and commits. If the card was taken back before, and stays, only the time of the
-    withdrawal changes, and None is returned.
+    `removal` and the card's running agreements decide which of the two happens. The change is noted
+    in the audit trail and stored as an event. Return the changed card.
+
+    If the card stays and its consent was already withdrawn, only the time of the withdrawal is
+    updated, and None is returned.
+
+    `others` are the guest's other active cards at the center. The caller has locked all of them and
+    `account`, and commits the unit.
     """
     running = running_among(unit.agreements.of_account(account.account_id), now)
     if stays_until(removal, running) is None:

@@ -1,4 +1,4 @@
-"""The list of all events, in the one order in which every reader sees them."""
+"""The list of all events, whose order is the same for every reader and never changes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from domain.identifiers import CenterId, EventId, GuestId
 EXPECTED_POSITION: Final = "the `next` of an earlier response, given once"
 
 MAX_NUMBERED: Final = 1_000
-"""The most events that one unit of work numbers, to keep the unit short."""
+"""How many events one unit of work numbers at most, so that the unit is short."""
 
 _POSITION = re.compile(r"0|([1-9][0-9]{0,15})-([0-9a-f]{8})")
 
 
 class Position(NamedTuple):
-    """A place in the list: behind the event with this number, or at the beginning.
+    """A position in the list: after the event with this number, or at the beginning if it is 0.
 
-    `mark` is the beginning of that event's UUID. A list with another event under the number is
-    another installation's, or was restored from an older backup.
+    `mark` is the first 8 digits of that event's UUID. If another event has the number, the position
+    came from another installation, or the list was restored from an older backup.
     """
 
     number: int = 0
@@ -32,12 +32,15 @@ class Position(NamedTuple):
 
     @classmethod
     def behind(cls, number: int, event_id: EventId) -> Self:
-        """Return the position behind an event."""
+        """Return the position after the event with this number and id."""
         return cls(number, event_id.removeprefix("evt_")[:8])
 
     @classmethod
     def parse(cls, values: Sequence[str]) -> Self | None:
-        """Parse the position in a query; None without a position. Raises InvalidField."""
+        """Parse the values of the query parameter `after`. Raises InvalidField.
+
+        Return None if there are no values.
+        """
         if not values:
             return None
         matched = _POSITION.fullmatch(values[0])
@@ -46,19 +49,19 @@ class Position(NamedTuple):
         return cls(int(matched[1]), matched[2]) if matched[1] else cls()
 
     def __str__(self) -> str:
-        """Return the form that readers send back."""
+        """Return the text that `parse` accepts."""
         return f"{self.number}-{self.mark}" if self.number else "0"
 
 
 class ListedEvent(NamedTuple):
-    """An event, and the position behind it."""
+    """An event, and the position after it."""
 
     event: Event
     position: Position
 
 
 class Ends(NamedTuple):
-    """The position before the oldest event that is kept, and the position behind the latest."""
+    """The positions before the oldest stored event and after the latest event."""
 
     first: Position
     last: Position
@@ -66,17 +69,18 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """The events to list. None means all centers; without `types`, all types are listed."""
+    """Which events to list. `centers` is None for all centers; `types` is empty for all types."""
 
     centers: frozenset[CenterId] | None = None
     types: Collection[EventType] = ()
 
 
 class Events(Protocol):
-    """Every event, whether an endpoint takes it or not.
+    """Repository of all events, including those that no endpoint receives.
 
-    An event has no number at first. `number` gives numbers to committed events, without gaps and
-    under one lock. So numbers become visible in their order, however many units store events.
+    A new event has no number. Later, `number` assigns consecutive numbers to committed events, and
+    only one unit of work does so at a time. Therefore a reader never sees a number before all lower
+    numbers, even if many units store events concurrently.
     """
 
     def add(self, event: Event) -> None:
@@ -84,47 +88,51 @@ class Events(Protocol):
         ...
 
     def get(self, event_id: EventId) -> Event | None:
-        """Return the event, numbered or not, or None."""
+        """Return the event, even if it has no number yet, or None."""
         ...
 
     def naming(self, guest_id: GuestId) -> Sequence[Event]:
-        """Return the events about a guest, oldest first. Reads every event."""
+        """Return the events about a guest, oldest first. Slow, because it reads every event."""
         ...
 
     def is_any_unnumbered(self) -> bool:
-        """Return whether `number` would find an event; changes nothing."""
+        """Return whether any event has no number yet."""
         ...
 
     def number(self) -> int:
-        """Number at most MAX_NUMBERED events, and return how many.
+        """Assign numbers to at most MAX_NUMBERED events, and return how many were numbered.
 
-        An event comes after each event whose unit was committed before its own unit stored it. A
-        number never changes. Waits for another unit that numbers events.
+        If one unit was committed before another unit stored an event, the events of the first unit
+        get the lower numbers. A number never changes. If another unit is numbering events, this
+        call waits until that unit ends.
         """
         ...
 
     def ends(self) -> Ends:
-        """Return the ends of the numbered list. They are equal if the list is empty."""
+        """Return both ends of the numbered events. They are equal if there are no such events."""
         ...
 
     def position(self, number: int) -> Position | None:
-        """Return the position with this number, from `ends().first` on; None if no event has it."""
+        """Return the position after the event with this number, or None if there is no such event.
+
+        `ends().first` is found too, although its event is deleted.
+        """
         ...
 
     def between(
         self, after: int, last: int, wanted: EventFilter, *, limit: int
     ) -> Sequence[ListedEvent]:
-        """Return the events with a number greater than `after`, and at most `last`, in order.
+        """Return the first `limit` wanted events numbered from `after + 1` to `last`, in order.
 
         Raises RecordUnreadable.
         """
         ...
 
     def forget(self, *, before: datetime, until: datetime) -> int:
-        """Delete a limited number of events from the beginning of the list; return the number.
+        """Delete old events from the beginning of the list, a limited number per call.
 
-        It ends at the first event that happened between the two times. A clock that was wrong gave
-        an event its time if it happened after `until`. What is left of the last deleted event is
-        its number and its id.
+        Return how many were deleted. Deletion stops at the first event that occurred between
+        `before` and `until`. An event that occurred after `until` is deleted, because its time must
+        come from a wrong clock. Only the number and the id of the last deleted event are kept.
         """
         ...

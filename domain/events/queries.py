@@ -1,4 +1,4 @@
-"""The use cases that read events for callers."""
+"""Use cases that read events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domain.permissions import MAY_READ_EVENTS, Caller
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 LOOKED_AT: Final = 10_000
-"""The most events that one call looks at, so that a call with a rare filter is not slow."""
+"""How many events one call examines at most, so that a filter with few matches is not slow."""
 
 _SINCE: Final = (0, 3)
 """The first release that lists every event."""
@@ -24,7 +24,7 @@ _SINCE: Final = (0, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsRead:
-    """Some events in the order of the list, and the position to read on from."""
+    """Events in the order of the list, and the position from which to continue reading."""
 
     events: Sequence[Event]
     next: Position
@@ -32,15 +32,18 @@ class EventsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListEvents:
-    """Use case: return at most `size` events after a position, at centers that the caller may see.
+    """Use case: list at most `size` events after a position, at centers that the caller may see.
 
     The other parameters are unparsed values of the query. Without a position, the list begins at
-    the oldest event that is kept. `next` equals the position that was sent if there are no further
-    events yet. If events were stored since the last call, this call numbers them in a write unit.
-    The service counts as unavailable while a worker of an earlier release runs, whose events are
-    not in the list, and if a newer release stored one of the events. Raises UserNotAuthorized,
-    InvalidField (after, type), InvalidCenterId, or EventsGone if events after the position were
-    deleted or the position belongs to another list.
+    the oldest stored event. If there are no further events yet, `next` equals the position that was
+    sent. A call first numbers the events that were stored since the last call.
+
+    Raises:
+
+    - UserNotAuthorized, InvalidField (after, type) or InvalidCenterId;
+    - EventsGone if events after the position were deleted, or the position is from another list;
+    - ServiceUnavailable while a worker of an earlier release runs, because the events of such a
+      worker are not in the list, or if a newer release stored one of the events.
     """
 
     needs = MAY_READ_EVENTS
@@ -84,7 +87,7 @@ def _number(unit: WriteUnit) -> None:
 def _read(
     unit: UnitOfWork, only: CenterId | None, asked: Position | None, wanted: EventFilter, size: int
 ) -> EventsRead:
-    """Return the numbered events after the position that was asked for."""
+    """Return at most `size` wanted events after the position `asked`."""
     if only is not None and unit.centers.get(only) is None:
         raise InvalidCenterId
     first, last = unit.events.ends()
@@ -109,10 +112,10 @@ def _read(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEvent:
-    """Use case: return an event.
+    """Use case: read an event by its id.
 
-    Raises UserNotAuthorized, or EventNotFound if no event at a center that the caller may see has
-    this id.
+    Raises UserNotAuthorized. Raises EventNotFound if there is no such event, or if the caller may
+    not see its center.
     """
 
     needs = MAY_READ_EVENTS

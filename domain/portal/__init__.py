@@ -1,1 +1,1 @@
-"""The guest's own page: open it for a guest, enter it, show the cards, and change them there."""
+"""The guest's own page, where a guest sees, changes and replaces the cards on file at a center."""

@@ -21,11 +21,11 @@ from domain.storage import Storage, WriteUnit
 
 
 class CardChange(StrEnum):
-    """What a guest may do with a card, apart from replacing it."""
+    """A change that a guest can make to a card. Replacing a card is a separate use case."""
 
     REMOVE = "remove"
     WITHDRAW = "withdraw"
-    """Withdraw the consent to charges other than for bookings."""
+    """Withdraw the consent to all charges except those for bookings."""
     DEFAULT = "default"
 
 
@@ -33,11 +33,14 @@ class CardChange(StrEnum):
 class ChangeCard:
     """Use case: remove a card, withdraw its general consent, or make it the default.
 
-    A card that guarantees a booking stays for it, if the center has set that; a withdrawal always
-    leaves it. Without a booking, a withdrawal removes the card. The shop is told by an event. The
-    audit trail notes a removal and a withdrawal, and `log_taken_back` is called with the card after
-    the commit. A change that was made before has no further event, entry or call. A card that is
-    not the guest's at the center does not change. Raises PortalEnded.
+    The center's settings decide whether a removed card stays on file for the bookings that it
+    guarantees. After a withdrawal, the card always stays for its bookings. A withdrawal removes a
+    card that guarantees no booking.
+
+    Each change stores an event for the shop. Removals and withdrawals are also noted in the audit
+    trail, and `log_taken_back` is called with the card after the commit. Repeating a change causes
+    no further event, entry or call. Nothing happens if the guest has no such card at the center.
+    Raises PortalEnded.
     """
 
     storage: Storage
@@ -47,7 +50,10 @@ class ChangeCard:
     log_taken_back: Callable[[Account], None]
 
     def __call__(self, cookie: str | None, account_id: str, change: CardChange) -> Account | None:
-        """Return the changed card, or None if nothing changed."""
+        """Change the card, and return it, or return None if nothing changed.
+
+        `cookie` is the value of the browser's cookie, which identifies the visit.
+        """
 
         def make(unit: WriteUnit) -> Account | None:
             now = self.clock.now()

@@ -11,10 +11,10 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnterPortal:
-    """Use case: begin a visit of one hour, and return the cookie of the browser.
+    """Use case: begin a visit of one hour, and return the value of the browser's cookie.
 
-    The link may be used until it expires, because some programs open it twice. Each call begins
-    another visit. Raises PortalUnknown or PortalExpired.
+    A link may be used several times until it expires, because some programs open links twice. Each
+    call begins another visit. Raises PortalUnknown or PortalExpired.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""Find the portal session of a link, or of a browser that has entered the page."""
+"""Find a portal session by the secret of its link, or by the cookie of a browser."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from domain.storage import UnitOfWork
 
 
 class PortalUnknown(Exception):
-    """No portal session has this secret, or its guest was erased."""
+    """No portal session has this secret, or its guest was erased or merged into another guest."""
 
 
 class PortalExpired(Exception):
-    """The link is past its end, its access token is revoked, or its guest was merged with another."""
+    """The link has expired, its access token is revoked, or another guest was merged into its guest."""
 
 
 class PortalEnded(Exception):
@@ -29,7 +29,7 @@ class PortalEnded(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visited:
-    """A portal session with its records. `accounts` are the guest's active cards at the center."""
+    """A portal session, its guest and center, and the guest's active cards there (`accounts`)."""
 
     session: PortalSession
     guest: Guest
@@ -37,12 +37,15 @@ class Visited:
     accounts: Sequence[Account]
 
     def account(self, account_id: str) -> Account | None:
-        """Return the guest's card with this id, or None."""
+        """Return the card with this id, or None if it is not among `accounts`."""
         return next((each for each in self.accounts if each.account_id == account_id), None)
 
 
 def find_link(unit: UnitOfWork, secret: str, now: datetime) -> Visited:
-    """Return the portal session whose link has this secret. Raises PortalUnknown or PortalExpired."""
+    """Return the portal session whose link contains `secret`. `accounts` is empty.
+
+    A write unit locks the portal session. Raises PortalUnknown or PortalExpired.
+    """
     session = unit.portal_sessions.with_secret(hash_of(secret))
     if session is None:
         raise PortalUnknown
@@ -53,16 +56,16 @@ def find_link(unit: UnitOfWork, secret: str, now: datetime) -> Visited:
 
 
 def find_visit(unit: UnitOfWork, cookie: str | None, now: datetime) -> Visited:
-    """Return the portal session of a browser by its cookie. A write unit locks the guest's cards.
+    """Return the portal session that a browser's cookie identifies.
 
-    Raises PortalEnded.
+    A write unit locks the guest's cards. Raises PortalEnded.
     """
     portal_id, _, secret = (cookie or "").partition(".")
     known_id = plain_uuid(portal_id)
     session = unit.portal_sessions.get(PortalId(known_id)) if known_id else None
     if session is None or not session.has_visit(secret, now):
         raise PortalEnded
-    # Read first, because a merge waits for the locks on the cards.
+    # The cards are read first to lock them: a merge of the guest waits for these locks.
     accounts = unit.accounts.active_at(session.guest_id, session.center_id)
     try:
         return _visited(unit, session, accounts)
@@ -71,7 +74,7 @@ def find_visit(unit: UnitOfWork, cookie: str | None, now: datetime) -> Visited:
 
 
 def cookie_of(session: PortalSession, secret: str) -> str:
-    """Return what the cookie of a browser contains, which has a secret of its own."""
+    """Return the value of the cookie for a browser. Each browser gets its own `secret`."""
     return f"{session.portal_id}.{secret}"
 
 
@@ -81,10 +84,10 @@ def _visited(unit: UnitOfWork, session: PortalSession, accounts: Sequence[Accoun
         raise PortalUnknown
     token = unit.access_tokens.get(session.access_token_hash)
     if token is not None and token.revoked_at is not None:
-        # Whoever stole the token may have the link.
+        # A thief of the token may also have the link.
         raise PortalExpired
     merged_at = unit.erasures.last_merge_into(guest.id)
     if merged_at is not None and session.created_at <= merged_at:
-        # An earlier release merged the guests, and did not end the link.
+        # An earlier release may have merged the guests without ending the link.
         raise PortalExpired
     return Visited(session=session, guest=guest, center=center, accounts=accounts)

@@ -34,7 +34,7 @@ _DAY: Final = timedelta(days=1)
 
 
 class OpenedPortal(NamedTuple):
-    """The secret of a link, which cannot be read again, and when the link expires."""
+    """The secret of a new link, and when the link expires. Only a hash of the secret is stored."""
 
     secret: str
     expires_at: datetime
@@ -44,9 +44,9 @@ class OpenedPortal(NamedTuple):
 class OpenPortal:
     """Use case: make a link to a guest's own page at a center. Each call makes another link.
 
-    A guest may have 20 links in 24 hours. The audit trail notes the caller. Raises, in this order:
-    UserNotAuthorized, InvalidCenterId, InvalidField (return_uri, locale), GuestIdNotUsable or
-    GuestNotFound, PortalLimitReached. A refused request stores nothing.
+    At most 20 links can be made for a guest in 24 hours. The audit trail notes the caller. A
+    refused request stores nothing. Raises, in this order: UserNotAuthorized, InvalidCenterId,
+    InvalidField (return_uri, locale), GuestIdNotUsable, GuestNotFound, PortalLimitReached.
     """
 
     needs = MAY_OPEN_PORTALS
@@ -66,7 +66,7 @@ class OpenPortal:
         return_uri: object,
         locale: object,
     ) -> OpenedPortal:
-        """Make the link. `access_token` is the token of the caller's request."""
+        """Make the link. It stops working if `access_token`, the caller's token, is revoked."""
         caller.require(self.needs)
         center = parse_center_id(center_id)
         caller.require_center(center)

@@ -13,17 +13,20 @@ from domain.identifiers import CallerName, CenterId, GuestId
 PortalId = NewType("PortalId", str)
 
 MAX_PORTAL_SESSIONS: Final = 20
-"""How many portal sessions a guest may have in 24 hours."""
+"""How many portal sessions can be opened for a guest in 24 hours."""
 MAX_VISITS: Final = 20
-"""How many browsers a portal session remembers. Another browser ends the oldest visit."""
+"""How many visits a portal session can have at a time. A further visit ends the oldest."""
 VISITS_LAST: Final = timedelta(hours=1)
 KEPT_FOR: Final = timedelta(days=7)
-"""How long a portal session is stored, so that an old link leads to advice."""
+"""How long a portal session is stored, so that an expired link can show advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortalVisit:
-    """A browser that entered the page. `secret_hash` is the SHA-256 of its cookie's secret."""
+    """The visit of one browser to the page.
+
+    `secret_hash` is the SHA-256 of the secret in the browser's cookie, in hexadecimal.
+    """
 
     secret_hash: str
     ends_at: datetime
@@ -31,13 +34,13 @@ class PortalVisit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortalSession:
-    """A link to a guest's own page at a center, which `caller` made.
+    """A link to a guest's own page at a center.
 
-    `secret_hash` and `access_token_hash` are SHA-256 in hexadecimal: of the link's secret, and of the
-    access token with which `caller` made the link. `shows_guest` is whether the page may show the
-    guest's masked name and email address, because the caller may read them. The link may be used
-    until `expires_at`, by several browsers. `return_uri` leads back to the shop. `locale` is the requested
-    language, or `auto` for the browser's.
+    `caller` made the link with an access token. `secret_hash` is the SHA-256 of the link's secret in
+    hexadecimal, and `access_token_hash` is that of the access token. `shows_guest` tells whether the
+    caller may read guests: if so, the page shows the guest's masked name and email address. Several
+    browsers may use the link until `expires_at`. `return_uri` leads back to the shop. `locale` is the
+    requested language, or `auto` for the browser's language.
     """
 
     portal_id: PortalId
@@ -54,52 +57,58 @@ class PortalSession:
     visits: tuple[PortalVisit, ...] = ()
 
     def entered(self, secret: str, now: datetime) -> PortalSession:
-        """Return the session with the visit of a browser that has this secret."""
+        """Return the session with another visit, whose cookie contains `secret`."""
         visit = PortalVisit(secret_hash=hash_of(secret), ends_at=now + VISITS_LAST)
         going_on = [each for each in self.visits if now < each.ends_at]
         return replace(self, visits=(*going_on, visit)[-MAX_VISITS:])
 
     def ended(self, now: datetime) -> PortalSession:
-        """Return the session with a link that has expired, and without visits."""
+        """Return the session with its link expired and all its visits ended."""
         return replace(self, expires_at=min(self.expires_at, now), visits=())
 
     def has_visit(self, secret: str, now: datetime) -> bool:
-        """Return whether the visit of a browser with this secret goes on."""
+        """Return whether the visit whose cookie contains `secret` has not ended yet."""
         return any(
             each.secret_hash == hash_of(secret) and now < each.ends_at for each in self.visits
         )
 
 
 class PortalSessions(Protocol):
-    """The links to guests' own pages."""
+    """Repository of portal sessions."""
 
     def add(self, session: PortalSession) -> None:
         """Store a new portal session."""
         ...
 
     def get(self, portal_id: PortalId) -> PortalSession | None:
-        """Return the portal session, or None. Locks nothing."""
+        """Return the portal session, or None. Does not lock it, even in a write unit."""
         ...
 
     def with_secret(self, secret_hash: str) -> PortalSession | None:
-        """Return the portal session with this hash of the link's secret. A write unit locks it."""
+        """Return the portal session whose link's secret has this hash, or None.
+
+        A write unit locks the portal session.
+        """
         ...
 
     def update(self, session: PortalSession) -> None:
-        """Store a portal session that exists."""
+        """Replace a stored portal session."""
         ...
 
     def of(self, guest_id: GuestId) -> Sequence[PortalSession]:
         """Return a guest's portal sessions, oldest first.
 
-        Other write units that call this for the guest wait until the unit ends.
+        Until a write unit ends, other write units that call this method for the guest wait.
         """
         ...
 
     def remove(self, guest_id: GuestId) -> None:
-        """Delete a guest's portal sessions. May be called again."""
+        """Delete all portal sessions of a guest, if any."""
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a limited number of portal sessions made before a time; return the number."""
+        """Delete portal sessions created before a time, a limited number per call.
+
+        Return how many were deleted.
+        """
         ...

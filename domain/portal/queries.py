@@ -1,4 +1,4 @@
-"""The use cases that only read: the page before a guest's own page, and the page itself."""
+"""Use cases that read a guest's own page, and the page with the button that leads to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from domain.storage import Storage, UnitOfWork
 
 
 class Replacing(StrEnum):
-    """What has become of the new card for a card that the guest replaces."""
+    """How far the replacement of a card has come.
+
+    `PENDING`: the guest is back from the hosted payment page, and the PSP has not decided yet.
+    """
 
     PENDING = "pending"
     REPLACED = "replaced"
@@ -39,10 +42,11 @@ class Replacing(StrEnum):
 class PortalCard:
     """A card as its guest sees it.
 
-    `general` is the consent to charges other than for bookings; None without such a consent. `running`
-    are the agreements under which the card may be charged. `stays_until` is until when the card
-    stays for them if the guest removes it; None if it is removed at once. `withdrawn_until` is the
-    same for a withdrawal. `may_be_replaced` is as in the rule of this name.
+    `general` is the consent to charges that are not for a booking, or None if the guest gave no such
+    consent. `running` are the agreements under which the card may be charged now. `stays_until` is
+    the time until which the card would stay on file for `running` if the guest removed the card, or
+    None if the card would be removed at once. `withdrawn_until` is the same for a withdrawal.
+    `may_be_replaced` tells whether the page offers to replace the card.
     """
 
     account: Account
@@ -56,10 +60,11 @@ class PortalCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portal:
-    """What a guest's own page shows.
+    """The content of a guest's own page.
 
-    `guest` is None if the caller of the link may not read guests. `replacing` is the outcome of the
-    guest's latest replacement since the link was made, as long as the cards on file confirm it.
+    `guest` is None if the caller who made the link may not read guests. `replacing` is the state of
+    the latest replacement since the link was made. It is None if there was no replacement, or if
+    the cards on file have changed in another way since then.
     """
 
     center_name: str
@@ -74,9 +79,10 @@ class Portal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPortalLink:
-    """Use case: return what the page with the button shows. It changes nothing.
+    """Use case: read the page that a link opens, whose button leads to the guest's own page.
 
-    `languages` are those of the page. Raises PortalUnknown or PortalExpired.
+    Changes nothing. `languages` are the languages in which the page exists. Raises PortalUnknown or
+    PortalExpired.
     """
 
     storage: Storage
@@ -85,7 +91,10 @@ class ReadPortalLink:
     clock: Clock
 
     def __call__(self, secret: str, accepted: Sequence[str]) -> Portal:
-        """Return the page without cards. `accepted` are the browser's languages, best first."""
+        """Return the content of the page, without cards.
+
+        `accepted` are the browser's languages, most preferred first.
+        """
         with self.storage.read() as unit:
             visited = find_link(unit, secret, self.clock.now())
             return _portal(unit, self.links, visited, self.languages, accepted)
@@ -93,9 +102,10 @@ class ReadPortalLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPortal:
-    """Use case: return a guest's cards at a center, for the guest. It asks no PSP.
+    """Use case: read a guest's own page, with the guest's cards at the center.
 
-    `languages` are those of the page. Raises PortalEnded.
+    Makes no call to a PSP. `languages` are the languages in which the page exists. Raises
+    PortalEnded.
     """
 
     storage: Storage
@@ -104,7 +114,11 @@ class ReadPortal:
     clock: Clock
 
     def __call__(self, cookie: str | None, accepted: Sequence[str]) -> Portal:
-        """Return the page. `accepted` are the browser's languages, best first."""
+        """Return the content of the page.
+
+        `cookie` is the value of the browser's cookie, which identifies the visit. `accepted` are the
+        browser's languages, most preferred first.
+        """
         now = self.clock.now()
         with self.storage.read() as unit:
             visited = find_visit(unit, cookie, now)
@@ -125,7 +139,7 @@ def _portal(
     languages: Collection[str],
     accepted: Sequence[str],
 ) -> Portal:
-    """Return the page without what only its cards need."""
+    """Return the content that both pages share."""
     center, session = visited.center, visited.session
     settings = unit.center_settings.get(center.id)
     return Portal(
@@ -141,7 +155,7 @@ def _portal(
 
 
 def _replacing(unit: UnitOfWork, visited: Visited) -> Replacing | None:
-    """Return the outcome of the newest session, if the guest began it on this page."""
+    """Return the state of the guest's newest session, or None if it does not replace a card."""
     newest = newest_session(unit, visited.session)
     if newest is None or newest.replaces is None:
         return None
@@ -152,7 +166,7 @@ def _replacing(unit: UnitOfWork, visited: Visited) -> Replacing | None:
 def _outcome(
     session: CardSession, replaces: Replacement, on_file: Collection[AccountId]
 ) -> Replacing | None:
-    """Return the outcome as the cards on file show it, or None if they have changed otherwise."""
+    """Return the state of a replacement, or None if the cards on file contradict it."""
     has_former = replaces.account_id in on_file
     if session.account_id is not None:
         is_replaced = session.account_id in on_file and not has_former

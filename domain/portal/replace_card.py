@@ -28,13 +28,16 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceCard:
-    """Use case: start a session whose card replaces a guest's card, and return its link.
+    """Use case: start a session whose card will replace one of a guest's cards; return its link.
 
-    The session leads back to the guest's own page. The replaced card stays until the new card is
-    stored (`take_replaced.py`). The guest agrees again to the bookings that are not over. While the
-    link of such a session works, a repeated call returns this link, so that a guest who presses the
-    button often does not use up the `limits` against card testing. Raises PortalEnded,
-    PaymentAccountNotFound, PaymentConfigurationNotDone or CardLimitReached.
+    The hosted payment page of the session leads back to the guest's own page. On it, the guest
+    agrees again to the bookings that are not over yet. The old card stays on file until the new card
+    is stored (`take_replaced.py`).
+
+    A repeated call returns the same link while it works, so that a guest who presses the button
+    several times does not use up the `limits` against card testing.
+
+    Raises PortalEnded, PaymentAccountNotFound, PaymentConfigurationNotDone or CardLimitReached.
     """
 
     storage: Storage
@@ -100,14 +103,14 @@ class ReplaceCard:
 
 
 def newest_session(unit: UnitOfWork, of: PortalSession) -> CardSession | None:
-    """Return the guest's newest session at the center that was started since the link was made."""
+    """Return the guest's newest session at the center, if it was started after the link was made."""
     centers = frozenset({of.center_id})
     newest = unit.sessions.page(of.guest_id, centers, PageRequest(size=1)).items
     return next((each for each in newest if each.created_at >= of.created_at), None)
 
 
 def configuration_of(unit: UnitOfWork, center_id: CenterId) -> PaymentConfiguration | None:
-    """Return how a center takes cards now; None if it takes none."""
+    """Return the payment configuration of a center, or None if it cannot take cards now."""
     configuration = unit.configurations.get(center_id)
     if configuration and unit.merchant_standings.of(configuration.psp_account).is_closed:
         return None
@@ -115,9 +118,10 @@ def configuration_of(unit: UnitOfWork, center_id: CenterId) -> PaymentConfigurat
 
 
 def may_be_replaced(account: Account, running: Sequence[Agreement], now: datetime) -> bool:
-    """Return whether the guest may replace a card: it is kept, or guarantees a coming booking.
+    """Return whether the guest may replace a card.
 
-    Otherwise the guest would have to allow more for the new card than for this one. `running` are
-    the card's running agreements.
+    The card must be on file without an end date, or guarantee a booking that is not over yet. For
+    any other card, the guest would have to allow more charges to the new card than to the old one.
+    `running` are the card's running agreements.
     """
     return account.keep_until is None or any(each.is_open(now) for each in running)

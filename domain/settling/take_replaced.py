@@ -1,4 +1,4 @@
-"""Take the card off file that a guest has replaced by another."""
+"""Remove the old card after a guest has replaced it with a new card."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from domain.storage import UnitOfWork, WriteUnit
 
 
 def may_agree_again(unit: UnitOfWork, session: CardSession) -> bool:
-    """Return whether the agreements that the session's agreements replace still run.
+    """Return whether every agreement that the session would replace is still running.
 
-    The shop may have ended one, for example because the booking was cancelled. The caller holds the
-    locks on the guest's cards.
+    The shop may have ended an agreement meanwhile, for example because the booking was cancelled.
+    The caller has locked the guest's cards.
     """
     formers = [unit.agreements.get(each.replaces) for each in session.bookings if each.replaces]
     return all(each is not None and each.reason is None for each in formers)
@@ -29,16 +29,19 @@ def may_agree_again(unit: UnitOfWork, session: CardSession) -> bool:
 def take_replaced(
     unit: WriteUnit, note_event: NoteEvent, note_act: NoteAct, session: CardSession, now: datetime
 ) -> Account | None:
-    """Give the place of the replaced card to the card of a completed session.
+    """Remove the card that the card of a completed session replaces.
 
-    Return the replaced card as it is afterwards, removed or kept for bookings only. Return None if
-    the session took nothing back.
+    Return the old card as it is afterwards: removed, or kept only for its bookings. Return None if
+    nothing changed or an earlier withdrawal had the same effect. Nothing changes if the session does
+    not replace a card, if the guest typed in the same card again, or if the old card is no longer on
+    file.
 
-    The new card becomes the default if the replaced one was. Whatever the center has set for
-    removals, the replaced card stays for a booking to which the guest did not agree again: the
-    booking is over, or the guest used the replaced card for it meanwhile. Nothing happens if the
-    guest typed the same card again, or if the replaced card is gone. Store the new card and its
-    agreements first. The caller commits.
+    The new card becomes the default card if the old card was the default. If some agreements of the
+    old card still run, the old card stays on file for them, whatever the center has set for
+    removals. Such an agreement is for a booking that is over, or the guest made it while the session
+    was open.
+
+    The caller has already stored the new card with its agreements, and commits the unit.
     """
     if session.replaces is None or session.account_id in (None, session.replaces.account_id):
         return None
