@@ -24,9 +24,9 @@ def _text(max_length: int) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingInfo:
-    """The billing_info of `addCard`. None means that a field is absent.
+    """The billing_info of `addCard`. A field that is absent is None.
 
-    The number beside each field is its greatest length in characters.
+    The number beside each field is its maximum length in characters.
     """
 
     first_name: str | None = _text(100)
@@ -43,14 +43,17 @@ class BillingInfo:
 MAX_LENGTHS: Final[Mapping[str, int]] = {
     field.name: field.metadata["max_length"] for field in fields(BillingInfo)
 }
-"""The greatest length of each field of billing_info, in characters."""
+"""The maximum length of each field of billing_info, in characters."""
 
 
 _JOINED: Final = {
     "last_name": ("first_name", "last_name"),
     "address": ("first_name", "last_name", "address", "state", "zipcode", "city"),
 }
-"""Fields that together may hold a card number, with the field to name in the refusal."""
+"""Groups of fields that might contain a card number together.
+
+Each key is the field that the refusal names.
+"""
 
 
 class AvsResult(StrEnum):
@@ -62,10 +65,10 @@ class AvsResult(StrEnum):
 
 
 def parse_billing_info(value: object) -> BillingInfo | None:
-    """Parse billing_info as a client sent it (interface, `addCard`).
+    """Parse the billing_info that a client sent (interface, `addCard`).
 
-    Null and an object without values return None. A blank field counts as absent, and unknown
-    fields are ignored. Raises BillingInfoInvalid with the first invalid field.
+    Return None for null and for an object without values. A blank field counts as absent, and
+    unknown fields are ignored. Raises BillingInfoInvalid with the first invalid field.
     """
     if value is None:
         return None
@@ -88,7 +91,7 @@ def _parse_field(name: str, value: object) -> str | None:
     if not text:
         return None
     if name != "phone" and holds_card_number(text):
-        # The number would be stored and shown where no card number may be.
+        # A card number must not be stored and shown as a phone number.
         raise BillingInfoInvalid(name)
     has_right_form = _FORMS.get(name)
     if has_right_form is not None and not has_right_form(text):
@@ -139,7 +142,7 @@ _CODES = (
 COUNTRY_CODES: Final = frozenset(_CODES.split())
 """The 249 officially assigned codes of ISO 3166-1 alpha-2, and XK.
 
-XK is Kosovo. ISO 3166-1 leaves the code to users, and PSPs and the European Union use it.
+XK stands for Kosovo. ISO 3166-1 reserves the code for users. PSPs and the European Union use it.
 """
 
 _FORMS: Final[Mapping[str, Callable[[str], bool]]] = {

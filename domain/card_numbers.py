@@ -49,7 +49,7 @@ _PRINTED: Final = (
 _GROUPS = re.compile(r"\d+(?:[\s\-\u2010-\u2015\u2212]\d+)*")
 _GTIN_LENGTH = 13
 
-# A UUID, or a hexadecimal number as long as common hashes and object ids, with at least one letter.
+# A UUID, or a hexadecimal number with at least one letter and the length of a common hash or id.
 _IDENTIFIER = re.compile(
     r"(?<![^\W_])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=\d*[a-f])[0-9a-f]{24,})(?![^\W_])",
     re.IGNORECASE,
@@ -57,7 +57,7 @@ _IDENTIFIER = re.compile(
 
 
 def passes_luhn(digits: str) -> bool:
-    """Return whether the last digit is the right check digit (ISO/IEC 7812-1, annex B)."""
+    """Return whether the last digit is the correct check digit (ISO/IEC 7812-1, annex B)."""
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
     return (sum(doubled) + sum(int(digit) for digit in digits[-1::-2])) % 10 == 0
 
@@ -65,11 +65,11 @@ def passes_luhn(digits: str) -> bool:
 def holds_card_number(text: str) -> bool:
     """Return whether the text contains a number that looks like a card number.
 
-    A card number has the first digits and the length of a card scheme, and the right check digit.
-    Its digits stand together, or in groups as on a card with one blank or dash between two groups.
-    The digits may be of any script, and letters or other numbers may stand beside the number.
+    Such a number has a card scheme's first digits and length, and a correct check digit. Its digits
+    are contiguous, or grouped as on a card with one blank or dash between groups. They may be digits
+    of any script, and letters or other numbers may surround them.
 
-    UUIDs, long hexadecimal numbers and article numbers (GTIN-13) are not card numbers.
+    UUIDs, long hexadecimal numbers and article numbers (GTIN-13) are not taken for card numbers.
     """
     if not any(character.isnumeric() for character in text):
         return False
@@ -82,16 +82,14 @@ def holds_card_number(text: str) -> bool:
 
 
 def hold_card_number_together(*texts: str) -> bool:
-    """Return whether texts that are stored and shown side by side together hold a card number."""
+    """Return whether texts form a card number when they are shown next to each other."""
     return any(holds_card_number(separator.join(texts)) for separator in (" ", ""))
 
 
 def is_short_card_number(digits: str) -> bool:
-    """Return whether the digits are a card number that is as short as a phone number.
+    """Return whether the digits are a card number of at most 15 digits, as phone numbers have.
 
-    It has at most 15 digits.
-
-    One phone number in ten has a valid check digit, so the issuer's digits are compared too.
+    One phone number in ten has a valid check digit, so the first digits are compared too.
     """
     return _SHORT.fullmatch(digits) is not None and passes_luhn(digits)
 
@@ -108,7 +106,7 @@ def _plain(text: str) -> str:
 
 
 def _numbers_in(groups: list[str]) -> Iterator[str]:
-    """Yield each group, and each run of groups with the lengths of the groups on a card."""
+    """Yield each group, and each sequence of groups whose lengths are those printed on a card."""
     yield from groups
     for start in range(len(groups)):
         for lengths in _PRINTED:
@@ -124,5 +122,5 @@ def _is_card_number(digits: str) -> bool:
 
 
 def _is_article_number(digits: str) -> bool:
-    """Return whether the digits have a GTIN-13's check digit (GS1 General Specifications, 7.9)."""
+    """Return whether the digits are a GTIN-13 by their check digit (GS1 General Specifications, 7.9)."""
     return (sum(map(int, digits[0::2])) + 3 * sum(map(int, digits[1::2]))) % 10 == 0

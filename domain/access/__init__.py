@@ -1,1 +1,1 @@
-"""Access tokens: issue, list and revoke them, and find the caller behind one."""
+"""Access tokens: issue, list and revoke tokens, and find the caller to whom a token belongs."""

@@ -20,7 +20,10 @@ from domain.storage import Storage, WriteUnit
 
 MAX_CALLER_LENGTH: Final = 100
 PROVIDED_CALLER_PREFIX: Final = "jwt:"
-"""The prefix of callers that an identity provider names. Other callers do not have it."""
+"""The prefix of the names of callers whose tokens come from an identity provider.
+
+No other caller's name begins with it.
+"""
 MIN_LIFETIME: Final = timedelta(minutes=1)
 MAX_LIFETIME: Final = timedelta(days=3650)
 
@@ -29,9 +32,10 @@ MAX_LIFETIME: Final = timedelta(days=3650)
 class IssueToken:
     """Use case: issue an access token to a caller, and return it.
 
-    The token cannot be returned again, because only its hash is stored. Each call issues another
-    token. `centers` holds the ids of the centers for which the caller may act; None means all
-    centers. Raises InvalidField for an invalid caller, lifetime or center id, or CenterNotFound.
+    The token cannot be read later, because only its hash is stored. Each call issues another token.
+    `centers` contains the ids of the centers for which the caller may act; None means all centers.
+    Raises InvalidField for an invalid caller, lifetime or center id. Raises CenterNotFound if there
+    is no such center.
     """
 
     storage: Storage

@@ -13,14 +13,14 @@ from domain.storage import Storage, WriteUnit
 
 
 class TokenNotFound(LookupError):
-    """No token begins with this text."""
+    """No token has this prefix."""
 
     def __init__(self) -> None:
         super().__init__("no token begins with this text")
 
 
 class TokenAmbiguous(LookupError):
-    """Several tokens may begin with this text."""
+    """Several tokens may have this prefix."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -31,12 +31,11 @@ class TokenAmbiguous(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokeToken:
-    """Use case: refuse a token from the next request on, and return its stored record.
+    """Use case: revoke a token, and return its stored record. The next request with it is refused.
 
-    `prefix` is the beginning of the token, or the whole token. If it is a beginning of more than 12
-    characters, only the first 12 are compared. A token that is already revoked keeps the time of
-    its revocation. Raises InvalidField for a text with which every token begins, otherwise
-    TokenNotFound or TokenAmbiguous.
+    `prefix` is the beginning of the token, or the whole token. Of a longer beginning, only the first
+    12 characters are compared. A token that is already revoked keeps the time of its revocation.
+    Raises TokenNotFound, TokenAmbiguous, or InvalidField if `prefix` is the beginning of every token.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""Access tokens: random text that is shown once, and stored only as a hash."""
+"""Access tokens: random texts that are shown once. Only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Final, Protocol
 from domain.permissions import Caller
 
 MARK: Final = "cof_"
-"""The beginning of every token, by which people and secret scanners recognize tokens."""
+"""The beginning of every token. People and secret scanners recognize a token by it."""
 PREFIX_LENGTH: Final = 12
-"""How many characters of a token are stored in the clear; at least 128 random bits stay unknown."""
+"""How many characters of a token are stored in clear text. At least 128 random bits are not."""
 
 EXPIRES_SOON: Final = timedelta(days=14)
 """Operators are warned of a token that expires within this time."""
@@ -24,7 +24,10 @@ _FORM = re.compile(rf"{MARK}[A-Za-z0-9_-]{{22,100}}")
 
 
 class TokenState(StrEnum):
-    """Whether a token is accepted, and why not. An UNKNOWN token was not issued here."""
+    """Whether a token is accepted, or why it is refused.
+
+    An UNKNOWN token was not issued by this installation.
+    """
 
     ACTIVE = "active"
     UNKNOWN = "unknown"
@@ -36,9 +39,9 @@ class TokenState(StrEnum):
 class AccessToken:
     """An issued access token.
 
-    `token_hash` is the SHA-256 of the token in hexadecimal. `prefix` is its beginning, by which
-    people name the token. The token itself is shown once and not stored. `used_at` is the hour of
-    the last noted use; single hours may be missing.
+    `token_hash` is the SHA-256 of the token in hexadecimal. `prefix` is the beginning of the token,
+    which people use to refer to the token. The token itself is shown once and not stored. `used_at`
+    is the last hour in which a use was recorded. A use may be missing from it.
     """
 
     token_hash: str
@@ -53,7 +56,7 @@ class AccessToken:
     def issue(
         cls, caller: Caller, *, secret: str, now: datetime, lifetime: timedelta
     ) -> tuple[str, AccessToken]:
-        """Return a new token made from random text, and the record to store."""
+        """Return a new token made from `secret`, a random text, and the record to store."""
         token = MARK + secret
         kept = cls(
             token_hash=hash_of(token),
@@ -65,7 +68,7 @@ class AccessToken:
         return token, kept
 
     def may_begin_with(self, text: str) -> bool:
-        """Return whether `text` may be the token or its beginning, by the stored prefix alone."""
+        """Return whether `text` may be the token or its beginning, judging by the stored prefix."""
         return self.prefix.startswith(text[: len(self.prefix)])
 
     def is_token(self, text: str) -> bool:
@@ -73,29 +76,29 @@ class AccessToken:
         return self.token_hash == hash_of(text)
 
     def state(self, now: datetime) -> TokenState:
-        """Return the state at this time."""
+        """Return the token's state at the time `now`."""
         if self.revoked_at is not None:
             return TokenState.REVOKED
         return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
 
     def hour_to_note(self, now: datetime) -> datetime | None:
-        """Return the hour to store for a use at this time; None if it or a later one is stored."""
+        """Return the hour to store for a use at `now`, or None if `used_at` is not earlier."""
         hour = now.replace(minute=0, second=0, microsecond=0)
         return hour if self.used_at is None or self.used_at < hour else None
 
 
 def prefix_of(text: str) -> str | None:
-    """Return the prefix of a text in the form of a token; None for other text."""
+    """Return the prefix of a text that has the form of a token, or None for any other text."""
     return text[:PREFIX_LENGTH] if _FORM.fullmatch(text) else None
 
 
 def hash_of(token: str) -> str:
-    """Return the hash under which a token is stored."""
+    """Return the hash under which a token is stored: its SHA-256 in hexadecimal."""
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
 class AccessTokens(Protocol):
-    """Issued access tokens, by hash."""
+    """Repository of issued access tokens, by hash."""
 
     def add(self, token: AccessToken) -> None:
         """Store an issued token."""
@@ -110,11 +113,14 @@ class AccessTokens(Protocol):
         ...
 
     def expiring(self, now: datetime, *, until: datetime) -> Sequence[AccessToken]:
-        """Return the readable active tokens that expire by `until`, soonest first."""
+        """Return the active tokens that expire by `until`, soonest first.
+
+        Tokens that cannot be decoded are left out.
+        """
         ...
 
     def revoke(self, token_hash: str, at: datetime) -> None:
-        """Store that a token is revoked, unless it already is."""
+        """Store that a token was revoked at a time, unless it is already revoked."""
         ...
 
     def note_use(self, token_hash: str, at: datetime) -> None:
@@ -123,13 +129,13 @@ class AccessTokens(Protocol):
 
 
 class Identity(Protocol):
-    """Finds the caller behind an access token."""
+    """Finds the caller to whom an access token belongs."""
 
     def authenticate(self, token: str) -> Caller | str:
-        """Return the caller of a token, or the reason of the refusal, in words for the log.
+        """Return the caller to whom a token belongs, or the reason for refusing it as a text.
 
-        The words hold no part of the token. A use of a token is noted at most once an hour, without
-        waiting, and a failure to note it has no effect. Raises ServiceUnavailable while the token's
-        owner cannot be determined.
+        The text is written to the log, and does not contain any part of the token. A token's use is
+        recorded in the background, at most once an hour; a failure to record it has no effect.
+        Raises ServiceUnavailable while the caller cannot be determined.
         """
         ...

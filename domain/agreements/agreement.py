@@ -1,4 +1,4 @@
-"""Guests' agreements: each allows charges to one card for one booking."""
+"""Agreements: in each, a guest allows charges to one card for one booking."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ from domain.identifiers import AccountId, AgreementId, CenterId, GuestId, TokenI
 from domain.pagination import Page, PageRequest
 
 MAX_OPEN_AGREEMENTS: Final = 20
-"""The most open agreements of one card."""
+"""How many open agreements a card can have at most."""
 
 EVIDENCE_KEPT_FOR: Final = timedelta(days=600)
-"""How long an agreement is kept as evidence after its `kept_until`. A dispute may take 540 days."""
+"""How long an agreement is stored as evidence after its `kept_until`.
+
+A dispute may take 540 days.
+"""
 
 
 class EndOfAgreement(StrEnum):
-    """Why an agreement ended, apart from the end of the booking."""
+    """The reason for which an agreement ended, other than that its booking was over."""
 
     FULFILLED = "fulfilled"
     CANCELLED = "cancelled"
     MOVED = "moved"
     NO_SHOW_CHARGED = "no_show_charged"
     REPLACED = "replaced"
-    """The guest agreed to another agreement in its place. The other reasons come from the shop."""
+    """The guest made another agreement in its place. All other reasons are stated by the shop."""
 
 
 class ChargeIndicator(StrEnum):
-    """What a charge under an agreement says to the bank about its reason."""
+    """The reason that a charge under an agreement states to the bank."""
 
     UNSCHEDULED = "unscheduled"
     NO_SHOW = "no_show"
@@ -41,13 +44,15 @@ class ChargeIndicator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """What a guest agreed to for one booking, at `agreed_at`, with the text as it was shown.
+    """An agreement of a guest about one booking, with the text that the guest read (`shown`).
 
-    The terms never change. `token_id` is the session in which the guest agreed. `kept_until` is the
-    time that the text names: the card is removed after it, unless something else keeps the card.
-    `due_at` is when the worker ends the agreement; None once it has ended. `ended_at` is when this
-    service ended it or learned that it had ended. `reason` is None if the booking was over and the
-    shop has stated nothing else. `stated_at` is when it ended, as the shop states.
+    The terms never change. The guest agreed at `agreed_at` in the session `token_id`. The text names
+    `kept_until` as the time after which the card is removed, unless the card is kept for another
+    reason. `due_at` is when the worker will end the agreement; it is None after the end.
+
+    `ended_at` is when this service ended the agreement, or learned that it had ended. `stated_at` is
+    when the agreement ended according to the shop. `reason` is None if the booking was over and the
+    shop has not stated a reason.
     """
 
     agreement_id: AgreementId
@@ -65,25 +70,25 @@ class Agreement:
     stated_at: datetime | None = None
 
     def is_open(self, now: datetime) -> bool:
-        """Return whether the booking is not over, and the agreement has not ended earlier."""
+        """Return whether neither the booking nor the agreement has ended."""
         return self.ended_at is None and now < self.terms.ends_at
 
     def allows_charges(self, now: datetime) -> bool:
         """Return whether the card may be charged under the agreement.
 
-        A no-show is charged after the booking, so charges are allowed until `kept_until`, unless
-        the shop ended the agreement or the guest replaced it.
+        A no-show is charged after the booking. Charges are therefore allowed until `kept_until`,
+        unless the shop ended the agreement or the guest replaced it.
         """
         return self.reason is None and now < self.kept_until
 
     @property
     def grace(self) -> timedelta:
-        """How long the card is kept after the end, because a no-show is charged after the booking."""
+        """How long the card is kept after the end, so that the shop can charge a no-show."""
         return self.kept_until - self.terms.ends_at
 
     @property
     def keeps_card_until(self) -> datetime:
-        """The time after which this agreement no longer keeps the card."""
+        """The time until which the card is kept on file for this agreement."""
         if self.ended_at is None:
             return self.kept_until
         return min(self.kept_until, self.ended_at + self.grace)
@@ -91,8 +96,11 @@ class Agreement:
     def ended(
         self, reason: EndOfAgreement | None, now: datetime, *, stated_at: datetime | None = None
     ) -> Agreement:
-        """Return the agreement as ended. A `reason` of None means that the booking is over."""
-        # If the clock is behind, the card must still be kept for the whole grace.
+        """Return the agreement as ended at `now`.
+
+        `reason` is None if it ends because its booking is over.
+        """
+        # Even if the clock is behind, the card is kept for the whole grace period.
         ended_at = max(now, self.agreed_at)
         return replace(self, due_at=None, ended_at=ended_at, reason=reason, stated_at=stated_at)
 
@@ -100,7 +108,7 @@ class Agreement:
 def count_open(
     agreements: Iterable[Agreement], now: datetime, *, beside: Collection[AgreementId | None]
 ) -> int:
-    """Return how many agreements are open, without those in `beside`, which are to be replaced."""
+    """Return how many agreements are open. Those in `beside` will be replaced and do not count."""
     return sum(each.is_open(now) for each in agreements if each.agreement_id not in beside)
 
 
@@ -110,34 +118,35 @@ def running_among(agreements: Iterable[Agreement], now: datetime) -> Sequence[Ag
 
 
 def last_kept_until(agreements: Iterable[Agreement]) -> datetime | None:
-    """Return until when the agreements keep their card; None without agreements."""
+    """Return the time until which a card is kept for its agreements, or None if there are none."""
     return max((each.keeps_card_until for each in agreements), default=None)
 
 
 def general_among(
     consents: Iterable[GivenConsent], agreements: Iterable[Agreement]
 ) -> Sequence[GivenConsent]:
-    """Return those consents of a card that allow more than charges for a booking.
+    """Return the consents to a card that allow charges other than those for a booking.
 
-    If the guest did not tick the box, the text of the agreement is the consent too.
+    `agreements` are the agreements of the same card. If the guest did not tick the box on the page,
+    the text of the agreement is stored as the consent too; such a consent is not returned.
     """
     of_bookings = {each.token_id: each.shown.version for each in agreements}
     return [each for each in consents if each.version != of_bookings.get(each.token_id)]
 
 
 class Agreements(Protocol):
-    """The agreements of cards. To change an agreement, a unit must lock the guest's cards."""
+    """Repository of agreements. Before a unit changes an agreement, it must lock the guest's cards."""
 
     def add(self, agreement: Agreement) -> None:
         """Store a new agreement."""
         ...
 
     def get(self, agreement_id: AgreementId) -> Agreement | None:
-        """Return the agreement, or None. Locks nothing."""
+        """Return the agreement, or None. Does not lock it."""
         ...
 
     def update(self, agreement: Agreement) -> None:
-        """Store an agreement that exists."""
+        """Replace a stored agreement."""
         ...
 
     def of_account(self, account_id: AccountId) -> Sequence[Agreement]:
@@ -145,9 +154,10 @@ class Agreements(Protocol):
         ...
 
     def given_with(self, account_id: AccountId) -> Sequence[Agreement]:
-        """Return all agreements of a card, and those that have moved from it, oldest first.
+        """Return all agreements made with a card, oldest first.
 
-        An agreement that moved is found by the session in which the card was typed or used.
+        Agreements that were moved to another account are included. They are found by the session in
+        which the guest typed in the card, or used it.
         """
         ...
 
@@ -156,49 +166,56 @@ class Agreements(Protocol):
         ...
 
     def move(self, of: AccountId, to: AccountId) -> None:
-        """Give all agreements of an account to another account of the same card."""
+        """Move all agreements of an account to another account of the same card."""
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Give a guest's agreements to another guest, with the references that guest lacks."""
+        """Move all agreements of a guest to another guest.
+
+        References of bookings are moved too, except those that `stays` already has.
+        """
         ...
 
     def due(self, now: datetime, *, at_most: int, skip: int = 0) -> Sequence[Agreement | None]:
-        """Return agreements that are due to end, earliest first, after the first `skip` of them.
+        """Return at most `at_most` agreements that are due to end, earliest first.
 
-        None stands for an agreement that cannot be decoded.
+        The first `skip` due agreements are left out. None stands for an agreement that cannot be
+        decoded.
         """
         ...
 
     def session_of(self, guest_id: GuestId, center_id: CenterId, reference: str) -> TokenId | None:
-        """Return the session of a booking, or None. A write unit locks the reference."""
+        """Return the session recorded for a booking's reference, or None.
+
+        A write unit locks the reference.
+        """
         ...
 
     def name_session(
         self, guest_id: GuestId, center_id: CenterId, reference: str, token_id: TokenId
     ) -> None:
-        """Note the session of a booking. It replaces the former one."""
+        """Record the session for a booking's reference, in place of any earlier session."""
         ...
 
     def remove_references(self, guest_id: GuestId) -> None:
-        """Remove the references of a guest's bookings. May be called again."""
+        """Delete all references of a guest's bookings, if any."""
         ...
 
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> None:
         """End a guest's agreements that cannot be decoded, and clear their references.
 
-        The rest of the terms stays. May be called again.
+        The other terms are kept. May be called more than once.
         """
         ...
 
     def of_guest(self, guest_id: GuestId) -> Sequence[Agreement]:
-        """Return a guest's agreements that can be decoded, oldest first."""
+        """Return a guest's agreements, oldest first, except those that cannot be decoded."""
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a limited number of ended agreements; return the number.
+        """Delete ended agreements, a limited number per call; return how many were deleted.
 
-        Only agreements whose `kept_until` is before the time are deleted. If the text of an
-        agreement is also the consent of its session, that consent is deleted too.
+        Only agreements whose `kept_until` is earlier than `before` are deleted. If the text of an
+        agreement is also stored as the consent of its session, that consent is deleted too.
         """
         ...

@@ -1,4 +1,4 @@
-"""Choose the text about a booking in the language of a guest, and fill it in."""
+"""Choose the text about a booking in a guest's language, and fill in the values of the booking."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from domain.storage import UnitOfWork
 class ChooseReservationText:
     """Step: choose the text about a booking for a guest, as `ChooseConsent` chooses a consent.
 
-    If a center has removed its English text since add-card, the shipped text is used.
+    If the center removed its English text after the session was created, the shipped text is used.
     """
 
     psps: Mapping[ProviderName, LoadedPsp]
@@ -43,13 +43,13 @@ class ChooseReservationText:
         accepted: Sequence[str],
         now: datetime,
     ) -> ShownAgreement:
-        """Return what the page shows now. `locale` and `accepted` are as for `ChooseConsent`."""
+        """Return what the page shows at `now`. `locale` and `accepted` are as in `ChooseConsent`."""
         provider, settings = configuration.provider, unit.center_settings.get(center.id)
         psp = self.psps.get(provider)
         texts = {
             text.language: text
             for text in unit.reservation_texts.of(center.id)
-            # Both the PSP's page and the page on which the guest agrees must have the language.
+            # The PSP's page and the page on which the guest agrees must both support the language.
             if (psp is None or psp.capabilities.has_page_in(text.language))
             and look_up(text.language, self.shipped)
         }

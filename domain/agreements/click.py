@@ -13,17 +13,17 @@ from domain.agreements.terms import AgreementTerms
 from domain.psps.hosted_page import Consent
 
 WITH_CARD_ON_FILE: Final = 0
-"""The `attempt` of a click with which the guest used a card on file: no page followed."""
+"""The `attempt` of a click with which the guest used a card on file, so that no page followed."""
 
 MAX_CLICKS: Final = 20
-"""The most clicks that are kept of one attempt. Anybody with the link can cause them."""
+"""How many clicks are stored for one attempt at most. Anybody with the link can cause clicks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherBooking:
-    """Another booking to which the guest agrees by the same click, with the text as shown.
+    """Another booking to which the guest agrees with the same click, and the text about it.
 
-    A guest who replaces a card agrees again to all bookings that it guarantees.
+    A guest who replaces a card agrees again to all bookings that the card guarantees.
     """
 
     terms: AgreementTerms
@@ -33,10 +33,10 @@ class FurtherBooking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAgreement:
-    """What a page asks the guest to agree to: the texts about the bookings, and a box.
+    """The texts about bookings to which a page asks the guest to agree, and a box.
 
-    The box is not ticked in advance. If the guest ticks the box, the guest also agrees to
-    `general`, and the card is kept after `kept_until`.
+    The box is not ticked in advance. By ticking it, the guest also agrees to `general`, and the card
+    is then kept after `kept_until`.
     """
 
     text: ShownText
@@ -46,27 +46,27 @@ class ShownAgreement:
 
     @property
     def texts(self) -> Sequence[str]:
-        """The text about each booking."""
+        """The texts about all bookings, one for each."""
         return [self.text.text, *(each.shown.text for each in self.further)]
 
     @property
     def on_psp_page(self) -> Consent:
-        """The line that the PSP's page repeats."""
+        """The line about the booking that the PSP's page shows, as a consent."""
         text = self.text
         return Consent(version=text.version, text=text.on_psp_page, language=text.language)
 
     @property
     def digest(self) -> str:
-        """A hash of the words, by which the page's form says what the guest agrees to."""
+        """A hash of all texts. The page's form sends it to state what the guest agrees to."""
         words = (self.text.version, self.text.language, *self.texts, self.text.button)
         return sha256("\n".join((*words, self.general.digest)).encode()).hexdigest()
 
     def clicked(
         self, *, attempt: int, browser: str, keeps: bool, now: datetime, card: str | None = None
     ) -> AgreementClick:
-        """Return the click on the button. `keeps` says whether the box is ticked.
+        """Return the record of a click on the button. `keeps` tells whether the box was ticked.
 
-        `card` is the card on file that the page showed, such as `visa 4242`.
+        `card` is the card on file that the page offered, such as `visa 4242`, or None.
         """
         return AgreementClick(
             attempt=attempt,
@@ -84,11 +84,11 @@ class ShownAgreement:
 class AgreementClick:
     """A guest's click on cardonfile's page, before the PSP's page of an `attempt` is opened.
 
-    `browser` is the hash of the secret of the guest's browser; "" if the guest used a card on file,
-    because no page follows that another browser could use. `shown` has the words that the guest
-    read. `general` is the text to which the guest agreed by ticking the box; None if the box was
-    not ticked. `card` is the card on file that the page showed, such as `visa 4242`; None if the
-    guest went on to type a card.
+    `browser` is the hash of the secret in the browser's cookie. It is "" if the guest used a card on
+    file, because then no page follows that another browser could open. `shown` is the text that the
+    guest read. `general` is the text to which the guest agreed by ticking the box, or None. `card`
+    is the card on file that the guest used, such as `visa 4242`, or None if the guest went on to
+    type in a card.
     """
 
     attempt: int
@@ -102,7 +102,7 @@ class AgreementClick:
 
     @property
     def consent(self) -> Consent:
-        """The consent for the card: `general` if the box was ticked, else the text as shown."""
+        """The consent for the card: `general` if the box was ticked, otherwise the shown text."""
         text = self.shown
         own = Consent(version=text.version, text=text.text, language=text.language)
         return self.general or own
@@ -110,7 +110,7 @@ class AgreementClick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowserOfClick:
-    """Where a guest's click came from: the IP address, and the browser's User-Agent."""
+    """The IP address and the User-Agent of the browser in which a guest clicked."""
 
     clicked_at: datetime
     address: str
@@ -122,7 +122,7 @@ def with_click(
 ) -> tuple[AgreementClick, ...]:
     """Return the clicks with `click` added, unless it repeats the last click of its attempt.
 
-    For each attempt, this keeps the first click and the latest clicks, at most MAX_CLICKS.
+    Of each attempt, the first click and the latest clicks are kept, at most MAX_CLICKS in all.
     """
     same = [each for each in clicks if each.attempt == click.attempt]
     others = [each for each in clicks if each.attempt != click.attempt]
@@ -134,11 +134,12 @@ def with_click(
 def click_for(
     clicks: Sequence[AgreementClick], attempt: int, collected_at: datetime
 ) -> AgreementClick | None:
-    """Return the latest click of an attempt before a card was collected, or else the first click.
+    """Return the latest click of an attempt before a card was collected.
 
-    It is not known in which browser the card was typed. So the returned click has `general` only if
-    the latest click in every browser has `general`. Return None if the page of the attempt was
-    opened without a click, by an earlier release.
+    If there is no click before `collected_at`, return the first click. The browser in which the
+    guest typed in the card is unknown. The returned click therefore includes `general` only if the
+    latest click in every browser does. Return None if an earlier release opened the page of the
+    attempt, for which no click was needed.
     """
     same = [each for each in clicks if each.attempt == attempt]
     if not same:

@@ -1,4 +1,4 @@
-"""How languages write money and times."""
+"""The port that writes amounts of money and times in the format of a language."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from domain.agreements.terms import Money
 
 
 class LocaleFormats(Protocol):
-    """Writes money and times as speakers of a language (RFC 5646) write them."""
+    """Writes amounts of money and times in the format of a language (RFC 5646)."""
 
     def decimals_of(self, currency: str) -> int | None:
         """Return the number of decimals of a currency (ISO 4217): 2 for `EUR`, 0 for `JPY`.
 
-        None if no such currency is in use.
+        Return None if there is no such currency.
         """
         ...
 
@@ -23,7 +23,7 @@ class LocaleFormats(Protocol):
         ...
 
     def time(self, at: datetime, language: str, time_zone: str) -> str:
-        """Return the day and the time of day in a time zone, to the minute.
+        """Return the date and the time of day in a time zone, to the minute.
 
         `time_zone` is a name of the IANA time zone database, such as `Europe/Berlin`.
         """

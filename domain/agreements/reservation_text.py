@@ -40,9 +40,9 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 class ShownText:
     """A text about one booking, as a guest reads it.
 
-    `text` has a paragraph in each line. `button` is on the button with which the guest agrees.
-    `keep` is the label of the box with which the guest also allows later use. `on_psp_page` is the
-    line that the PSP's page repeats.
+    Each line of `text` is a paragraph. `button` is the label of the button with which the guest
+    agrees. `keep` is the label of the box that also allows later use of the card. `on_psp_page` is
+    the line that the PSP's page shows.
     """
 
     version: str
@@ -57,7 +57,7 @@ class ShownText:
 class ReservationText:
     """A text with placeholders such as `{starts_at}` for the values of a booking.
 
-    A paragraph is left out if its placeholder has no value. `text_when_late` is the form for
+    If a placeholder has no value, its paragraph is left out. `text_when_late` replaces `text` for
     bookings that can no longer be cancelled free of charge. The other parts are as in `ShownText`.
     """
 
@@ -71,7 +71,7 @@ class ReservationText:
 
     @classmethod
     def own(cls, language: str, content: str) -> ReservationText:
-        """Parse an operator's own text. Its version is computed from its content.
+        """Parse a text that an operator wrote. Its version is computed from its content.
 
         Raises InvalidField.
         """
@@ -81,11 +81,11 @@ class ReservationText:
 
     @classmethod
     def shipped(cls, language: str, version: str, content: str) -> ReservationText:
-        """Parse a text of the release. Raises InvalidField."""
+        """Parse a text that is part of the release. Raises InvalidField."""
         return cls(language=language, version=version, **_parts_of(content))
 
     def shown(self, values: Mapping[str, str | None]) -> ShownText:
-        """Return the text of a booking, with the values that `values_of` returns."""
+        """Return the text filled in with the values of a booking, which `values_of` returns."""
         text = self.text if values["cancel_by"] else self.text_when_late
         return ShownText(
             version=self.version,
@@ -93,7 +93,7 @@ class ReservationText:
             text=_filled(text, values),
             button=_filled(self.button, values),
             keep=_filled(self.keep, values),
-            # A PSP's page may show the invisible isolate characters as boxes.
+            # A PSP's page might render the invisible isolate characters as boxes.
             on_psp_page=_filled(self.on_psp_page, values).translate(_WITHOUT_ISOLATES),
         )
 
@@ -108,10 +108,11 @@ def values_of(
     kept_until: datetime,
     now: datetime,
 ) -> dict[str, str | None]:
-    """Return the values for the placeholders of a text, written for a guest; None means no value.
+    """Return the values for the placeholders of a text, formatted in `language`.
 
-    The card is removed after `kept_until`. A `cancel_by` that has passed has no value. A center that
-    has removed its texts may have no time zone; then times are written in UTC.
+    A placeholder without a value has None; so has `cancel_by` if that time has passed. The card is
+    removed after `kept_until`. Times are in UTC if the center has no time zone, which is possible
+    only after it has removed its texts.
     """
     zone = settings.time_zone or "UTC"
 
@@ -141,7 +142,7 @@ class ReservationTexts(Protocol):
     """Each center's texts about bookings, by language."""
 
     def of(self, center_id: CenterId) -> Sequence[ReservationText]:
-        """Return the texts of a center, by language."""
+        """Return the texts of a center, sorted by language."""
         ...
 
     def put(self, center_id: CenterId, text: ReservationText) -> None:
@@ -154,16 +155,16 @@ class ReservationTexts(Protocol):
 
 
 def _left_to_right(value: str | None) -> str | None:
-    """Isolate an address or a phone number from the direction of the text around it.
+    """Isolate an address or a phone number from the direction of the surrounding text.
 
-    Without isolates, a phone number in Arabic text would end with its plus sign, and an address
-    that ends with a slash would begin with that slash.
+    Without isolates, Arabic text would show the plus sign of a phone number at its end, and the last
+    slash of an address at its beginning.
     """
     return value and f"\N{LEFT-TO-RIGHT ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def _isolated(value: str) -> str:
-    """Isolate the client's words, which may be in another language than the text around them."""
+    """Isolate a text of the client, whose language may differ from that of the surrounding text."""
     return f"\N{FIRST STRONG ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 
 
@@ -177,7 +178,7 @@ def _filled(part: str, values: Mapping[str, str | None]) -> str:
 
 
 def _parts_of(content: str) -> dict[str, str]:
-    """Return the parts in a TOML file. Raises InvalidField."""
+    """Return the parts of a text, which is a TOML file. Raises InvalidField."""
     if len(content) > MAX_FILE_LENGTH:
         raise _refused(f"a file of at most {MAX_FILE_LENGTH} characters")
     try:
@@ -202,7 +203,7 @@ def _parts_of(content: str) -> dict[str, str]:
 
 
 def _checked(name: str, part: str) -> str:
-    """Return a part without blank lines and spaces around lines. Raises InvalidField."""
+    """Return a part without blank lines or spaces around its lines. Raises InvalidField."""
     paragraphs = [" ".join(each.split()) for each in part.splitlines() if each.strip()]
     is_one = len(paragraphs) == 1 or name.startswith("text")
     if not is_one or not all(is_clean(each) and is_visible(each) for each in paragraphs):
@@ -217,10 +218,11 @@ def _require(
     needed: Set[str] = frozenset(),
     without: Set[str] = frozenset(),
 ) -> None:
-    """Raise InvalidField unless a part has the placeholders that it needs, and no others.
+    """Raise InvalidField unless a part has all `needed` placeholders and none in `without`.
 
-    If a placeholder has no value, its paragraph is left out. So a paragraph with such a placeholder
-    must not have another, nor `kept_until`, which the guest must always read.
+    If a placeholder has no value, its paragraph is left out. A paragraph with a placeholder that may
+    have no value must therefore not contain another such placeholder. It must not contain
+    `kept_until` either, because the guest must always read that time.
     """
     part = parts[name]
     found = set(_PLACEHOLDER.findall(part))

@@ -22,7 +22,7 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationTextSet:
-    """A center with its new text, and that text for an example of a booking.
+    """A center, its new text, and that text filled in for an example booking.
 
     `text` and `example` are None if the text was removed.
     """
@@ -34,10 +34,11 @@ class ReservationTextSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetReservationText:
-    """Use case: set or remove the text about bookings in a language, for a center's guests.
+    """Use case: set or remove a center's text about bookings in a language.
 
-    `shipped` has a text for each language. Raises InvalidField, also if the center has no time
-    zone; CenterNotFound or NoTextShipped. May be called twice.
+    `shipped` contains the release's text for each language. May be called more than once. Raises
+    InvalidField for an invalid language or text, or if the center has no time zone. Raises
+    CenterNotFound or NoTextShipped.
     """
 
     storage: Storage
@@ -49,7 +50,7 @@ class SetReservationText:
     def __call__(
         self, center_id: str, language: str, *, own: str | None = None, off: bool = False
     ) -> ReservationTextSet:
-        """Set an operator's `own` text, or else the shipped text; `off` removes the text."""
+        """Set the operator's `own` text, or the shipped text if it is None. `off` removes the text."""
         tag = parse_given_language(language)
         text = None if off else self._text(tag, own)
 
@@ -78,7 +79,7 @@ class SetReservationText:
         return self.shipped[language]
 
     def _example(self, unit: WriteUnit, center: Center, text: ReservationText) -> ShownText:
-        """Return the text for a booking in a week."""
+        """Return the text filled in for an example booking that starts in a week."""
         settings = unit.center_settings.get(center.id)
         if settings.time_zone is None:
             raise InvalidField(

@@ -1,4 +1,4 @@
-"""The terms of one booking, to which a guest agrees."""
+"""The terms of an agreement about one booking."""
 
 from __future__ import annotations
 
@@ -39,24 +39,25 @@ class Money:
 
 
 class Reuse(StrEnum):
-    """Whether the page for the guest offers the guest's card on file."""
+    """Whether the page offers the guest to use the card on file."""
 
     NEVER = "never"
     OFFER = "offer"
-    """For links that only the guest can open."""
+    """Use it only if nobody but the guest can open the link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementTerms:
-    """What a card may be charged for, how much at most, and until when.
+    """The charges to a card that a guest allows for one booking.
 
-    `reference` is the client's own name for the booking, and `description` says what was booked.
-    The booking begins at `starts_at` and ends at `ends_at`. `no_show` and `late_cancellation` are
-    the most that may be charged if the guest does not come, or cancels late; at least one is given.
-    The guest may cancel free of charge until `cancel_by`; None means that there is no such time.
-    `policy_uri` leads to the full terms. `replaces` is the agreement that the guest made before the
-    booking was changed; it ends once the guest agrees to these terms. `reuse` is not a term: it
-    says how the guest may agree.
+    `reference` is the client's own name for the booking, and `description` describes what was
+    booked. The booking begins at `starts_at` and ends at `ends_at`. `no_show` is the maximum charge
+    if the guest does not come, and `late_cancellation` if the guest cancels too late. At least one
+    of the two is set. The guest may cancel free of charge until `cancel_by`, or never if it is None.
+    `policy_uri` leads to the full terms.
+
+    `replaces` is the agreement that the guest made before the booking was changed. It ends when the
+    guest agrees to these terms. `reuse` is not part of the terms; it controls what the page offers.
     """
 
     reference: str
@@ -74,10 +75,10 @@ class AgreementTerms:
 def parse_agreement(
     value: object, decimals_of: Callable[[str], int | None], now: datetime
 ) -> AgreementTerms | None:
-    """Parse `agreement` as a client sent it; None means that it is absent.
+    """Parse the `agreement` that a client sent, or return None if it is absent.
 
-    `decimals_of` is the method of `LocaleFormats`. Unknown fields are refused, because a limit with
-    a misspelt name must not be lost. Raises InvalidField with the name of the field.
+    `decimals_of` is that of `LocaleFormats`. Unknown fields are refused, so that a limit with a
+    misspelt name is not lost. Raises InvalidField with the name of the field.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Entries of the audit trail, which are added and never changed."""
+"""The entries of the audit trail. An entry never changes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from domain.identifiers import CallerName
 from domain.pagination import ALL
 
 Actor = NewType("Actor", str)
-"""The actor: `caller:` with the name of an API caller, `user:` with a user of the machine, or GUEST."""
+"""Who did something: `caller:` and an API caller's name, `user:` and an operator's name, or GUEST."""
 GUEST: Final = Actor("guest")
 """The guest, on the guest's own page."""
 
 Details: TypeAlias = Mapping[str, str | int]
-"""Further details of an act, in words and numbers, without secrets or personal data."""
+"""Further details of an act. They contain neither secrets nor personal data."""
 
 
 class Action(StrEnum):
-    """What was done."""
+    """What an actor did."""
 
     TOKEN_ISSUED = "token.issued"  # noqa: S105 - the name of an action
     TOKEN_REVOKED = "token.revoked"  # noqa: S105 - the name of an action
@@ -58,8 +58,9 @@ class Action(StrEnum):
 class AuditEntry:
     """An act: who did what, when, and to what.
 
-    `about` is the object of the act, as other commands name it: an id, the prefix of a token, the
-    name of a caller. If the act makes or shows something, `about` names that, such as `backup`.
+    `about` identifies the object of the act as other commands do, for example by an id, the prefix
+    of a token or the name of a caller. If the object has no id, `about` is its kind, such as
+    `backup`.
     """
 
     entry_id: str
@@ -71,19 +72,22 @@ class AuditEntry:
 
 
 def actor_of(caller: CallerName) -> Actor:
-    """Return an API caller as an actor."""
+    """Return the actor for an API caller."""
     return Actor(f"caller:{caller}")
 
 
 class AuditTrail(Protocol):
-    """The recorded acts. They do not change, and old entries are deleted."""
+    """Repository of audit entries. Old entries are deleted."""
 
     def add(self, entry: AuditEntry) -> None:
         """Store an entry."""
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a limited number of entries from before a time; return the number."""
+        """Delete entries older than `before`, a limited number per call.
+
+        Return how many were deleted.
+        """
         ...
 
     def latest(
@@ -94,9 +98,10 @@ class AuditTrail(Protocol):
         by: str | None = None,
         limit: int = ALL,
     ) -> Sequence[AuditEntry]:
-        """Return the entries that can be decoded, newest first.
+        """Return at most `limit` entries, newest first.
 
-        The arguments limit them to entries since a time, about one object, or by an actor; `by` may
-        also be the name of a caller or a user alone.
+        `since` limits the result to entries from that time on, `about` to one object, and `by` to
+        one actor. `by` may be an actor, or only the name of a caller or user. Entries that cannot be
+        decoded are left out.
         """
         ...

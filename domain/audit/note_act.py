@@ -12,9 +12,9 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteAct:
-    """Step: note an act in its own unit of work, so that both are stored or neither.
+    """Step: add an audit entry in the unit of work of the act, so that both are stored or neither.
 
-    `operator` is the user of the machine who runs this process.
+    `operator` is the user of the operating system who runs this process.
     """
 
     operator: Actor
@@ -49,8 +49,8 @@ class NoteAct:
 class NoteOperatorsAct:
     """Use case: note an operator's act that stores nothing else.
 
-    It is called before names or addresses of guests are shown, and after a backup was checked.
-    `about` is the id of what is shown, or the command. Each call adds an entry. Raises
+    Commands call it before they show names or addresses of guests, and after they have checked a
+    backup. `about` is the id of the shown object, or the command. Each call adds an entry. Raises
     ServiceUnavailable.
     """
 
