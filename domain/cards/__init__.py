@@ -1,1 +1,1 @@
-"""Cards on file: list them, choose the default, remove them, and discard tokens at the PSP."""
+"""Cards on file: list cards, choose the default, remove cards, and discard tokens at the PSP."""

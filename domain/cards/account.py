@@ -1,4 +1,4 @@
-"""Cards on file, and the rule that says when two cards are the same."""
+"""Cards on file, and the rule that decides whether two of them are the same card."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
 from domain.source import Source
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
-"""The time of the first reading. It finds changes that the bank made while the session was being
-settled.
+"""The time until the first reading of a new account. It finds changes that the bank made while the
+session was being settled.
 """
 READ_EVERY: Final = timedelta(days=27), timedelta(days=30)
 READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
@@ -36,10 +36,10 @@ READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
 are spread evenly between the two.
 """
 READ_LEASE: Final = timedelta(hours=1)
-"""The lease is long, so that accounts that cannot be decoded do not use up the budget."""
+"""How long a reading is leased: long, so that undecodable accounts do not use up the budget."""
 LOOK_AGAIN_AFTER: Final = timedelta(days=3, hours=12)
 LOOKS: Final = 3
-"""A card is gone after LOOKS counted refusals, each LOOK_AGAIN_AFTER further from the first."""
+"""A card is gone after LOOKS counted refusals, with at least LOOK_AGAIN_AFTER between them."""
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
     "unanswered_since": None,
@@ -47,8 +47,8 @@ REMOVED: Final[dict[str, Any]] = {
     "is_default": False,
     "keep_until": None,
 }
-"""The values of a removed account's fields, apart from `removed_at`. Any: each field has its own
-type.
+"""The fields that a removal changes besides `removed_at`, with their new values. Any: each field has
+its own type.
 """
 NAMED_AT_PSP: Final[dict[str, Any]] = {
     "guest_reference": "",
@@ -57,35 +57,38 @@ NAMED_AT_PSP: Final[dict[str, Any]] = {
     "charge_reference": None,
     "network_transaction_id": None,
 }
-"""The fields that name the guest or the card at the PSP, with their values after an erasure."""
+"""The fields that identify the guest or the card at the PSP, with their values after an erasure."""
 READINGS_PER_MINUTE: Final = 60
-"""The maximum number of readings at a merchant account. The PSP allows more calls, which are left
-for guests.
+"""The maximum number of readings at a merchant account. The PSP allows more calls; the others are
+left for guests.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account(Card, WorkAtPsp):
-    """A card on file, of one guest at one center.
+    """A payment account: the card on file of one guest at one center.
 
-    There is at most one active account per guest, center, merchant account and fingerprint, and at
-    most one per session. `token_id` is the session; for an imported card no session has this id.
-    The account is active until `removed_at` is set. `consent_version` names the text to which the
-    guest agreed before the card was typed, at `consented_at` by the PSP's clock. `expiry_notice_at`
-    is the time of the next event about the card's expiry. `charge_reference`,
-    `network_transaction_id` and `authenticated` are as in `CardCollected`. `keep_until` is the time
-    after which the card is removed, because the guest agreed to charges for bookings only; None if
-    the guest agreed that the card is kept.
+    The account is active until `removed_at` is set. There is at most one active account for each
+    guest, center, merchant account and fingerprint. `token_id` is the session that stored the card,
+    and a session stores at most one account. For an imported card, no session has this id.
+
+    One of a guest's active accounts at a center is the default. It is the first account until the
+    guest's default is changed. If the default is removed, the newest remaining account becomes the
+    default.
+
+    `consent_version` names the text to which the guest agreed before typing in the card, at
+    `consented_at` by the PSP's clock. If the guest agreed only to charges for bookings, `keep_until`
+    is the time after which the card is removed. Otherwise it is None, and the card is kept.
     `withdrawn_at` is when the guest last withdrew the consent to other charges, or removed the card.
 
-    `due_at` is the time of the next reading at the PSP. `asked_at` is when the account was last
-    leased for a reading. `read_at` is the time of the stored state by the PSP's clock; None means
-    `consented_at`. `refusals` counts the readings since `refused_since` at which the PSP did not
-    know the card. The n-th reading is counted only from (n - 1) * LOOK_AGAIN_AFTER after
-    `refused_since`.
+    `expiry_notice_at` is the time of the next event about the card's expiry. `charge_reference`,
+    `network_transaction_id` and `authenticated` are as in `CardCollected`.
 
-    A guest with active accounts at a center has one default among them: the first account, until
-    another is chosen. If the default is removed, the newest remaining account becomes the default.
+    `due_at` is the time of the next reading of the card at the PSP. `asked_at` is when the account
+    was last leased for a reading. `read_at` is when the stored state was true by the PSP's clock;
+    None means `consented_at`. `refusals` counts the readings since `refused_since` at which the PSP
+    did not know the card. The n-th such reading is counted only if it happens at least
+    (n - 1) * LOOK_AGAIN_AFTER after `refused_since`.
     """
 
     account_id: AccountId
@@ -113,16 +116,19 @@ class Account(Card, WorkAtPsp):
 
     @property
     def psp_account(self) -> PspAccount:
-        """The merchant account at its PSP."""
+        """The merchant account at which the PSP has stored the card."""
         return PspAccount(self.provider, self.merchant_account)
 
     def is_same_card(self, card: Card, at: PspAccount) -> bool:
-        """Return whether `card` is this account's card, at the same merchant account."""
+        """Return whether `card` at the merchant account `at` is the card of this account."""
         return self.psp_account == at and self.fingerprint == card.fingerprint
 
     def renewed(self, collected: CardCollected, *, consent_version: str, now: datetime) -> Account:
-        """Return this account with the new expiry date and token of the same card."""
-        # The card has the same number, so its facts stay, but the wallet may have changed.
+        """Return this account after the guest typed in the same card again.
+
+        It has the new token and expiry date, and the new consent.
+        """
+        # The number is the same, so the facts about the card stay; only the wallet may differ.
         card = replace(collected.card.with_facts_of(self), wallet=collected.card.wallet)
         return replace(
             self,
@@ -141,9 +147,9 @@ class Account(Card, WorkAtPsp):
         )
 
     def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
-        """Return this account, kept at least until `keep_until`; None means that the card is kept.
+        """Return this account, kept at least until `keep_until`, or without an end if it is None.
 
-        `consent_version` is stored if the guest agrees only now that the card is kept.
+        `consent_version` replaces the stored version if the account had an end and has none now.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None
@@ -151,10 +157,10 @@ class Account(Card, WorkAtPsp):
         return replace(self, keep_until=longest, consent_version=version)
 
     def withdrawn(self, running: Sequence[Agreement], at: datetime) -> Account:
-        """Return this account after a withdrawal: only the running agreements keep the card.
+        """Return this account after a withdrawal. The card is kept only for `running`.
 
-        `running` are the agreements under which the card may be charged, oldest first. Without
-        them, the card is due to be removed.
+        `running` are the agreements under which the card may be charged, oldest first. If there are
+        none, the card is due to be removed.
         """
         keep_until = last_kept_until(running) or at
         version = running[-1].shown.version if running else self.consent_version
@@ -162,15 +168,18 @@ class Account(Card, WorkAtPsp):
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether the guest took the card back, and it stays for its bookings alone."""
+        """Whether the guest removed the card or withdrew consent, and it stays only for bookings."""
         return self.withdrawn_at is not None and self.keep_until is not None
 
     def has_withdrawn(self, agreed_at: datetime) -> bool:
-        """Return whether the guest has withdrawn a consent that was given at this time."""
+        """Return whether the guest has withdrawn a consent that was given at `agreed_at`."""
         return self.withdrawn_at is not None and agreed_at <= self.withdrawn_at
 
     def removed(self, now: datetime) -> Account:
-        """Return this account as removed: it is not listed, charged, read or the default."""
+        """Return this account as removed.
+
+        A removed account is not listed, charged or read, and is not the default.
+        """
         return replace(self, removed_at=now, **REMOVED)
 
     @property
@@ -179,10 +188,10 @@ class Account(Card, WorkAtPsp):
         return self.read_at or self.consented_at
 
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
-        """Return this account with the card's state at the PSP.
+        """Return this account with the state of the card that was read at the PSP.
 
-        If the brand has changed, the facts from the former brand's bank are cleared:
-        `authenticated`, `charge_reference` and `network_transaction_id`.
+        If the brand has changed, `authenticated`, `charge_reference` and `network_transaction_id`
+        are cleared, because they come from the bank of the former brand.
         """
         if (card.card_logo, card.last_four) == (self.card_logo, self.last_four):
             if card.fingerprint == card.token:
@@ -208,11 +217,12 @@ class Account(Card, WorkAtPsp):
         return read.waiting(now)
 
     def refused(self, now: datetime) -> Account:
-        """Note that the PSP does not know the card. The next reading waits as after an outage.
+        """Return this account after a reading at which the PSP did not know the card.
 
-        The n-th refusal is counted only from (n - 1) * LOOK_AGAIN_AFTER after the first.
+        The next reading waits as long as after an outage. The n-th refusal is counted only if it
+        comes at least (n - 1) * LOOK_AGAIN_AFTER after the first.
         """
-        # A clock that was ahead may have set this time.
+        # This time may come from a clock that was ahead.
         since = min(self.refused_since or now, now)
         looks = min(self.refusals, LOOKS - 1)
         is_look = now >= since + LOOK_AGAIN_AFTER * looks
@@ -224,11 +234,11 @@ class Account(Card, WorkAtPsp):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the PSP did not know the card at three readings over a week."""
+        """Whether the PSP did not know the card at three readings within a week or longer."""
         return self.refusals >= LOOKS
 
     def waiting(self, now: datetime) -> Account:
-        """Return this account, due for reading within 30 days and before its next notice."""
+        """Return this account with its next reading within 30 days and before its next notice."""
         # The jitter is computed from the account, so that the same history always gives the same
         # times.
         part = Random(f"{self.account_id}/{now}").random()  # noqa: S311 - it need not be secret
@@ -241,27 +251,30 @@ class Account(Card, WorkAtPsp):
         return replace(self, due_at=due_at)
 
     def notice_put_off(self, until: datetime, now: datetime) -> Account:
-        """Return this account with its notice put off to `until`, and due for reading before."""
+        """Return this account with its notice postponed to `until`, and due for reading now."""
         due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
         return replace(self, expiry_notice_at=until, due_at=due_at)
 
     def told_of_expiry(self, now: datetime) -> Account:
-        """Return this account after its expiry notice, due for reading before the next notice."""
+        """Return this account after its expiry notice, to be read before its next notice."""
         told = replace(self, expiry_notice_at=self.next_expiry_notice(now))
         times = (self.due_at, told.waiting(now).due_at) if self.due_at else ()
         return replace(told, due_at=min(filter(None, times), default=None))
 
     def read_too_early(self, read_at: datetime, now: datetime) -> Account:
-        """Note that a reading is not newer than the stored state. The card is read again later."""
+        """Return this account after a reading that is not newer than the stored state.
+
+        The card will be read again later.
+        """
         wait = min(max(self.is_true_at - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
         return replace(self, due_at=now + wait)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountFilter:
-    """The cards on file to look for, of all guests and centers. None means no condition.
+    """The conditions of a search for cards on file. A field that is None is not a condition.
 
-    A card expires on the last day of its month. `agreement_ends_before` finds the cards with an open
+    A card expires on the last day of its month. `agreement_ends_before` finds cards with an open
     agreement about a booking that ends before that time.
     """
 
@@ -278,7 +291,7 @@ class AccountFilter:
 def longest_kept(first: datetime | None, second: datetime | None) -> datetime | None:
     """Return the later of two `keep_until` of the same card, or None if either is None.
 
-    If the guest agreed for either that the card is kept, it is kept.
+    None means that the guest agreed that the card is kept.
     """
     return None if first is None or second is None else max(first, second)
 
@@ -291,96 +304,103 @@ def has_default(accounts: Iterable[Account]) -> bool:
 def heir_among(others: Sequence[Account]) -> Account | None:
     """Return the account that becomes the default when an account is removed.
 
-    It is the newest of `others`, the remaining accounts. Return None without other accounts, or if
-    one of these accounts is already the default.
+    It is the newest of `others`, the remaining accounts. Return None if there are no others, or if
+    one of them is already the default.
     """
     return replace(others[-1], is_default=True) if others and not has_default(others) else None
 
 
 class Accounts(WorkAtPsps, Protocol):
-    """Cards on file."""
+    """Repository of cards on file."""
 
     def add(self, account: Account) -> None:
         """Store a new account.
 
-        Raises AlreadyStored if there is already an active account with the same guest, center,
-        merchant account and fingerprint, an active default of the same guest and center, or an
-        account of the same session.
+        Raises AlreadyStored if one of these is stored already: an active account with the same
+        guest, center, merchant account and fingerprint; an active default account of the same guest
+        and center, if `account` is the default; or an account of the same session.
         """
         ...
 
     def get(self, account_id: AccountId) -> Account | None:
         """Return the account, removed or not, or None. A write unit locks it.
 
-        To change an account, lock it by `active_at` instead. Two units that each locked one account
-        of a guest, and then wanted the others, would wait for each other.
+        To change an account, lock it with `active_at` instead. If two units each locked one account
+        of a guest first and then all of them, they would wait for each other.
         """
         ...
 
     def update(self, account: Account) -> None:
-        """Store an account that exists.
+        """Replace a stored account.
 
-        A second active default of the same guest and center is a programming error, and raises the
-        exception of the database.
+        A second active default of the same guest and center is a programming error. It raises the
+        database's own exception.
         """
         ...
 
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
         """Return a guest's active accounts at a center, oldest first.
 
-        A write unit locks the accounts, and other units wait until it ends. So after this call, an
-        `add` sees every account that is added at the same time.
+        A write unit locks the accounts, so that other write units wait here until it ends. After
+        this call, `add` therefore sees every account that was added concurrently.
         """
         ...
 
     def removed_by_guest(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        """Return a guest's removed accounts at a center that have a `withdrawn_at`.
+        """Return the accounts at a center that a guest removed, or withdrew before the removal.
 
-        Accounts that cannot be decoded are left out. Locks nothing.
+        Accounts that cannot be decoded are left out. Does not lock the accounts.
         """
         ...
 
     def active_of(self, guest_id: GuestId) -> Sequence[Account]:
-        """Return a guest's active accounts at all centers, oldest first. Locks as `active_at` does."""
+        """Return a guest's active accounts at all centers, oldest first.
+
+        A write unit locks them as `active_at` does.
+        """
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Give a guest's other accounts to another guest, after each active account was given."""
+        """Move a guest's removed accounts to another guest.
+
+        The caller has already moved each active account.
+        """
         ...
 
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:
-        """Return whether an active account of any guest and center holds this token.
+        """Return whether an active account of any guest at any center has this token.
 
-        A write unit locks the token: other units wait here and in `Discards.get` until it ends.
+        A write unit locks the token, so that other write units wait here and in `Discards.get`
+        until it ends.
         """
         ...
 
     def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
-        """Count the accounts leased for reading within the last minute, by merchant account."""
+        """Return how many accounts were leased for reading in the last minute, by merchant account."""
         ...
 
     def active_at_psp(self, psp_account: PspAccount) -> Sequence[AccountId]:
-        """Return the active accounts at a merchant account. Locks nothing."""
+        """Return the ids of the active accounts at a merchant account. Does not lock them."""
         ...
 
     def kept_until_before(
         self, now: datetime, *, at_most: int, skip: int = 0
     ) -> Sequence[Account | None]:
-        """Return active accounts whose `keep_until` has passed, after the first `skip` of them.
+        """Return at most `at_most` active accounts whose `keep_until` has passed.
 
-        The account with the earliest `keep_until` comes first. None stands for an account that
-        cannot be decoded. Locks nothing.
+        The account with the earliest `keep_until` comes first, and the first `skip` accounts are
+        left out. None stands for an account that cannot be decoded. Does not lock the accounts.
         """
         ...
 
     def is_other_read(self, account: Account, *, since: datetime) -> bool:
-        """Return whether another active account at the merchant account was read after `since`."""
+        """Return whether another active account at the same merchant account was read after `since`."""
         ...
 
     def count_unknown(self, psp_account: PspAccount, *, since: datetime) -> int:
-        """Count the accounts removed after `since` because their PSP did not know them."""
+        """Return how many accounts were removed after `since` because the PSP did not know them."""
         ...
 
     def make_due(
@@ -391,18 +411,22 @@ class Accounts(WorkAtPsps, Protocol):
         token: CardToken | None,
         guest_reference: GuestReference | None,
     ) -> None:
-        """Make active accounts due: those with this token, or those of this guest at the PSP."""
+        """Make active accounts due for reading at `now`.
+
+        They are the accounts with this guest reference or, if it is None, those with this token.
+        """
         ...
 
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Account | None:
-        """Lease an account that is due for reading, and set its `asked_at`; None if there is none.
+        """Lease an account that is due for reading, set its `asked_at`, and return the account.
 
-        A merchant account has READINGS_PER_MINUTE. Merchant accounts take turns, and are left out,
-        as in `CardSessions.take_due`. The lease ends at `until`, which is the `due_at` of the
-        returned account. An account that cannot be decoded is leased and skipped. The caller
-        commits, even without a result.
+        Return None if no account is due. At most READINGS_PER_MINUTE accounts of a merchant account
+        are leased in a minute. As in `CardSessions.take_due`, merchant accounts take turns, and
+        those in `except_at` are left out. The lease ends at `until`, which is the `due_at` of the
+        returned account. An account that cannot be decoded is leased and skipped, so the caller must
+        commit even if the result is None.
         """
         ...
 
@@ -411,7 +435,7 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> Page[Account]:
         """Return a page of a guest's active accounts, oldest first.
 
-        `centers` None means all centers.
+        If `centers` is None, the accounts at all centers are included.
         """
         ...
 
@@ -422,10 +446,10 @@ class Accounts(WorkAtPsps, Protocol):
     def with_expiry_notice_due(
         self, now: datetime, *, at_most: int, unreadable_until: datetime
     ) -> Sequence[Account | None]:
-        """Return the first active accounts whose `expiry_notice_at` has come.
+        """Return at most `at_most` active accounts whose `expiry_notice_at` has come.
 
         A write unit locks them, and skips accounts that another unit has locked. None stands for an
-        account that cannot be decoded; its notice is put off until `unreadable_until`.
+        account that cannot be decoded, whose notice is postponed to `unreadable_until`.
         """
         ...
 
@@ -434,8 +458,8 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> Page[Account]:
         """Return a page of a center's active accounts that expire before a date, soonest first.
 
-        A card expires on the last day of its month. Accounts of the same month are listed oldest
-        first. Accounts that cannot be decoded are counted and left out.
+        A card expires on the last day of its month. Cards that expire in the same month are ordered
+        by age, oldest first. Accounts that cannot be decoded are counted, but left out.
         """
         ...
 
@@ -449,23 +473,23 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def blank(self, guest_id: GuestId) -> None:
-        """Clear the references to the guest and the cards at PSPs in the guest's removed accounts."""
+        """Clear the fields NAMED_AT_PSP in the guest's removed accounts."""
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a limited number of accounts removed before a time, with their consents.
+        """Delete accounts that were removed before a time, with their consents.
 
-        Returns the number. An account stays while its token is still to be discarded, and while an
-        agreement that was given with it is stored, even if the agreement has moved since.
+        Each call deletes a limited number, and returns how many. An account is kept while its token
+        has yet to be discarded, and while an agreement made with it is stored. Agreements that were
+        moved to another account count too.
         """
         ...
 
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:
-        """Return accounts of any guest, newest first.
+        """Return at most `limit` accounts that meet the conditions in `wanted`, newest first.
 
-        If `wanted` limits the expiry, the cards that expire soonest come first instead.
-
-        Accounts that cannot be decoded are left out. Reads every account, unless `wanted` names a
+        If `wanted` limits the expiry, the cards that expire soonest come first instead. Accounts
+        that cannot be decoded are left out. The search reads every account unless `wanted` names a
         guest, or a center and a time of expiry.
         """
         ...

@@ -15,8 +15,8 @@ from domain.storage import Storage, WriteUnit
 class ChooseDefaultCard:
     """Use case: make a guest's active payment account the default at its center.
 
-    The new default replaces the former one. Choosing the default again changes nothing. Raises
-    UserNotAuthorized or PaymentAccountNotFound.
+    The former default is then an ordinary card. Choosing the current default changes nothing.
+    Raises UserNotAuthorized or PaymentAccountNotFound.
     """
 
     needs = MAY_ADD_CARDS
@@ -37,13 +37,14 @@ class ChooseDefaultCard:
 
 
 def make_default(unit: WriteUnit, account: Account, others: Sequence[Account]) -> Account | None:
-    """Make a card the default in place of one of the `others`, and return it.
+    """Make a card the default in place of one of the `others`, and return its new state.
 
-    Return None if it is the default already. The caller has locked the cards, and commits.
+    Return None if the card already is the default. The caller has locked all of the cards, and
+    commits the unit.
     """
     if account.is_default:
         return None
-    # The order matters: the storage refuses two defaults even within a unit.
+    # The former default is changed first: the storage refuses two defaults even within a unit.
     for other in others:
         if other.is_default:
             unit.accounts.update(replace(other, is_default=False))

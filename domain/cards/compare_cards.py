@@ -17,7 +17,7 @@ from domain.storage import Storage, UnitOfWork
 
 
 class Comparison(NamedTuple):
-    """The cards only at the PSP, the accounts only on file, and the number in both."""
+    """The cards stored only at the PSP, the accounts only on file, and the number of matches."""
 
     only_at_psp: Sequence[CardAtPsp]
     only_on_file: Sequence[Account]
@@ -26,11 +26,12 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareCards:
-    """Use case: compare the cards at a merchant account with the accounts on file; changes nothing.
+    """Use case: compare the cards stored at a merchant account with the accounts on file.
 
-    Cards that wait to be discarded are left out, and so are cards stored, renewed or discarded
-    during the comparison. A card whose session is not settled yet is listed as only at the PSP.
-    Works only for a PSP that lists cards. Raises ProviderUnavailable and ProviderRefused.
+    Nothing is changed. Cards that wait to be discarded are left out. So are cards that are stored,
+    renewed or discarded during the comparison. A card whose session is not settled yet is listed as
+    only at the PSP. The PSP must be able to list cards. Raises ProviderUnavailable and
+    ProviderRefused.
     """
 
     storage: Storage
@@ -39,7 +40,7 @@ class CompareCards:
 
     def __call__(self, psp_account: PspAccount) -> Comparison:
         begun_at = self.clock.now()
-        # This is read first, so that a card stored meanwhile does not seem to be only at the PSP.
+        # The PSP is read first, so that a card stored meanwhile does not seem to be only at the PSP.
         there = dict.fromkeys(self._listed(psp_account))
         wanted = AccountFilter(merchant_account=psp_account.merchant_account, only_active=True)
         with self.storage.read() as unit:

@@ -1,4 +1,4 @@
-"""PSP tokens that are not kept and must be discarded at the PSP."""
+"""Tokens of cards that are not kept, and that must be discarded at the PSP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from domain.retries import WorkAtPsp, WorkAtPsps
 
 
 class UnkeptToken(NamedTuple):
-    """A token that is not kept, and when its card was collected."""
+    """A token that is not kept, and the time at which its card was collected."""
 
     psp_account: PspAccount
     guest_reference: GuestReference
@@ -23,7 +23,7 @@ class UnkeptToken(NamedTuple):
 
     @classmethod
     def of(cls, account: Account) -> UnkeptToken:
-        """Return the token that an account has held."""
+        """Return the token of an account."""
         return cls(
             psp_account=account.psp_account,
             guest_reference=account.guest_reference,
@@ -34,13 +34,16 @@ class UnkeptToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard(WorkAtPsp):
-    """A token to discard, stored in the commit that decided to discard it.
+    """A token to discard. It is stored in the same commit as the decision to discard the token.
 
-    `begun_at` is set when a process starts the call. From then on the discard must be finished: it
-    is unknown whether the PSP acted, and discarding twice is harmless. Once `done_at` is set,
-    `due_at` is None; the record stays and says that the token is dead. `out_of_reach` is set if the
-    discard ended because the merchant account was closed; it is None in records of an earlier
-    release. `unknown_since` is the time since which the PSP has not known the token.
+    `begun_at` is set when a process first calls the PSP. From then on, the discard must be finished,
+    because the PSP may have acted on the call; discarding a token twice is harmless. When the
+    discard is done, `done_at` is set and `due_at` is None. The record then stays as proof that the
+    token is dead.
+
+    `out_of_reach` tells whether the discard ended because the merchant account was closed. It is
+    None in records of an earlier release. `unknown_since` is the time since which the PSP has not
+    known the token.
     """
 
     provider: ProviderName
@@ -59,40 +62,43 @@ class Discard(WorkAtPsp):
 
     @property
     def in_progress_until(self) -> datetime | None:
-        """The time of the next try, if the discard has begun and is not done; otherwise None."""
+        """The time of the next attempt if the discard has begun and is not done, otherwise None."""
         return None if self.begun_at is None else self.due_at
 
     def begun(self, now: datetime) -> Discard:
-        """Note that the PSP is about to be called."""
+        """Return the discard as begun: the PSP is about to be called."""
         return replace(self, begun_at=self.begun_at or now)
 
     def done(self, now: datetime) -> Discard:
-        """Note that the PSP has discarded the token."""
+        """Return the discard as done: the PSP has discarded the token."""
         return replace(self.postponed(None), done_at=now)
 
     def unknown(self, now: datetime) -> Discard:
-        """Note that the PSP does not know the token. Once that is confirmed, the discard is done."""
+        """Return the discard after the PSP answered that it does not know the token.
+
+        When the PSP has given this answer for UNKNOWN_FOR, the discard is done.
+        """
         if is_confirmed(self.unknown_since, now):
             return self.done(now)
-        # A clock that was ahead may have set this time.
+        # This time may come from a clock that was ahead.
         since = min(self.unknown_since or now, now)
         return replace(self.postponed(since + UNKNOWN_FOR), unknown_since=since)
 
     def was_done_after(self, collected_at: datetime) -> bool:
-        """Return whether the discard was done at or after the time at which a card was collected."""
+        """Return whether the discard was done at `collected_at` or later."""
         return self.done_at is not None and collected_at <= self.done_at
 
     def kills(self, collected_at: datetime) -> bool:
-        """Return whether a card collected at that time is dead, or will be once the PSP answers."""
+        """Return whether a card collected at `collected_at` is dead, or will be when the PSP answers."""
         has_begun = self.begun_at is not None and collected_at <= self.begun_at
         return has_begun or self.was_done_after(collected_at)
 
     def repeated(self, collected_at: datetime, now: datetime) -> Discard:
-        """Schedule the discard again, because the PSP still reports a card with this token.
+        """Return the discard scheduled once more, because the PSP reports a card with this token.
 
-        A card collected after the discard is a new card. A card collected before it is dead, and
-        must not be stored; its token is discarded again, in case the card was collected during the
-        discard or the service's clock is ahead.
+        A card collected after the discard is a new card. A card collected before the discard is
+        dead and must not be stored. Its token is discarded once more, in case the card was collected
+        during the discard or the service's clock is ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(
@@ -106,7 +112,7 @@ class Discard(WorkAtPsp):
 
 
 class Discards(WorkAtPsps, Protocol):
-    """The tokens to discard at their PSP, and the tokens already discarded."""
+    """Repository of discards, including those that are done."""
 
     def add(self, discard: Discard) -> None:
         """Store a discard. If the token already has a discard, nothing changes."""
@@ -122,36 +128,37 @@ class Discards(WorkAtPsps, Protocol):
         ...
 
     def update(self, discard: Discard) -> None:
-        """Store a discard that exists."""
+        """Replace a stored discard."""
         ...
 
     def remove(self, discard: Discard) -> None:
-        """Delete a discard, because its token is stored after all or its guest was erased."""
+        """Delete a discard. Its token is stored after all, or its guest was erased."""
         ...
 
     def left_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
-        """Return the tokens still to be discarded at a merchant account. Locks nothing."""
+        """Return the tokens that are yet to be discarded at a merchant account. Does not lock them."""
         ...
 
     def of_guest(self, psp_account: PspAccount, reference: GuestReference) -> Sequence[Discard]:
-        """Return the discards of a guest at a PSP, done or not. Locks nothing."""
+        """Return the discards of a guest at a PSP, done or not. Does not lock them."""
         ...
 
     def remove_unreadable(
         self, psp_account: PspAccount, reference: GuestReference
     ) -> Sequence[CardToken]:
-        """Delete a guest's discards that cannot be decoded; return their tokens."""
+        """Delete a guest's discards that cannot be decoded, and return their tokens."""
         ...
 
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Discard | None:
-        """Lease a discard that is due; return None if no discard is due.
+        """Lease a discard that is due and return it, or return None if no discard is due.
 
-        A discard is due from `due_at` on; if that is later than `latest_due`, it is due after a
-        wait of MAX_BACKOFF. Merchant accounts take turns, and are left out, as in
-        `CardSessions.take_due`. The lease ends at `until`, which is the `due_at` of the returned
-        discard. A discard that cannot be decoded is leased and skipped, so that it does not block
-        the rest. The caller commits, even without a result.
+        A discard is due from `due_at` on, or at once if its `due_at` is later than `latest_due`
+        allows for a wait of MAX_BACKOFF. As in `CardSessions.take_due`, merchant accounts take
+        turns, and those in `except_at` are left out. The lease ends at `until`, which is the
+        `due_at` of the returned discard. A discard that cannot be decoded is leased and skipped, so
+        that it does not block the others. The caller must therefore commit even if the result is
+        None.
         """
         ...

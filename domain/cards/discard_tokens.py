@@ -1,4 +1,4 @@
-"""Discard PSP tokens that are not kept. A token that an active account holds is not discarded."""
+"""Discard tokens at the PSP that are not kept. The token of an active account is not discarded."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from domain.storage import Storage, UnitOfWork, WriteUnit, take_due
 
 
 def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> bool:
-    """Schedule the discard of a token, unless an active account holds it. The caller commits.
+    """Schedule the discard of a token, unless it belongs to an active account.
 
-    Return whether the discard is new.
+    Return whether a new discard was stored. The caller commits the unit.
     """
     # Some PSPs return the same token when the same card is stored again, so an active account may
     # hold it.
@@ -48,8 +48,8 @@ def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> bool
 class DiscardToken:
     """Use case: discard a leased token at its PSP.
 
-    If the PSP does not respond, or may not know the token yet, the discard becomes due again later.
-    At a closed merchant account the discard ends as out of reach.
+    If the PSP does not respond, or may not know the token yet, the discard is retried later. If the
+    merchant account is closed, the discard ends with `out_of_reach`.
     """
 
     storage: Storage
@@ -57,12 +57,10 @@ class DiscardToken:
     clock: Clock
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
-        """Lease a discard that is due; return None if no discard is due.
+        """Lease a discard that is due and return it, or return None if no discard is due.
 
-        Merchant accounts take turns.
-
-        The lease lasts one minute, and from now on the discard must be finished. Discards at the
-        merchant accounts in `except_at` are left out. If no discard is due, nothing is written.
+        The lease lasts one minute, and the discard must be finished from now on. Merchant accounts
+        take turns, and those in `except_at` are left out. If no discard is due, nothing is written.
         """
         now = self.clock.now()
 
@@ -78,7 +76,10 @@ class DiscardToken:
         )
 
     def __call__(self, discard: Discard) -> Discard:
-        """Call the PSP, unless another process took the discard over. Return the updated discard."""
+        """Call the PSP, unless another process has taken over the discard.
+
+        Return the updated discard.
+        """
         with self.storage.read() as unit:
             if not _is_ours(unit, discard):
                 return discard
@@ -107,7 +108,7 @@ class DiscardToken:
 
 
 def _is_ours(unit: UnitOfWork, taken: Discard) -> bool:
-    """Return whether no other process took the discard over after the lease ended."""
+    """Return whether this process still holds the lease, and no other process has taken over."""
     current = unit.discards.get(taken.provider, taken.merchant_account, taken.token)
     is_held = unit.accounts.is_held(taken.provider, taken.merchant_account, taken.token)
     return current == taken and not is_held

@@ -31,18 +31,18 @@ STATED: Final = tuple(each for each in EndOfAgreement if each is not EndOfAgreem
 """The reasons that a shop may state."""
 EXPECTED_REASON: Final = f"one of {', '.join(STATED)}"
 MAX_PER_CALL: Final = 100
-"""A call is limited, because other chores wait meanwhile."""
+"""How many agreements one call ends at most, because the worker's other tasks wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndAgreement:
     """Use case: end an agreement, for a reason that the shop states.
 
-    The card is then kept for the grace that the guest read, unless the guest took the card back. If
-    the agreement has already ended because the booking was over, only the reason is recorded. The
-    first reason stays, so a call may be repeated. The audit trail notes the caller. Raises
-    UserNotAuthorized, InvalidField (reason, at), or AgreementNotFound if the guest has no such
-    agreement at a center that the caller may see.
+    The card is then kept for the grace period that the guest read about, unless the guest removed
+    the card or withdrew the consent. If the agreement has already ended because the booking was
+    over, only the reason is recorded. A later call does not change the first reason, so the call may
+    be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField (reason,
+    at), or AgreementNotFound if the guest has no such agreement at a center that the caller may see.
     """
 
     needs = MAY_ADD_CARDS
@@ -61,7 +61,7 @@ class EndAgreement:
         reasons: Sequence[str],
         ats: Sequence[str],
     ) -> None:
-        """End the agreement. `reasons` and `ats` have the unparsed values of the query."""
+        """End the agreement. `reasons` and `ats` contain the unparsed values of the query."""
         caller.require(self.needs)
         if len(reasons) != 1 or reasons[0] not in STATED:
             raise InvalidField("reason", EXPECTED_REASON)
@@ -87,9 +87,9 @@ class EndAgreement:
 class EndAgreements:
     """Use case: end a limited number of agreements whose bookings are over.
 
-    Each ends in its own commit, with its event. Agreements of guests with a card that cannot be
-    decoded stay. May be called at any time, by several processes at once. Raises
-    ServiceUnavailable.
+    Each agreement ends in a separate commit, together with its event. Agreements of guests with a
+    card that cannot be decoded do not end. May be called at any time, also by several processes at
+    once. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -97,9 +97,9 @@ class EndAgreements:
     note_event: NoteEvent
 
     def __call__(self) -> bool:
-        """Return whether more agreements may be due.
+        """End agreements, and return whether more agreements may be due.
 
-        Ends nothing while the clock is not steady: an event cannot be taken back.
+        Does nothing while the clock is not steady, because an event cannot be revoked.
         """
         if not self.clock.is_steady():
             return False
@@ -127,11 +127,11 @@ def end_agreement(
     *,
     stated_at: datetime | None = None,
 ) -> bool:
-    """End an agreement, and keep its card no longer than its other agreements do.
+    """End an agreement, and shorten the time for which its card is kept accordingly.
 
     If the agreement has already ended because its booking was over, only `reason` is recorded,
-    without an event.
-    Return False if nothing changed. The caller commits.
+    without an event. Return False if nothing changed. The caller commits the unit. Raises
+    AgreementNotFound if the guest was merged or erased meanwhile.
     """
     # Locks the guest's cards, as every change to an agreement must.
     accounts = unit.accounts.active_at(found.guest_id, found.center_id)
@@ -144,7 +144,7 @@ def end_agreement(
         unit.agreements.update(replace(agreement, reason=reason, stated_at=stated_at))
         _keep_for_others(unit, accounts, agreement, now)
         return True
-    # Locks the card before the agreement, as `Accounts.forget` does.
+    # The card must be locked before the agreement, as in `Accounts.forget`.
     account_of = unit.accounts.get(agreement.account_id)
     ended = agreement.ended(reason, now, stated_at=stated_at)
     unit.agreements.update(ended)
@@ -163,9 +163,10 @@ def end_agreement(
 def _keep_for_others(
     unit: WriteUnit, accounts: Sequence[Account], ended: Agreement, now: datetime
 ) -> None:
-    """Keep the card of an ended agreement no longer than its agreements do.
+    """Shorten the time for which the card of an ended agreement is kept.
 
-    A card that its guest took back is kept only for those under which it may be charged.
+    The card is kept as long as its agreements require. If the guest removed the card or withdrew
+    the consent, only agreements under which the card may be charged count.
     """
     for account in accounts:
         if account.account_id == ended.account_id and account.keep_until is not None:

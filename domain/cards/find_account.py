@@ -12,7 +12,7 @@ from domain.storage import UnitOfWork, WriteUnit
 
 
 def account_with(unit: UnitOfWork, account_id: str) -> Account:
-    """Return the account with this id, even if removed. Raises PaymentAccountNotFound."""
+    """Return the account with this id, removed or not. Raises PaymentAccountNotFound."""
     known_id = plain_uuid(account_id)
     account = unit.accounts.get(AccountId(known_id)) if known_id else None
     if account is None:
@@ -23,9 +23,9 @@ def account_with(unit: UnitOfWork, account_id: str) -> Account:
 def account_of_guest(
     unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str
 ) -> Account:
-    """Return a guest's account at a center that the caller may see, even if removed.
+    """Return a guest's account at a center that the caller may see, removed or not.
 
-    Raises PaymentAccountNotFound in every other case.
+    Raises PaymentAccountNotFound if there is no such account.
     """
     account = account_with(unit, account_id)
     if account.guest_id != plain_uuid(guest_id) or not caller.sees(account.center_id):
@@ -36,7 +36,7 @@ def account_of_guest(
 def active_account(unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str) -> Account:
     """Return a guest's active account at a center that the caller may see.
 
-    Raises PaymentAccountNotFound in every other case.
+    Raises PaymentAccountNotFound if there is no such account.
     """
     account = account_of_guest(unit, caller, guest_id=guest_id, account_id=account_id)
     if account.removed_at is not None:
@@ -47,9 +47,9 @@ def active_account(unit: UnitOfWork, caller: Caller, *, guest_id: str, account_i
 def lock_account(unit: WriteUnit, account: Account) -> tuple[Account, Sequence[Account]]:
     """Return the current state of an account, and the guest's other active accounts at its center.
 
-    The others are in order of age, oldest first. Until the unit ends, all of them stay unchanged
-    and no account is added. Raises PaymentAccountNotFound if the account was removed in the
-    meantime.
+    The other accounts are ordered by age, oldest first. Until the unit ends, no other unit can
+    change these accounts or add another. Raises PaymentAccountNotFound if the account was removed
+    in the meantime.
     """
     stored = unit.accounts.active_at(account.guest_id, account.center_id)
     current = next((known for known in stored if known.account_id == account.account_id), None)

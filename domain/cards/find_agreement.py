@@ -14,7 +14,7 @@ def agreement_of_guest(
 ) -> Agreement:
     """Return a guest's agreement at a center that the caller may see, even if it has ended.
 
-    Raises AgreementNotFound in every other case.
+    Raises AgreementNotFound if there is no such agreement.
     """
     known_id = plain_uuid(agreement_id)
     agreement = unit.agreements.get(AgreementId(known_id)) if known_id else None

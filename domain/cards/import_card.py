@@ -1,4 +1,4 @@
-"""Import a card that a PSP has already stored."""
+"""Import a card that a PSP has stored already."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from domain.source import DEFAULT_SOURCE
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 IMPORTED: Final = "imported"
-"""The reason of an imported account's event."""
+"""The `reason` in the event about an imported account."""
 IMPORTS_PER_MINUTE: Final = 50
 """The part of READINGS_PER_MINUTE that an import may use. The rest is for changes by banks."""
 EARLIEST_YEAR: Final = 2000
-"""No card was stored by reference before this year."""
+"""The earliest year of a consent. PSPs did not store cards before it."""
 _WORD: Final = re.compile(r"[!-~]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtCard:
-    """A card at a PSP, with the guest's consent from before the import.
+    """A card stored at a PSP, with the consent that the guest gave before the import.
 
-    `consent_text`, in `consent_language`, is None if it is kept elsewhere.
+    `consent_text` is in `consent_language`. It is None if the text is kept elsewhere.
     """
 
     guest_id: GuestId
@@ -97,12 +97,12 @@ class BroughtCard:
 
     @property
     def id(self) -> str:
-        """The key of a row: a token is stored once for each center."""
+        """A key for the card, because a token can be stored once for each center."""
         return f"{self.provider}/{self.merchant_account}/{self.center_id}/{self.token}"
 
     @property
     def psp_account(self) -> PspAccount:
-        """The merchant account at its PSP."""
+        """The merchant account at which the PSP has stored the card."""
         return PspAccount(self.provider, self.merchant_account)
 
 
@@ -120,10 +120,10 @@ def _parse_text(value: str) -> str:
 
 
 def _parse_time(field: str, value: str) -> datetime:
-    """Read a date, as its start in UTC, or a time with its offset. Raises InvalidField."""
+    """Parse a date or a time with an offset. A date means its start in UTC. Raises InvalidField."""
     try:
         time = datetime.fromisoformat(value if "T" in value else f"{value}T00:00Z")
-        # Empty dates become 1899 or 1970 in exports.
+        # In exports, an empty date becomes 1899 or 1970.
         if time.tzinfo is not None and time.year >= EARLIEST_YEAR:
             return time.astimezone(UTC)
     except (ValueError, OverflowError):
@@ -132,16 +132,16 @@ def _parse_time(field: str, value: str) -> datetime:
 
 
 class Fate(Enum):
-    """The result for a card to import."""
+    """The result of the import of one card."""
 
     STORED = "stored"
-    """The card is now stored as an account."""
+    """The import stored the card as an account."""
     ON_FILE = "on file"
-    """The card was already stored, as after an interrupted import."""
+    """The card had already been stored, for example by an interrupted import."""
     ERASED = "erased"
-    """Its guest was erased."""
+    """The guest of the card was erased."""
     LATER = "later"
-    """The budget of readings is spent for now, and nothing was done."""
+    """The budget of readings is used up for now, and nothing was done."""
 
     NO_GUEST = "the guest is no longer on file"
     SHARED = "another guest has this guest_reference: create a separate guest at the PSP"
@@ -162,9 +162,9 @@ READ: Final = (Fate.STORED, Fate.GONE, Fate.UNKNOWN, Fate.SAME_CARD, Fate.ONE_CA
 class ImportCard:
     """Use case: read a card to import at its PSP, and store it as an account.
 
-    Nothing is stored if the card is on file, unknown to the PSP, or refused by a rule; and nothing
-    is discarded at the PSP. A stored account causes an event. May be called again: a card is stored
-    once. Raises ProviderUnavailable if the PSP does not respond.
+    Nothing is stored if the card is on file, unknown to the PSP, or refused by a rule. The card is
+    never discarded at the PSP. A stored account causes an event. May be called more than once for
+    the same card, which is stored once. Raises ProviderUnavailable if the PSP does not respond.
     """
 
     storage: Storage
@@ -175,7 +175,10 @@ class ImportCard:
     note_event: NoteEvent
 
     def check(self, unit: UnitOfWork, card: BroughtCard) -> None:
-        """Check the values that all cards of an import share. Raises InvalidField."""
+        """Check that the card's guest, center and merchant account exist and can be used.
+
+        Raises InvalidField.
+        """
         missing = what_is_missing(self.psps, card.psp_account)
         if missing is Missing.KEYS:
             raise InvalidField("merchant_account", "a merchant account with keys")
@@ -191,7 +194,10 @@ class ImportCard:
             raise InvalidField("consented_at", "a time in the past")
 
     def __call__(self, card: BroughtCard, *, per_minute: int = IMPORTS_PER_MINUTE) -> Fate:
-        """Return the fate of the card. `per_minute` is the budget of its merchant account."""
+        """Import the card, and return its fate.
+
+        `per_minute` is the maximum number of readings at its merchant account in a minute.
+        """
         asked_at = self.clock.now()
         with self.storage.read() as reading:
             accounts = reading.accounts.active_at(card.guest_id, card.center_id)
@@ -218,9 +224,9 @@ class ImportCard:
         asked_at: datetime,
         now: datetime,
     ) -> Fate:
-        """Judge the card by the records stored now.
+        """Apply the rules to the card, store it if they allow that, and return its fate.
 
-        Locks the guest before the token, as everywhere.
+        The guest is locked before the token, as everywhere else.
         """
         accounts = unit.accounts.active_at(card.guest_id, card.center_id)
         fate = _fate_before_reading(unit, card, accounts)

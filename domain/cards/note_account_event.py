@@ -1,4 +1,4 @@
-"""Note an event about a card on file, for the endpoints that subscribe to it."""
+"""Store an event about a card on file, and its deliveries to the endpoints that subscribe to it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def note_account_event(
     by: str | None = None,
     now: datetime,
 ) -> None:
-    """Note an event about a card on file. The caller commits.
+    """Note an event about a card on file. The caller commits the unit.
 
-    `token_id` is the session that caused the event; by default, the session that stored the card.
-    `language` is the language of the consent in that session, and `reference` is the client's own
-    reference of that session. `by` is `guest` if the guest caused the event on the guest's own page.
+    `token_id` is the session that caused the event; by default, it is the session that stored the
+    card. `language` is the language of the consent in the session, and `reference` is the client's
+    own reference for the session. `by` is `guest` if the guest caused the event on the guest's own
+    page.
     """
     note_event(
         unit,

@@ -1,4 +1,4 @@
-"""Note an event about an agreement, for the endpoints that subscribe to it."""
+"""Store an event about an agreement, and its deliveries to the endpoints that subscribe to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def note_agreement_event(
     psp_account: PspAccount | None,
     now: datetime,
 ) -> None:
-    """Note an event about an agreement. The caller commits."""
+    """Note an event about an agreement. The caller commits the unit.
+
+    `psp_account` is the merchant account of the agreement's card, or None if it is not known.
+    """
     note_event(
         unit,
         Event(

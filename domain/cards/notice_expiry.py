@@ -24,7 +24,7 @@ and other events wait meanwhile.
 LOOK_AGAIN_AFTER: Final = timedelta(hours=1)
 WAIT_FOR_PSP: Final = timedelta(days=3)
 UNREADABLE_FOR: Final = timedelta(days=1)
-"""How long an account that cannot be decoded is put off. Otherwise it would stay first in the
+"""For how long an account that cannot be decoded is postponed, so that it does not stay first in the
 queue.
 """
 
@@ -33,10 +33,10 @@ queue.
 class NoticeExpiry:
     """Use case: note an `account.expiring` event 30 and 7 days before a card's last day.
 
-    Each event is noted once, however often and by however many processes this is called. A card
-    stored or renewed in its last 30 days gets only the second event. If the call comes late, the
-    event is late; an expired card gets no event. The event waits up to 3 days until the card was
-    recently read at its PSP, because the bank may have renewed the card. Raises ServiceUnavailable.
+    Each event is noted once, even if several processes call this at once. A card that is stored or
+    renewed in its last 30 days gets only the second event. If the call comes late, so does the
+    event, but an expired card does not get an event. The bank may have renewed the card, so an event
+    waits for a recent reading of the card at its PSP, for 3 days at most. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -45,9 +45,9 @@ class NoticeExpiry:
     note_event: NoteEvent
 
     def __call__(self) -> bool:
-        """Note a limited number of due events; return whether more may be due.
+        """Note a limited number of due events, and return whether more may be due.
 
-        Notes no event while the clock is not steady, because a clock that is ahead would skip
+        Does nothing while the clock is not steady, because a clock that is ahead would skip
         notices.
         """
         if not self.clock.is_steady():
@@ -84,7 +84,7 @@ class NoticeExpiry:
         return all(self.storage.transact(note) for _ in range(MAX_UNITS))
 
     def _waits(self, account: Account, days: int, now: datetime) -> bool:
-        """Return whether the expiry event must wait until the card has been read from the PSP again."""
+        """Return whether the event must wait for a more recent reading of the card."""
         due_at = account.last_day - timedelta(days=days)
         is_fresh = account.is_true_at >= due_at - READ_BEFORE_NOTICE[0]
         can_read = reads_cards(self.psps, account.psp_account)

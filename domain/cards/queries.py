@@ -1,4 +1,4 @@
-"""The use cases that read cards on file for callers."""
+"""Use cases that read cards on file, their agreements and their consents."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork
 class AccountForCaller:
     """A payment account, and whether the caller may see the values that a payment needs.
 
-    For such a caller, `agreements` are those that allow charges now, oldest first, `charge_as` is
-    what a charge under any of them says to the bank, and `currency` is the currency of the merchant
-    account (ISO 4217); None if no currency is set for it.
+    For a caller that may, `agreements` are the agreements that allow charges now, oldest first.
+    `charge_as` is the reason that a charge under any of them states to the bank. `currency` is the
+    currency of the merchant account (ISO 4217), or None if it is not set.
     """
 
     account: Account
@@ -50,7 +50,7 @@ class AccountForCaller:
 class ReadAccount:
     """Use case: return a guest's active payment account.
 
-    Callers that may use cards may see its payment reference too. Raises UserNotAuthorized, or
+    Callers that may use cards also see its payment reference. Raises UserNotAuthorized. Raises
     PaymentAccountNotFound if the guest has no such active account at a center that the caller may
     see.
     """
@@ -90,9 +90,9 @@ def _charge_indicator(unit: UnitOfWork, account: Account) -> ChargeIndicator:
 class ListAccounts:
     """Use case: return a page of a guest's active payment accounts, oldest first.
 
-    Only accounts at centers that the caller may see are returned and counted; a center id limits
-    them to one center. `center_ids` has the unparsed values of the query. Raises UserNotAuthorized,
-    InvalidCenterId, GuestIdNotUsable or GuestNotFound.
+    Only accounts at centers that the caller may see are returned and counted. `center_ids` contains
+    the unparsed values of the query, at most one; a center id limits the list to that center.
+    Raises UserNotAuthorized, InvalidCenterId, GuestIdNotUsable or GuestNotFound.
     """
 
     needs = MAY_VIEW_CARDS
@@ -168,9 +168,9 @@ _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 class ListExpiringCards:
     """Use case: return a page of a center's active payment accounts that expire before a date.
 
-    A card expires on the last day of its month. The soonest to expire comes first. Expired cards
-    are included unless they were removed. `expires_before` has the unparsed values of the query.
-    Raises UserNotAuthorized, InvalidCenterId or InvalidField.
+    A card expires on the last day of its month. The cards that expire soonest come first. Expired
+    cards are included unless they were removed. `expires_before` contains the unparsed values of the
+    query. Raises UserNotAuthorized, InvalidCenterId or InvalidField.
     """
 
     needs = MAY_VIEW_CARDS
@@ -207,8 +207,8 @@ def _parse_date(given: Sequence[str]) -> date:
 class ReadConsent:
     """Use case: return the consents of a guest's active payment account.
 
-    The current consent is first, followed by those from before each renewal, newest first. Raises
-    UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
+    The current consent comes first. The consents from before each renewal of the card follow, newest
+    first. Raises UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
     """
 
     needs = MAY_VIEW_CARDS
@@ -223,7 +223,7 @@ class ReadConsent:
 
 
 def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
-    """Return the consents of an account: the current one, then those from before renewals."""
+    """Return the consents of an account: the current consent, then those from before renewals."""
     without_text = GivenConsent(
         account_id=account.account_id,
         token_id=account.token_id,
@@ -234,7 +234,8 @@ def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
 
 
 def general_consents(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
-    """Return the consents of an account in force that allow more than charges for a booking."""
+    """Return the consents to an account that are in force and allow more than charges for a booking.
+    """
     if account.keep_until is not None:
         return ()
     given = unit.agreements.given_with(account.account_id)

@@ -1,4 +1,4 @@
-"""Read a card on file at its PSP: the bank may have reissued it, or it may be gone."""
+"""Read cards on file at their PSP, because a bank may have reissued a card, or a card may be gone."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from domain.storage import Storage, WriteUnit, take_due
 def judge_reading(
     account: Account, others: Sequence[Account], reading: CardReading | None, now: datetime
 ) -> ReadingVerdict:
-    """Judge a reading of an account. `others` are the guest's active accounts at its center.
+    """Decide what a reading changes. `others` are the guest's other active accounts at the center.
 
-    The reading is None if the PSP did not respond. If two accounts turn out to be the same card,
-    the account with the later consent stays. It becomes the default if either account was.
+    `reading` is None if the PSP did not respond. If two accounts turn out to be the same card, the
+    account with the later consent stays. It becomes the default if either account was the default.
     """
     if reading is None:
         return ReadingVerdict(kept=account.psp_unavailable(now))
@@ -67,12 +67,13 @@ def judge_reading(
 class RefreshAccount:
     """Use case: read a leased account's card at its PSP, and apply the reading.
 
-    The account is read again under lock before the reading is applied. The reading is applied only
-    if it is newer, by the PSP's clock, than the stored state. A change causes an event. `log_lost`
-    is called with a removed account and the reason, after the commit. If the PSP does not respond,
-    the account becomes due again later. If the PSP cannot read cards, the account waits. An account
-    at a closed merchant account is removed. An account that its PSP has not known for a week is
-    removed, unless the keys may be wrong. If too many accounts are unknown, the removal stops, and
+    A reading is applied only if it is newer, by the PSP's clock, than the stored state, which is
+    locked for the comparison. A change causes an event. If the PSP does not respond, the account is
+    read later. If the PSP cannot read cards, the account waits.
+
+    An account at a closed merchant account is removed. So is an account that its PSP has not known
+    for a week, unless the keys may be wrong. After the commit, `log_lost` is called with the removed
+    account and the reason. If too many accounts are unknown, they are no longer removed, and
     `log_stopped` is called with the merchant account.
     """
 
@@ -85,12 +86,10 @@ class RefreshAccount:
     log_stopped: Callable[[PspAccount], None]
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Account | None:
-        """Lease an account that is due; return None if no account is due.
+        """Lease an account that is due and return it, or return None if no account is due.
 
-        Merchant accounts take turns.
-
-        The lease lasts one hour. Accounts at the merchant accounts in `except_at` are left out. If
-        no account is due, nothing is written.
+        The lease lasts one hour. Merchant accounts take turns, and those in `except_at` are left
+        out. If no account is due, nothing is written.
         """
         now = self.clock.now()
         return take_due(
@@ -100,7 +99,10 @@ class RefreshAccount:
         )
 
     def __call__(self, taken: Account) -> Account | None:
-        """Read the card and apply the reading. Return the account that is kept, or None."""
+        """Read the card and apply the reading.
+
+        Return the account that stays on file, or None if there is no such account.
+        """
         with self.storage.read() as unit:
             account = unit.accounts.get(taken.account_id)
             is_closed = unit.merchant_standings.of(taken.psp_account).is_closed
@@ -117,8 +119,8 @@ class RefreshAccount:
                 self._never_again(unit, account)
                 return ReadingVerdict()
             if (current.token, current.due_at) != (account.token, account.due_at):
-                # The account was renewed, a webhook arrived, or another process took it over. It is
-                # read again, because this reading may be older.
+                # The account was renewed, a webhook arrived, or another process took over. The
+                # account will be read again, because this reading may be older.
                 return ReadingVerdict(kept=current)
             if is_closed:
                 heir, removed = heir_among(others), current.removed(now)
@@ -157,7 +159,10 @@ class RefreshAccount:
             return None
 
     def _store(self, unit: WriteUnit, verdict: ReadingVerdict, now: datetime) -> ReadingVerdict:
-        """Store a verdict, and note its events; return it with the account as stored."""
+        """Store the changes of a verdict, and note their events.
+
+        Return the verdict with the account as it was stored.
+        """
         removed, kept = verdict.removed, verdict.kept
         note = partial(note_account_event, unit, self.note_event, now=now)
         if verdict.joined is not None and kept is not None:
@@ -174,7 +179,7 @@ class RefreshAccount:
         return replace(verdict, kept=kept)
 
     def _never_again(self, unit: WriteUnit, removed: Account) -> None:
-        """End the readings of an account that an earlier release, beside this one, has removed."""
+        """End the readings of an account that another process with an earlier release has removed."""
         account = unit.accounts.get(removed.account_id)
         if account is not None and account.removed_at is not None:
             unit.accounts.update(account.removed(account.removed_at))

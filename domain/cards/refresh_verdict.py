@@ -10,16 +10,18 @@ from domain.cards.account import Account
 GONE: Final = "gone_at_psp"
 REPLACED: Final = "replaced"
 CLOSED: Final = "account_closed"
-"""The reason of an account's removal, as events state it."""
+"""GONE, REPLACED and CLOSED are the reasons of a removal, as events state them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingVerdict:
-    """The changes that a reading causes. `removed` is stored before `kept`; `reason` says why.
+    """The changes that a reading causes.
 
-    `joined` is the removed account before its removal, if it turned out to be the card that is
-    kept. `is_updated` means that the account is kept and shows another card or expiry date. `has_stopped`
-    means that unknown cards of the merchant account are not removed from now on.
+    `kept` is the account that stays on file, and `is_updated` means that it now shows another card
+    or expiry date. `removed` is the account to remove, which is stored before `kept`, and `reason`
+    is the reason of the removal. If the removed account turned out to be the card of `kept`,
+    `joined` is that account before its removal. `has_stopped` means that unknown cards of the
+    merchant account are no longer removed.
     """
 
     kept: Account | None = None

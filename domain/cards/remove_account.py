@@ -19,10 +19,10 @@ from domain.storage import Storage, WriteUnit
 class RemoveAccount:
     """Use case: remove a guest's active payment account.
 
-    The same commit schedules the discard of its token at the PSP. If the account was the default,
-    it also makes the newest remaining account the default. Without a caller, the operator removes
-    the account, and `guest_id` is not compared. Raises UserNotAuthorized, or
-    PaymentAccountNotFound, also for an account that is already removed.
+    The same commit schedules the discard of the account's token at the PSP. If the account was the
+    default, the newest remaining account becomes the default. Without a caller, the operator removes
+    the account, and `guest_id` is ignored. Raises UserNotAuthorized. Raises PaymentAccountNotFound,
+    also if the account is already removed.
     """
 
     needs = MAY_REMOVE_CARDS
@@ -33,7 +33,7 @@ class RemoveAccount:
     note_act: NoteAct
 
     def __call__(self, caller: Caller | None, *, account_id: str, guest_id: str = "") -> Account:
-        """Remove the account, and return it."""
+        """Remove the account, and return its state after the removal."""
         if caller is not None:
             caller.require(self.needs)
         with self.storage.read() as reading:

@@ -16,16 +16,16 @@ from domain.storage import Storage, WriteUnit, do_due
 AGREEMENT_ENDED: Final = "agreement_ended"
 """The reason in the event `account.removed`."""
 MAX_PER_CALL: Final = 100
-"""A call is limited, because other chores wait meanwhile."""
+"""How many cards one call removes at most, because the worker's other tasks wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveEndedCards:
     """Use case: remove a limited number of cards whose `keep_until` has passed.
 
-    Each card is removed in its own commit, with its event and the discard of its token. Cards of
-    guests with a card that cannot be decoded stay. May be called at any time, by several processes
-    at once. Raises ServiceUnavailable.
+    Each card is removed in a separate commit, together with its event and the discard of its token.
+    If any card of a guest cannot be decoded, the guest's cards stay. May be called at any time, also
+    by several processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -33,9 +33,9 @@ class RemoveEndedCards:
     note_event: NoteEvent
 
     def __call__(self) -> bool:
-        """Return whether more cards may be due.
+        """Remove cards, and return whether more cards may be due.
 
-        Removes nothing while the clock is not steady: a removal cannot be undone.
+        Does nothing while the clock is not steady, because a removal cannot be undone.
         """
         if not self.clock.is_steady():
             return False
@@ -53,7 +53,7 @@ class RemoveEndedCards:
         try:
             account, others = lock_account(unit, found)
         except PaymentAccountNotFound:
-            # Removed meanwhile, or given to another guest, where it is found next time.
+            # The card was removed meanwhile, or moved to another guest. The next call finds it there.
             return
         now = self.clock.now()
         if account.keep_until is not None and account.keep_until < now:

@@ -1,4 +1,4 @@
-"""Take a card off file: the part that all removals share."""
+"""Remove a card from file. All kinds of removal share this step."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def take_off_file(
     by: str | None = None,
     now: datetime,
 ) -> Account:
-    """Remove an active account, and return it. The caller has locked it, and commits.
+    """Remove an active account, and return its state after the removal.
 
-    The discard of its token is scheduled. If the account was the default, the newest of the
-    `others` at its center becomes the default. `by` is as in `note_account_event`.
+    The discard of its token is scheduled, and an event is noted. If the account was the default, the
+    newest of `others`, the guest's other active accounts at the center, becomes the default. `by` is
+    as in `note_account_event`. The caller has locked the accounts, and commits the unit.
     """
     removed = account.removed(now)
     unit.accounts.update(removed)

@@ -1,4 +1,4 @@
-"""Trust a merchant account's present keys, although its first keys belonged to another merchant."""
+"""Accept the present keys of a merchant account whose first keys belonged to another merchant."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustKeys:
-    """Use case: forget the stored identity of a merchant account's first keys; for operators.
+    """Use case: forget the stored merchant identity, because the first keys were wrong.
 
-    The first keys were wrong. At the next call, the PSP reports the identity of the present keys,
-    which is then stored. May be called again. Raises InvalidField for an account whose identity is
-    not stored or belongs to the original of this copy, and for an account with cards or tokens to
-    discard: other keys could not charge or discard them.
+    Only operators call it. At the next call to the PSP, the PSP reports the identity of the present
+    keys, which is then stored. Raises InvalidField if the identity was not stored by this
+    installation. Raises it also if the merchant account has cards on file or tokens to discard,
+    because other keys could not charge or discard them.
     """
 
     storage: Storage
     note_act: NoteAct
 
     def __call__(self, psp_account: PspAccount) -> None:
-        """Forget the identity, and note that in the audit trail."""
+        """Forget the identity of the merchant account, and note that in the audit trail."""
 
         def forget(unit: WriteUnit) -> None:
             kept = unit.merchant_identities.get(*psp_account)

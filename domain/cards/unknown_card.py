@@ -1,4 +1,4 @@
-"""A card on file that its PSP has not known for a week is gone, unless the keys may be wrong."""
+"""Remove cards that their PSP has not known for a week, unless the keys may be wrong."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from domain.outside import Clock
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 MAX_UNKNOWN: Final = 10
-"""The most unknown cards that are removed at a merchant account in a day, until an operator
-confirms.
+"""How many unknown cards of a merchant account are removed in a day at most, unless an operator
+confirms the keys.
 """
 DAY: Final = timedelta(days=1)
 WEEK: Final = LOOK_AGAIN_AFTER * (LOOKS - 1)
@@ -27,11 +27,13 @@ WEEK: Final = LOOK_AGAIN_AFTER * (LOOKS - 1)
 def judge_refusal(
     unit: WriteUnit, account: Account, others: Sequence[Account], now: datetime
 ) -> ReadingVerdict:
-    """Judge a PSP's answer that it does not know an account's card.
+    """Decide what happens to an account whose card the PSP does not know.
 
-    Wrong keys must not empty a center. So an unknown card is removed only if the identity of the
-    keys is stored (each call compares it), if other cards of the merchant account were read in the
-    same week, and if at most 10 cards were removed in a day.
+    Wrong keys must not remove all cards of a center. An unknown card is therefore removed only if:
+
+    - the identity of the merchant account is stored, so that each call has compared it;
+    - another card of the merchant account was read in the same week;
+    - fewer than 10 unknown cards of the merchant account were removed in the last day.
     """
     refused = account.refused(now)
     waits = ReadingVerdict(kept=refused)
@@ -55,10 +57,11 @@ def _are_keys_right(unit: UnitOfWork, account: Account, now: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmKeys:
-    """Use case: confirm that a merchant account's keys are right; for operators.
+    """Use case: confirm that a merchant account's keys are right.
 
-    For a day, its unknown cards are removed without a limit. May be called again. Raises
-    InvalidField if the removal of its unknown cards has not stopped.
+    Only operators call it, after the removal of unknown cards has stopped. For the next day, unknown
+    cards of the merchant account are removed without a limit. Raises InvalidField if the removal has
+    not stopped.
     """
 
     storage: Storage
@@ -66,7 +69,7 @@ class ConfirmKeys:
     note_act: NoteAct
 
     def __call__(self, psp_account: PspAccount) -> None:
-        """Confirm the keys, and note that in the audit trail."""
+        """Confirm the keys of the merchant account, and note that in the audit trail."""
 
         def confirm(unit: WriteUnit) -> None:
             standing = unit.merchant_standings.of(psp_account)
