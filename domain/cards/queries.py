@@ -234,8 +234,7 @@ def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
 
 
 def general_consents(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
-    """Return the consents to an account that are in force and allow more than charges for a booking.
-    """
+    """Return the consents in force that allow charges to the card other than those for a booking."""
     if account.keep_until is not None:
         return ()
     given = unit.agreements.given_with(account.account_id)
