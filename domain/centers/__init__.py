@@ -1,1 +1,1 @@
-"""Centers and how each takes payments."""
+"""Centers, their settings, and how each center takes cards."""

@@ -1,7 +1,7 @@
-"""Limits on the cards that may be tried in 24 hours, against card testing.
+"""Limits on the number of cards that may be tried in 24 hours, against card testing.
 
-Criminals try stolen card numbers on any page that adds a card. Two things show such tries, and both
-are counted: sessions and refused cards.
+Criminals test stolen card numbers on any page that adds a card. Many sessions or many refused cards
+are a sign of such tests, so both are counted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Counted(StrEnum):
 
 
 class CountedPer(StrEnum):
-    """What a limit counts sessions and refused cards for.
+    """For whom a limit counts sessions and refused cards.
 
-    `GUEST` counts those of a guest at one center, `GUEST_EVERYWHERE` at all centers.
+    `GUEST` is a guest at one center, and `GUEST_EVERYWHERE` is a guest at all centers together.
     """
 
     GUEST = "guest"
@@ -35,7 +35,10 @@ class CountedPer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardLimit:
-    """The most sessions or refused cards that a guest, a caller or a center may have in 24 hours."""
+    """How many sessions or refused cards a guest, a caller or a center may have in 24 hours.
+
+    `at_most` is the highest number that is allowed.
+    """
 
     counted: Counted
     per: CountedPer
@@ -43,7 +46,7 @@ class CardLimit:
 
     @property
     def is_on_a_guest(self) -> bool:
-        """Whether the limit is on a guest, at one center or at all centers."""
+        """Whether the limit applies to a guest, at one center or at all centers."""
         return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
 
     def times(self, factor: int) -> CardLimit:
@@ -60,10 +63,10 @@ DEFAULT_LIMITS: Final = (
     CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1_000),
     CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 200),
 )
-"""The limits unless an operator sets others. docs/operations.md gives the reasons."""
+"""The limits that apply unless an operator sets others. docs/operations.md gives the reasons."""
 
 LIMITS_OF_A_CENTER: Final = frozenset({CountedPer.GUEST, CountedPer.CENTER})
-"""The limits that a center may set for itself: they count only at that center."""
+"""The limits that can be set for a single center, because they count only at one center."""
 
 _OFF: Final = "off"
 _LIMITS: Final = re.compile(rf"([a-z-]+)=({_OFF}|[1-9][0-9]{{0,5}})/({_OFF}|[1-9][0-9]{{0,5}})")
@@ -75,11 +78,11 @@ def parse_card_limits(
     *,
     allowed: Collection[CountedPer] = frozenset(CountedPer),
 ) -> Sequence[CardLimit]:
-    """Return `limits`, changed as a text such as `guest=10/10,center=off/500` says.
+    """Return `limits` with the changes that `value` specifies, such as `guest=10/10,center=off/500`.
 
-    The numbers are sessions and refused cards in 24 hours. Limits that are not named stay
-    unchanged. Raises ValueError for any other text, and for a name that is repeated or not
-    `allowed`.
+    The two numbers are the limits on sessions and on refused cards in 24 hours. Limits that `value`
+    does not name stay unchanged. Raises ValueError for any other text, and for a name that is
+    repeated or not `allowed`.
     """
     named: dict[CountedPer, list[CardLimit]] = {}
     for part in value.split(",") if value else ():

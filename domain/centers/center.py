@@ -23,7 +23,7 @@ class CenterNotFound(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Center:
-    """A place of business; its name is what a guest reads on the hosted page."""
+    """A place of business. Guests read its `name` on the hosted payment page."""
 
     id: CenterId
     name: str
@@ -43,7 +43,7 @@ class Center:
 
 
 def parse_center_id(value: object) -> CenterId:
-    """Parse a center id as a client sent it.
+    """Parse a center id that a client sent.
 
     Raises InvalidCenterId unless it is a UUID in 36-character form.
     """
@@ -54,23 +54,26 @@ def parse_center_id(value: object) -> CenterId:
 
 
 def parse_only_center(center_ids: Sequence[str]) -> CenterId | None:
-    """Parse the `center_id` of a query; None without a value. Raises InvalidCenterId."""
+    """Parse the values of the query parameter `center_id`, and return the center id or None.
+
+    Raises InvalidCenterId, also for more than one value.
+    """
     if len(center_ids) > 1:
         raise InvalidCenterId
     return parse_center_id(center_ids[0]) if center_ids else None
 
 
 class Centers(Protocol):
-    """The centers on file."""
+    """Repository of centers."""
 
     def get(self, center_id: CenterId) -> Center | None:
         """Return the center, or None."""
         ...
 
     def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
-        """Return a page of these centers, by name; None means all centers."""
+        """Return a page of these centers, sorted by name. None means all centers."""
         ...
 
     def put_many(self, centers: Iterable[Center]) -> None:
-        """Store centers, and update those that exist."""
+        """Store centers. Centers that are stored already are updated."""
         ...

@@ -1,4 +1,4 @@
-"""What guests see of a center on every page, apart from its name."""
+"""The settings that decide how pages present a center: logo, color, contact and language."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _COLOR: Final = re.compile(r"#[0-9a-f]{6}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logo:
-    """A picture of at most 100 KB, and its media type: `image/png` or `image/webp`."""
+    """A picture of at most 100 KB, and its media type (`image/png` or `image/webp`)."""
 
     media_type: str
     content: bytes = field(repr=False)
 
     @property
     def file_name(self) -> str:
-        """A name that differs for each picture, and ends in `.png` or `.webp`."""
+        """A file name ending in `.png` or `.webp`. It differs for each picture."""
         _, _, kind = self.media_type.partition("/")
         return f"{sha256(self.content).hexdigest()[:16]}.{kind}"
 
@@ -46,13 +46,13 @@ class Logo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CenterSettings:
-    """An operator's settings for a center; None means the default.
+    """An operator's settings for a center. A setting that is None has its default.
 
-    `contact` is the address for guests' questions: a `tel:`, `mailto:` or https address. `color` is
-    the color of buttons, such as `#1d4f91`, with enough contrast for white text. `language` (RFC
-    5646) is used for guests whose language is not known; None means English. `time_zone` is the
-    name of the center's time zone (IANA), such as `Europe/Berlin`, in which guests read times.
-    `accessibility` is the https address of the center's accessibility statement.
+    `contact` is where guests can ask questions: a `tel:`, `mailto:` or https address. `color` is the
+    color of buttons, such as `#1d4f91`; white text must be readable on it. `language` (RFC 5646) is
+    used for guests whose language is unknown, and defaults to English. `time_zone` is the IANA name
+    of the time zone in which pages show times, such as `Europe/Berlin`. `accessibility` is the https
+    address of the center's accessibility statement.
     """
 
     contact: str | None = None
@@ -64,14 +64,14 @@ class CenterSettings:
 
     @property
     def contact_shown(self) -> str:
-        """The contact as guests read it: the phone number, the e-mail address, or the host."""
+        """The contact as pages show it: the phone number, the e-mail address, or the host."""
         parts = urlsplit(self.contact or "")
         return parts.netloc or parts.path
 
     def changed(self, named: Mapping[str, Any]) -> CenterSettings:  # fields of different types
-        """Return the settings, changed as an operator asks. `named` has the new values, unparsed.
+        """Return the settings with the changes in `named`, which maps names to unparsed values.
 
-        For a logo, the value is the content of the file. Raises InvalidField.
+        The value of a logo is the content of its file. Raises InvalidField.
         """
         read = {
             name: None if value is None else _PARSERS[name](value) for name, value in named.items()
@@ -80,7 +80,10 @@ class CenterSettings:
 
 
 def _parse_contact(value: str) -> str:
-    """Return the address. Refuse addresses that a browser would run, or that fill in a message."""
+    """Return the address unchanged.
+
+    Raises InvalidField for other schemes, and for an address that would fill in a message.
+    """
     is_contact = _is_https(value) or _PHONE.fullmatch(value) or _EMAIL.fullmatch(value)
     if not is_contact or len(value) > _MAX_CONTACT_LENGTH:
         raise InvalidField(
@@ -118,7 +121,7 @@ def _parse_color(value: str) -> str:
 
 
 def _contrast_to_white(color: str) -> float:
-    """Return the contrast to white, from 1 to 21, rounded down (WCAG 2.2, "relative luminance")."""
+    """Return the contrast with white, from 1 to 21, rounded down (WCAG 2.2, "contrast ratio")."""
     shares = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (
         share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
@@ -134,7 +137,7 @@ def _parse_time_zone(value: str) -> str:
 
 
 def _parse_logo(content: bytes) -> Logo:
-    """Return a picture with the media type that its bytes show, whatever the file's name."""
+    """Return the picture. Its media type is recognized from `content`. Raises InvalidField."""
     if len(content) <= MAX_LOGO_BYTES:
         # PNG, section 5.2, with the header chunk first and the end chunk last.
         if content[:16] == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" and content.endswith(b"IEND\xaeB`\x82"):
@@ -157,16 +160,19 @@ _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {  # of different types
 
 
 class SettingsOfCenters(Protocol):
-    """The settings of each center."""
+    """Repository of the settings of centers."""
 
     def get(self, center_id: CenterId) -> CenterSettings:
         """Return the center's settings, or the defaults if none are stored."""
         ...
 
     def get_to_change(self, center_id: CenterId) -> CenterSettings:
-        """Return what `get` returns. Other write units that call this wait until this unit ends."""
+        """Return what `get` returns, and lock it.
+
+        Other write units that call this for the center wait until this unit ends.
+        """
         ...
 
     def put(self, center_id: CenterId, settings: CenterSettings) -> None:
-        """Store the center's settings. They replace the former settings."""
+        """Store the center's settings, in place of any stored settings."""
         ...

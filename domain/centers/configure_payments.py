@@ -1,4 +1,4 @@
-"""Set up how a center takes cards."""
+"""Set the payment configuration of a center."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 _FIELDS: Final = {field.name for field in fields(PaymentConfiguration)}
 _IMPLIED: Final = {"acquirer_agreed"}
-"""The field that may be left out unless `refuse_funding` is set."""
+"""The field that is required only if `refuse_funding` is set."""
 
 
 class LoadedPsp(Protocol):
@@ -38,20 +38,20 @@ class LoadedPsp(Protocol):
         ...
 
     def accounts(self) -> Collection[MerchantAccount] | None:
-        """Return the merchant accounts with keys, or None if the PSP takes any account."""
+        """Return the merchant accounts that have keys, or None if the PSP accepts any account."""
         ...
 
     def is_live(self, account: MerchantAccount) -> bool | None:
-        """Return whether an account takes real cards; None if unknown."""
+        """Return whether a merchant account takes real cards, or None if that is unknown."""
         ...
 
     def currency(self, account: MerchantAccount) -> str | None:
-        """Return the currency that is set for an account (ISO 4217), or None."""
+        """Return the currency that is set for a merchant account (ISO 4217), or None."""
         ...
 
 
 class Missing(Enum):
-    """Why an installation cannot take cards for a PSP's merchant account."""
+    """The reason why this installation cannot take cards for a merchant account."""
 
     PSP = auto()
     """The PSP is not installed, or not loaded."""
@@ -64,7 +64,10 @@ class Missing(Enum):
 
 
 def what_is_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> Missing | None:
-    """Return what is missing to take cards for a PSP's merchant account, or None."""
+    """Return what this installation lacks to take cards for a merchant account.
+
+    Return None if nothing is missing. `CLOSED` is never returned.
+    """
     psp = psps.get(account.provider)
     if psp is None:
         return Missing.PSP
@@ -75,7 +78,7 @@ def what_is_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount)
 
 
 def is_live(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool | None:
-    """Return whether a PSP's merchant account takes real cards; None if unknown."""
+    """Return whether a PSP's merchant account takes real cards, or None if that is unknown."""
     psp = psps.get(account.provider)
     return None if psp is None else psp.is_live(account.merchant_account)
 
@@ -87,7 +90,7 @@ def currency(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> str
 
 
 def reads_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool:
-    """Return whether the merchant account's PSP is set up here and can read stored cards."""
+    """Return whether the merchant account's PSP is loaded here and can read stored cards."""
     psp = psps.get(account.provider)
     return psp is not None and psp.capabilities.reads_cards
 
@@ -99,7 +102,7 @@ def lists_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> 
 
 
 class PspNotReady(LookupError):
-    """The installation cannot take cards for this merchant account; `missing` says why."""
+    """This installation cannot take cards for the merchant account. `missing` is the reason."""
 
     def __init__(self, account: PspAccount, missing: Missing) -> None:
         self.account = account
@@ -109,9 +112,9 @@ class PspNotReady(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredPayments:
-    """A center, with its payment configuration before and now.
+    """A center, and its payment configuration before and after a change.
 
-    A configuration of None means that the center takes no cards.
+    A configuration of None means that the center does not take cards.
     """
 
     center: Center
@@ -121,14 +124,18 @@ class ConfiguredPayments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurePayments:
-    """Use case: set up how a center takes cards. Options that are not named stay unchanged.
+    """Use case: change the payment configuration of a center, or remove it.
 
-    If `named` is None, the center stops taking cards. Sessions that have begun keep the
-    configuration that they began with. Raises PspNotReady; InvalidField as `changed` does, for a
-    center id that is not a UUID, for an option that the PSP does not support, and for a stored
-    configuration that cannot be read, unless every field is named; CenterNotFound; or
-    ConsentTooLong for a text in any language of the center, which `consents_of` returns. May be
-    called twice.
+    Fields that are not in `named` stay unchanged. If `named` is None, the center stops taking cards.
+    Existing sessions keep their copy of the configuration. May be called more than once.
+
+    Raises:
+
+    - CenterNotFound, or PspNotReady if this installation cannot take cards for the merchant account;
+    - InvalidField for an invalid center id or value, or for an option that the PSP does not support;
+    - InvalidField if the stored configuration cannot be decoded, unless `named` has every field;
+    - ConsentTooLong if one of the center's texts, which `consents_of` returns, is too long for the
+      PSP's page.
     """
 
     storage: Storage
@@ -141,7 +148,7 @@ class ConfigurePayments:
         center_id: str,
         named: Mapping[str, Any] | None,  # as `changed` takes it
     ) -> ConfiguredPayments:
-        """Return the center, with both configurations."""
+        """Change the configuration, and return the center with its old and new configuration."""
 
         def configure(unit: WriteUnit) -> ConfiguredPayments:
             center, noted = existing_center(unit, center_id), dict[str, str]()

@@ -1,4 +1,4 @@
-"""Find which centers exist."""
+"""Find the centers that an operator named."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from domain.storage import UnitOfWork
 
 
 def existing_center(unit: UnitOfWork, center_id: str, *, field: str = "center_id") -> Center:
-    """Return the center that an operator named.
+    """Return the center with an id that an operator typed.
 
-    Raises InvalidField for the field if the id is not a UUID, and CenterNotFound.
+    Raises CenterNotFound. Raises InvalidField with the name `field` if the id is not a UUID.
     """
     known_id = CenterId(parse_uuid(field, center_id))
     center = unit.centers.get(known_id)
@@ -23,5 +23,9 @@ def existing_center(unit: UnitOfWork, center_id: str, *, field: str = "center_id
 
 
 def existing_centers(unit: UnitOfWork, centers: Collection[str]) -> frozenset[CenterId]:
-    """Return the ids of several centers. Raises the same errors, for the field `centers`."""
+    """Return the ids of several centers that an operator typed.
+
+    Raises CenterNotFound if any of them does not exist. Raises InvalidField (centers) if any id is
+    not a UUID.
+    """
     return frozenset(existing_center(unit, center_id, field="centers").id for center_id in centers)

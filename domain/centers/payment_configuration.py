@@ -49,26 +49,37 @@ class GuestRemoval(StrEnum):
     ALWAYS = "always"
     """The card is removed at once."""
     AFTER_AGREEMENT = "after-agreement"
-    """The card stays for the booking alone, as long as the guest read."""
+    """The card stays on file for the booking only, until the time that the guest read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentConfiguration:
-    """How a center takes cards. A session keeps a copy from the time of add-card.
+    """How a center takes cards. Each session keeps a copy from the time when it was created.
 
-    `redirect_origins` lists the origins (`https://shop.example`) and custom schemes (`myspa://`) to
-    which a guest may be sent back; an empty list allows every http and https address.
-    `session_minutes` is how long a link may wait to be opened, unless add-card sets another time.
-    `link_minutes` is the longest time that add-card may set; None means `session_minutes`.
-    `card_testing_limits` are the center's own limits, as `parse_card_limits` reads them; None means
-    the installation's limits. Cards whose funding is in `refuse_funding` are not accepted;
-    `acquirer_agreed` is whether the operator confirmed that the acquirer allows this.
-    `authentication` says whether the bank must authenticate guests who add a card. A card is kept
-    for `keep_after_end_days` after its last booking, because a no-show is charged after it.
-    `no_show_indicator` is whether the acquirer lets the center say "no-show" when it charges a card
-    under an agreement. A link to a guest's own page works for `portal_minutes`. `guest_removal` says
-    what happens to a card that guarantees a booking if the guest removes it there; None means
-    `after-agreement` if the center takes agreements, otherwise `always`.
+    Links and addresses:
+
+    - `redirect_origins` lists the origins (`https://shop.example`) and custom schemes (`myspa://`)
+      to which a guest may be redirected. If it is empty, every http and https address is allowed.
+    - A link must be opened within `session_minutes`, unless add-card sets another time. The longest
+      time that add-card may set is `link_minutes`; None means `session_minutes`.
+    - The link to a guest's own page works for `portal_minutes`.
+
+    Cards:
+
+    - Cards whose funding is in `refuse_funding` are not accepted. `acquirer_agreed` is whether the
+      operator confirmed that the acquirer allows this.
+    - `authentication` is whether the bank must authenticate a guest who adds a card.
+    - `card_testing_limits` are the center's own limits, in the form that `parse_card_limits` reads.
+      None means the limits of the installation.
+
+    Bookings:
+
+    - A card is kept for `keep_after_end_days` after its last booking, so that a no-show can still
+      be charged.
+    - `no_show_indicator` is whether the acquirer allows charges under an agreement to state
+      "no-show" as their reason.
+    - `guest_removal` is what happens to a card that guarantees a booking if the guest removes it.
+      None means `after-agreement` if the center takes agreements, and `always` if it does not.
     """
 
     provider: ProviderName
@@ -107,7 +118,7 @@ class PaymentConfiguration:
         portal_minutes: int = DEFAULT_PORTAL_MINUTES,
         guest_removal: str | None = None,
     ) -> PaymentConfiguration:
-        """Parse a configuration from outside. Raises InvalidField.
+        """Parse a configuration that an operator typed. Raises InvalidField.
 
         Does not check whether this installation has the PSP, or keys for the merchant account.
         """
@@ -174,20 +185,20 @@ class PaymentConfiguration:
         return card.funding not in self.refuse_funding
 
     def says_no_show(self, at: PspAccount) -> bool:
-        """Return whether a charge at a merchant account may say "no-show".
+        """Return whether a charge at the merchant account `at` may state "no-show" as its reason.
 
-        Only the acquirer of the center's present merchant account was asked.
+        The setting applies only to the center's present merchant account, whose acquirer was asked.
         """
         return self.no_show_indicator and self.psp_account == at
 
     def card_limits(self, limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
-        """Return the limits against card testing. `limits` are the installation's limits."""
+        """Return `limits`, the installation's limits against card testing, with the center's own."""
         own = self.card_testing_limits or ""
         return parse_card_limits(own, limits, allowed=LIMITS_OF_A_CENTER)
 
     @property
     def psp_account(self) -> PspAccount:
-        """The PSP and merchant account that take its cards."""
+        """The PSP and the merchant account at which the center's cards are stored."""
         return PspAccount(self.provider, self.merchant_account)
 
     @property
@@ -196,7 +207,10 @@ class PaymentConfiguration:
         return self.link_minutes or self.session_minutes
 
     def link_lifetime(self, link_minutes: int | None) -> timedelta:
-        """Return how long a link may wait to be opened; None means the configured time."""
+        """Return how long a link may wait to be opened.
+
+        It is `link_minutes`, or the configured time if `link_minutes` is None.
+        """
         return timedelta(minutes=link_minutes or self.session_minutes)
 
 
@@ -204,10 +218,10 @@ def changed(
     before: PaymentConfiguration | None,
     named: Mapping[str, Any],  # fields of different types, which `parse` reads
 ) -> PaymentConfiguration:
-    """Return `before`, changed as an operator asks. `named` has the new values, unparsed.
+    """Return `before` with the changes in `named`, which maps names to unparsed values.
 
-    Fields that are not named keep their values, or their defaults in a first configuration. Raises
-    InvalidField, also for a first configuration without a provider.
+    Other fields keep their values. If `before` is None, they have their defaults, and `named` must
+    contain a provider. Raises InvalidField.
     """
     if before is None:
         if "provider" not in named:
@@ -220,7 +234,7 @@ def changed(
         named.get(name, former[name]) != former[name] for name in ("provider", "merchant_account")
     )
     if has_moved or "refuse_funding" in named:
-        # The acquirer agreed for the former merchant account, and only to the former refusals.
+        # The acquirer's consent covers only the former merchant account and the former refusals.
         del former["acquirer_agreed"]
     if has_moved:
         # Only the acquirer of the former merchant account was asked.
@@ -229,9 +243,9 @@ def changed(
 
 
 def parse_authentication(value: object) -> Authentication | None:
-    """Parse `authentication` as a client sent it; return None if the client requires nothing.
+    """Parse the `authentication` that a client sent. Raises InvalidField.
 
-    So requests with `automatic`, with null and without the field are equal. Raises InvalidField.
+    `automatic`, null and a missing field return None, because they require nothing.
     """
     if value is None or value == Authentication.AUTOMATIC:
         return None
@@ -241,7 +255,7 @@ def parse_authentication(value: object) -> Authentication | None:
 
 
 def parse_link_minutes(value: object, *, at_most: int) -> int | None:
-    """Parse link_minutes as a client sent it; None means that it is absent.
+    """Parse the link_minutes that a client sent, or return None if it is absent.
 
     Raises InvalidField for anything but an integer from 15 to `at_most`, including `true`, `60.0`
     and `"60"`.
@@ -254,18 +268,21 @@ def parse_link_minutes(value: object, *, at_most: int) -> int | None:
 
 
 class PaymentConfigurations(Protocol):
-    """The payment configuration of each center."""
+    """Repository of the payment configurations of centers."""
 
     def get(self, center_id: CenterId) -> PaymentConfiguration | None:
-        """Return the center's configuration, or None if it has no configuration."""
+        """Return the center's configuration, or None."""
         ...
 
     def get_to_change(self, center_id: CenterId) -> PaymentConfiguration | None:
-        """Return what `get` returns. Other write units that call this wait until this unit ends."""
+        """Return what `get` returns, and lock it.
+
+        Other write units that call this for the center wait until this unit ends.
+        """
         ...
 
     def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
-        """Store the center's configuration. It replaces the former one."""
+        """Store the center's configuration, in place of any stored configuration."""
         ...
 
     def remove(self, center_id: CenterId) -> None:

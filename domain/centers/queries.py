@@ -1,4 +1,4 @@
-"""The use cases that read a caller's centers."""
+"""Use cases that read the centers of a caller."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from domain.storage import Storage, UnitOfWork
 class ConfiguredCenter:
     """A center, and how it takes cards.
 
-    `configuration` is None if the center takes no cards. `live` is whether its cards are real, or
-    None if unknown. `takes_agreements` is whether add-card may have an agreement: the center has a
-    text about bookings in English.
+    `configuration` is None if the center does not take cards. `live` is whether the cards are real,
+    or None if that is unknown. `takes_agreements` is whether add-card may include an agreement.
     """
 
     center: Center
@@ -33,9 +32,9 @@ class ConfiguredCenter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListCenters:
-    """Use case: return a page of the caller's centers, by name.
+    """Use case: list the centers for which the caller may act, sorted by name.
 
-    Any caller may list its centers.
+    No permission is needed.
     """
 
     needs = ANY_CALLER
@@ -53,7 +52,7 @@ class ListCenters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCenter:
-    """Use case: return one of the caller's centers.
+    """Use case: read one of the centers for which the caller may act.
 
     Raises InvalidCenterId, or UserNotAuthorized if the caller is limited to other centers.
     """
@@ -75,12 +74,12 @@ class ReadCenter:
 
 
 def takes_agreements(unit: UnitOfWork, center: Center) -> bool:
-    """Return whether a center takes agreements: it has a text about bookings in English."""
+    """Return whether a center takes agreements. For that, it needs an English text about bookings."""
     return any(text.language == DEFAULT_LANGUAGE for text in unit.reservation_texts.of(center.id))
 
 
 def removal_by_guests(unit: UnitOfWork, center_id: CenterId) -> GuestRemoval:
-    """Return what happens to a card that guarantees a booking if the guest removes it."""
+    """Return what a center does with a card that guarantees a booking if the guest removes it."""
     configuration = unit.configurations.get(center_id)
     if configuration is not None and configuration.guest_removal is not None:
         return configuration.guest_removal

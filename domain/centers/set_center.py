@@ -1,4 +1,4 @@
-"""Set what guests see of a center."""
+"""Change the settings of a center."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedSettings:
-    """A center, and its settings before and now."""
+    """A center, and its settings before and after a change."""
 
     center: Center
     before: CenterSettings
@@ -27,11 +27,11 @@ class ChangedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCenter:
-    """Use case: set what guests see of a center. Settings that are not named stay unchanged.
+    """Use case: change how pages present a center. Settings that are not in `named` stay unchanged.
 
-    Pages that the PSP has already made do not change. Raises InvalidField as
-    `CenterSettings.changed` does, for a center id that is not a UUID, and if a center with texts
-    about bookings would have no time zone; or CenterNotFound. May be called twice.
+    Pages that the PSP has already created do not change. May be called more than once. Raises
+    CenterNotFound. Raises InvalidField for a center id that is not a UUID, for an invalid value, and
+    if a center with texts about bookings would have no time zone.
     """
 
     storage: Storage
@@ -42,7 +42,7 @@ class SetCenter:
         center_id: str,
         named: Mapping[str, Any],  # as `CenterSettings.changed` takes it
     ) -> ChangedSettings:
-        """Return the center, with its settings before and after."""
+        """Change the settings, and return the center with its old and new settings."""
 
         def change(unit: WriteUnit) -> ChangedSettings:
             center = existing_center(unit, center_id)

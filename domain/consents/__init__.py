@@ -1,1 +1,1 @@
-"""Consents: the texts for guests, the choice of a text, and the record of each agreement."""
+"""Consents: the texts that guests read, the choice of a text, and the proof that a guest agreed."""

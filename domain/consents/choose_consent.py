@@ -1,4 +1,4 @@
-"""Choose the center's consent text for a guest, in the language of the page."""
+"""Choose the language of a page for a guest, and the center's consent text in that language."""
 
 from __future__ import annotations
 
@@ -30,8 +30,12 @@ def language_for(
 ) -> str:
     """Return the available language that suits a guest best.
 
-    The order of preference is: the language that add-card asks for, or with `auto` the browser's
-    languages; the guest's language; the center's; English.
+    The order of preference is:
+
+    1. `locale`, the language that add-card requested; for `auto`, the browser's languages (`accepted`)
+    2. the guest's language
+    3. the center's language
+    4. English
     """
     asked = accepted if locale == AUTO else (locale,)
     return first_of((*asked, guest.language if guest else None, settings.language), available)
@@ -39,7 +43,7 @@ def language_for(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentsOf:
-    """Step: return the center's consent in each language; English is always included."""
+    """Step: return a center's consent texts in all its languages. English is always included."""
 
     shipped: Mapping[str, ConsentText]
 
@@ -50,10 +54,10 @@ class ConsentsOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseConsent:
-    """Step: choose the consent for a guest. The page has the same language.
+    """Step: choose the consent text for a guest. The page is shown in the same language.
 
-    `language_for` chooses among the languages that the operator switched on for the center and that
-    the PSP's page supports.
+    `language_for` chooses from the languages that the operator has switched on for the center and
+    that the PSP's page supports.
     """
 
     psps: Mapping[ProviderName, LoadedPsp]
@@ -68,10 +72,10 @@ class ChooseConsent:
         locale: str | None,
         accepted: Sequence[str],
     ) -> Consent:
-        """Return the text with its language.
+        """Return the text and its language.
 
-        `provider` makes the page, `locale` is the language that add-card asks for, and `accepted`
-        are the browser's languages, best first.
+        `provider` is the PSP that shows the page. `locale` is the language that add-card requested,
+        and `accepted` are the browser's languages, most preferred first.
         """
         psp = self.psps.get(provider)
         capabilities = psp.capabilities if psp else _ENGLISH_ONLY
@@ -84,7 +88,7 @@ class ChooseConsent:
     def is_on_our_page(self, provider: ProviderName) -> bool:
         """Return whether guests give their consent on cardonfile's own page.
 
-        They do if the PSP's page cannot show the consent text, or if the PSP is not loaded here.
+        This is so if the PSP's page cannot show the consent text, or if the PSP is not loaded here.
         """
         psp = self.psps.get(provider)
         return psp is None or not psp.capabilities.shows_consent

@@ -1,4 +1,4 @@
-"""The consent texts of a center, by language."""
+"""The consent texts of centers, in several languages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domain.psps.capabilities import Capabilities
 from domain.psps.hosted_page import Consent
 
 CENTER: Final = "{center}"
-"""Stands for the center's name in a text."""
+"""The placeholder for the center's name in a text."""
 
 MAX_TEXT_LENGTH: Final = 5_000
 
@@ -31,7 +31,9 @@ class ConsentText:
 
     @classmethod
     def own(cls, language: str, text: str) -> ConsentText:
-        """Parse an operator's own text, as one paragraph. Its version is computed from its content.
+        """Parse a text that an operator wrote. It becomes one paragraph.
+
+        Its version is computed from its content.
 
         Raises InvalidField.
         """
@@ -53,10 +55,10 @@ class ConsentText:
 
 
 class ConsentTexts(Protocol):
-    """Each center's texts, for the languages that an operator switched on."""
+    """Repository of the centers' texts, one for each language that an operator has switched on."""
 
     def of(self, center_id: CenterId) -> Sequence[ConsentText]:
-        """Return the texts of a center, by language."""
+        """Return the texts of a center, sorted by language."""
         ...
 
     def put(self, center_id: CenterId, text: ConsentText) -> None:
@@ -74,10 +76,11 @@ def consents_at(
     shipped: Mapping[str, ConsentText],
     capabilities: Capabilities,
 ) -> Mapping[str, Consent]:
-    """Return the consents that the PSP's page, or cardonfile's own page, may show, by language.
+    """Return the consents that a page can show to the center's guests, by language.
 
-    `texts` are the center's texts. English is always included, with the shipped text if the center
-    has no text in English. Cardonfile's own page has the languages of the shipped texts.
+    `texts` are the center's texts. English is always included; if the center has no English text,
+    the shipped text is used. Languages that the PSP's page does not support are left out. If
+    cardonfile's own page shows the text instead, its languages are those of the shipped texts.
     """
     consents = [text.at(center) for text in texts]
     shown = {

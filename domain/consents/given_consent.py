@@ -1,4 +1,4 @@
-"""The proof that a guest agreed to the storing of a card."""
+"""The proof that a guest agreed to have a card kept on file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from domain.identifiers import AccountId, GuestId, TokenId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenConsent:
-    """What a guest agreed to in a session that stored, renewed or used an account.
+    """The text to which a guest agreed in a session that stored, renewed or used an account.
 
-    `agreed_at` is when the guest agreed on cardonfile's page, or typed the card below the text on
-    the PSP's page. `language` (RFC 5646) and `text` are None if they are no longer kept.
+    `agreed_at` is when the guest agreed on cardonfile's page, or typed in the card below the text on
+    the PSP's page. `language` (RFC 5646) and `text` are None if they are no longer stored.
     """
 
     account_id: AccountId
@@ -27,7 +27,7 @@ class GivenConsent:
 
 
 class StoredWithConsent(Protocol):
-    """The fields of an account that keep the guest's consent."""
+    """An account, reduced to the fields that relate it to the guest's consent."""
 
     @property
     def account_id(self) -> AccountId:
@@ -43,23 +43,24 @@ class StoredWithConsent(Protocol):
 
 
 class Consents(Protocol):
-    """The consents of accounts. They stay with an account after its removal."""
+    """Repository of the consents to accounts. They stay stored after an account is removed."""
 
     def add(self, consent: GivenConsent) -> None:
-        """Store a consent with its text. Equal texts are stored once.
+        """Store a consent with its text, in place of any consent of the session for the account.
 
-        It replaces the consent of the same session for the same account. Other units that add the
-        same text wait until this unit ends, so call this last in a unit.
+        Equal texts are stored once. Other units that add the same text wait until this unit ends,
+        so call this last in a unit.
         """
         ...
 
     def copy(self, of: AccountId, to: AccountId) -> None:
-        """Store the consents of an account with another account of the same card too."""
+        """Copy the consents of an account to another account of the same card."""
         ...
 
     def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:
-        """Return the consents of an account: the current one first, then earlier ones.
+        """Return the consents to an account: first the current consent, then earlier consents.
 
-        Consents that an earlier release beside this one did not store are read from its sessions.
+        During an upgrade, processes of an earlier release do not store consents. Such consents are
+        read from the account's sessions.
         """
         ...

@@ -1,4 +1,4 @@
-"""Switch a language on or off for a center's guests, with its consent text."""
+"""Switch on a language and its consent text for a center's guests, or switch it off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from domain.storage import Storage, WriteUnit
 
 
 class NoTextShipped(LookupError):
-    """No text is shipped in this language, so an operator's own text is needed."""
+    """The release contains no text in this language, so the operator must provide a text."""
 
     def __init__(self, language: str, shipped: Collection[str]) -> None:
         languages = ", ".join(sorted(shipped))
@@ -30,10 +30,10 @@ class NoTextShipped(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentSet:
-    """A center with its new consent text in a language.
+    """A center, and its new consent text in a language.
 
-    `text` is None if the language was switched off. `not_shown_by` is the center's PSP if its page
-    does not support the language.
+    `text` is None if the language was switched off. `not_shown_by` is the center's PSP if the PSP's
+    page does not support the language, otherwise None.
     """
 
     center: Center
@@ -45,8 +45,9 @@ class ConsentSet:
 class SetConsent:
     """Use case: switch a language on or off for a center's guests.
 
-    Existing pages do not change. `shipped` has a text for each language. Raises InvalidField,
-    CenterNotFound, NoTextShipped, or ConsentTooLong for the center's PSP. May be called twice.
+    Existing pages do not change. `shipped` contains the release's text for each language. May be
+    called more than once. Raises InvalidField, CenterNotFound or NoTextShipped. Raises
+    ConsentTooLong if the text is too long for the page of the center's PSP.
     """
 
     storage: Storage
@@ -57,9 +58,10 @@ class SetConsent:
     def __call__(
         self, center_id: str, language: str, *, own: str | None = None, off: bool = False
     ) -> ConsentSet:
-        """Switch the language on with an operator's `own` text, or else with the shipped text.
+        """Switch on the language with the operator's `own` text, or the shipped text if it is None.
 
-        English cannot be switched `off`; it returns to the shipped text.
+        `off` switches the language off. English cannot be switched off; `off` then restores the
+        shipped text.
         """
         text = None if off else self._text(parse_given_language(language), own)
 
@@ -91,7 +93,10 @@ class SetConsent:
     def _require_room(
         self, unit: WriteUnit, center: Center, text: ConsentText
     ) -> ProviderName | None:
-        """Return the center's PSP if its page does not support the text's language."""
+        """Raise ConsentTooLong if the text is too long for the page of the center's PSP.
+
+        Return the PSP if its page does not support the text's language, otherwise None.
+        """
         configuration = unit.configurations.get(center.id)
         if configuration is None or configuration.provider not in self.psps:
             return None

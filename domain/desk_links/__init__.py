@@ -1,1 +1,1 @@
-"""The front desk's page: make a link to it, show the state of a session there, and cancel it."""
+"""The front desk's page: make a link to the page, show a session there, and cancel the session."""

@@ -12,9 +12,9 @@ from domain.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelAtDesk:
-    """Use case: cancel the session of a desk link, as the caller that made the desk link.
+    """Use case: cancel the session of a desk link on behalf of the caller who made the desk link.
 
-    May be called again, as CancelSession may. Raises DeskLinkUnknown or DeskLinkStopped.
+    May be called more than once, like CancelSession. Raises DeskLinkUnknown or DeskLinkStopped.
     """
 
     storage: Storage

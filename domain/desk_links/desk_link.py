@@ -1,4 +1,4 @@
-"""Links to the front desk's page: a secret that is shown once, and stored only as a hash."""
+"""Links to the front desk's page. The secret of a link is shown once; only its hash is stored."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from domain.permissions import Caller
 
 MAX_LABEL_LENGTH: Final = 40
 MAX_DESK_LINKS: Final = 20
-"""How many desk links a session may have."""
+"""How many desk links a session can have at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskLink:
     """A link to the front desk's page of a session.
 
-    `secret_hash` and `access_token_hash` are SHA-256 in hexadecimal: of the link's secret, and of
-    the access token with which `caller` made the link. `label` tells guests apart, such as
-    "Chair 3".
+    `secret_hash` is the SHA-256 of the link's secret in hexadecimal, and `access_token_hash` is that
+    of the access token with which `caller` made the link. `label`, such as "Chair 3", helps the
+    front desk to tell guests apart.
     """
 
     secret_hash: str
@@ -33,7 +33,7 @@ class DeskLink:
 
 
 class DeskLinks(Protocol):
-    """The links to the front desk's page."""
+    """Repository of desk links."""
 
     def add(self, link: DeskLink) -> None:
         """Store a new desk link."""
@@ -44,9 +44,9 @@ class DeskLinks(Protocol):
         ...
 
     def of(self, token_id: TokenId) -> Sequence[DeskLink]:
-        """Return a session's desk links, oldest first. To add a link, lock the session."""
+        """Return a session's desk links, oldest first. Lock the session before you add a link."""
         ...
 
     def remove(self, token_id: TokenId) -> None:
-        """Delete a session's desk links."""
+        """Delete all desk links of a session, if any."""
         ...

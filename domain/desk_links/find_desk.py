@@ -1,4 +1,4 @@
-"""Find the session of a desk link, and the caller for which the link acts."""
+"""Find the session of a desk link, and the caller who made the link."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from domain.sessions.session import CardSession
 from domain.storage import UnitOfWork
 
 PROVIDED_TOKENS_LAST: Final = timedelta(hours=1)
-"""How long a desk link acts for a token of an identity provider, which cannot be revoked here."""
+"""How long a desk link works if it was made with a token of an identity provider.
+
+Such a token cannot be revoked here.
+"""
 
 
 class DeskLinkUnknown(Exception):
-    """No desk link has this secret, or its session is gone."""
+    """No desk link has this secret, or its session is no longer stored."""
 
 
 class DeskLinkStopped(Exception):
@@ -26,7 +29,7 @@ class DeskLinkStopped(Exception):
 
 
 def find_desk(unit: UnitOfWork, secret: str, now: datetime) -> tuple[DeskLink, Caller, CardSession]:
-    """Return the desk link with a secret, the caller for which it acts, and its session.
+    """Return the desk link with a secret, the caller on whose behalf it acts, and its session.
 
     Raises DeskLinkUnknown or DeskLinkStopped.
     """

@@ -18,10 +18,10 @@ from domain.storage import Storage, WriteUnit
 class MakeDeskLink:
     """Use case: make a link to the front desk's page of a session, and return its secret.
 
-    The secret cannot be returned again, because only its hash is stored. Each call makes another
-    link, up to 20 for a session. From then on the session's own link offers no card on file,
-    because a person at the desk could use another guest's card. Raises UserNotAuthorized,
-    InvalidField (label), SessionNotFound, SessionEnded or TooManyDeskLinks.
+    The secret cannot be read later, because only its hash is stored. Each call makes another link;
+    a session can have 20. From now on, the session's own link does not offer a card on file, because
+    another person at the desk could use the guest's card. Raises UserNotAuthorized, InvalidField
+    (label), SessionNotFound, SessionEnded or TooManyDeskLinks.
     """
 
     needs = MAY_ADD_CARDS
@@ -33,7 +33,7 @@ class MakeDeskLink:
     def __call__(
         self, caller: Caller, *, access_token: str, guest_id: str, token_id: str, label: object
     ) -> str:
-        """Make the link. `access_token` is the token of the caller's request."""
+        """Make the link. It stops working if `access_token`, the caller's token, is revoked."""
         caller.require(self.needs)
         shown = parse_line("label", label, max_length=MAX_LABEL_LENGTH)
         without_card_number("label", shown)

@@ -1,4 +1,4 @@
-"""The use cases that only read: the state of a session for the front desk, and its link."""
+"""Use cases that read a session for the front desk, and its link for the guest."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork
 
 CARD_IS_SHOWN_FOR: Final = timedelta(seconds=60)
-"""How long the page shows the stored card."""
+"""How long the front desk's page shows the stored card."""
 
 
 class DeskState(StrEnum):
-    """What the front desk's page says about a session."""
+    """The state of a session, as the front desk's page shows it."""
 
     CREATED = "created"
     OPENED = "opened"
@@ -59,12 +59,12 @@ _BY_FAILURE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """What the front desk's page shows.
+    """The content of the front desk's page.
 
-    `guest` is None if the caller of the desk link may not read guests, or if the session is over
-    and the page no longer shows a card. `link` is the link for the guest, in its short form if it
-    has one; None once it does not work. `language` is the guest's. `card` is the stored card, for
-    60 seconds. `is_final` says that the page will not change.
+    `guest` is None if the caller who made the desk link may not read guests, or if the session is
+    over and the page no longer shows a card. `link` is the link for the guest, in its short form if
+    there is one, or None if it does not work any more. `language` is the guest's language. `card` is
+    the stored card, for 60 seconds. `is_final` means that the page will not change any more.
     """
 
     state: DeskState
@@ -81,9 +81,9 @@ class Desk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadDesk:
-    """Use case: return the state of a session for the front desk.
+    """Use case: read a session for the front desk's page.
 
-    It does not call a PSP, and changes nothing. Raises DeskLinkUnknown or DeskLinkStopped.
+    Changes nothing and does not call a PSP. Raises DeskLinkUnknown or DeskLinkStopped.
     """
 
     storage: Storage
@@ -104,7 +104,7 @@ class ReadDesk:
                 unit, center, guest, session.configuration.provider, session.locale, ()
             )
             card = _shown_card(unit, session, now)
-        # After that, a person who finds the page's address must not learn who the guest was.
+        # After this time, a person who finds the page's address must not learn who the guest was.
         is_going_on = card is not None or not session.is_over
         return Desk(
             state=_state_of(session, card, now),
@@ -116,14 +116,16 @@ class ReadDesk:
             link=self.links.link_to_send(session) if session.has_link(now) else None,
             language=consent.language,
             card=card,
-            # Not final while a card may still be stored that came before a cancellation.
+            # The page is not final while a card from before the cancellation may still be stored.
             is_final=session.is_over and card is None,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLinkToSend:
-    """Use case: return the link of a session for the guest, in its short form if it has one.
+    """Use case: read the link of a session that is meant for the guest.
+
+    It is the short form of the link, if there is one.
 
     Raises UserNotAuthorized, SessionNotFound or SessionEnded.
     """

@@ -1,4 +1,4 @@
-"""The evidence about a card on file: what this service saw, and what the shop states."""
+"""The evidence about a card on file: what this service recorded, and what the shop stated."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WHAT_WAS_SEEN: Final = (
 
 
 class WhoseClock(StrEnum):
-    """The clock that took a time."""
+    """The clock by which a time was measured."""
 
     SERVICE = "service"
     PSP = "psp"
 
 
 class HowEnded(StrEnum):
-    """What ended an agreement."""
+    """The cause of the end of an agreement."""
 
     BOOKING_OVER = "booking_over"
     REPLACED = "replaced"
@@ -39,10 +39,10 @@ class HowEnded(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A time, and the clock that took it.
+    """A time, and the clock by which it was measured.
 
-    `clock` is `service`, `psp`, or null if it is not known: the session is no longer kept, or the
-    card was imported, and the import file states the time.
+    `clock` is null if it is not known. This is so if the session is no longer stored, or if the card
+    was imported and the time comes from the imported file.
     """
 
     at: datetime
@@ -51,9 +51,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardHolder:
-    """The guest as now on file.
+    """The guest, with the name and email address that are on file now.
 
-    `name` and `email` are null after an erasure, or if the caller may not read the guest.
+    Both are null after an erasure, or if the caller may not read the guest.
     """
 
     guest_id: GuestId
@@ -63,9 +63,9 @@ class CardHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardNow:
-    """The card on file, with `details` as the PSP last reported them, at `reported`.
+    """The card on file, with the `details` that the PSP last reported, at the time `reported`.
 
-    `withdrawn` is when the guest last withdrew the consent to other charges than for bookings.
+    `withdrawn` is when the guest last withdrew the consent to charges other than those for bookings.
     """
 
     account_id: AccountId
@@ -82,11 +82,11 @@ class CardNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A text as the guest read it, in its language (RFC 5646).
+    """A text as the guest read it, and its language (RFC 5646).
 
-    `page` is the address of the page, or names the PSP's page. `button` has the words of the button
-    that the guest clicked, and `box` those of the box that the guest ticked. Each is null if the
-    page had no such words, or if they are not known.
+    `page` is the address of the page, or the name of the PSP's page. `button` is the label of the
+    button that the guest clicked, and `box` is the label of the box that the guest ticked. Each of
+    them is null if there was no such button or box, or if the label is not known.
     """
 
     version: str
@@ -99,7 +99,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedEnd:
-    """How an agreement ended, as the shop states, and when; null if the shop gave no time."""
+    """How and when an agreement ended according to the shop. `at` is null if it gave no time."""
 
     reason: str
     at: datetime | None
@@ -109,9 +109,9 @@ class StatedEnd:
 class AgreementSeen:
     """An agreement to charges for one booking.
 
-    `session` is the beginning of the id of the session in which the guest agreed. `booking` has the
-    terms as the shop sent them; the guest read them in the text. `ended` is when this service ended
-    the agreement or learned of its end, and `ended_by` says what ended it.
+    `session` is the beginning of the id of the session in which the guest agreed. `booking` contains
+    the terms as the shop sent them; the guest read them in the text. `ended` is when this service
+    ended the agreement or learned of its end, and `ended_by` is the cause of its end.
     """
 
     agreement_id: AgreementId
@@ -147,9 +147,9 @@ class StepSeen:
 class SessionSeen:
     """A session in which the guest agreed.
 
-    `card_then` are the details of the card that was typed in it. It is null if no card was typed,
-    because the card was on file already, or if an earlier release stored the card. `browsers` are
-    the browsers of the clicks, if the operator records browsers.
+    `card_then` contains the details of the card that the guest typed in. It is null if the guest
+    used a card that was already on file, or if an earlier release stored the card. `browsers` are
+    the browsers in which the guest clicked, if the operator records browsers.
     """
 
     session: str
@@ -161,9 +161,10 @@ class SessionSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTold:
-    """An event about the card, sent to the shop's endpoint `to`.
+    """An event about the card that was sent to the shop's endpoint `to`.
 
-    `delivery` is `delivered` if the endpoint accepted it, at `attempted_at`.
+    `delivery` is `delivered` if the endpoint accepted the event. `attempted_at` is the time of the
+    last attempt.
     """
 
     event_id: EventId
@@ -176,7 +177,10 @@ class EventTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeEvidence:
-    """What this service recorded about a card on file. `service` is this service's address."""
+    """Everything that this service recorded about a card on file.
+
+    `service` is the address of this service.
+    """
 
     about: str = WHAT_WAS_SEEN
     service: str
@@ -193,7 +197,7 @@ class DisputeEvidence:
 class SignedEvidence:
     """Evidence, and a compact JWS (RFC 7515) whose payload is the evidence in JSON.
 
-    `key_id` is the id of the key that signed it.
+    `key_id` is the id of the key that made the signature.
     """
 
     document: DisputeEvidence
@@ -202,17 +206,17 @@ class SignedEvidence:
 
 
 class EvidenceSigner(Protocol):
-    """Signs evidence. The private key is never in the database."""
+    """Signs evidence. The private keys are never stored in the database."""
 
     def sign(self, document: DisputeEvidence) -> SignedEvidence:
-        """Return the evidence with its signature by the newest key.
+        """Sign the evidence with the newest key.
 
-        Raises EvidenceKeyMissing without a key: unsigned evidence would prove nothing.
+        Raises EvidenceKeyMissing if there is no key, because unsigned evidence proves nothing.
         """
         ...
 
     def public_keys(self) -> Sequence[Mapping[str, str]]:
-        """Return the public keys, as JSON Web Keys (RFC 7517), including those of former keys."""
+        """Return the public keys as JSON Web Keys (RFC 7517), including those of former keys."""
         ...
 
 

@@ -35,10 +35,10 @@ from domain.storage import UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherEvidence:
-    """Step: gather what is stored about a card on file, even if it was removed.
+    """Step: gather the evidence about a card from the stored records, even if it was removed.
 
-    `base_url` is where guests reach this service. After an erasure, the evidence does not
-    contain the guest's name and address, or the client's names for the bookings.
+    `base_url` is the address at which guests reach this service. After an erasure, the evidence
+    contains neither the guest's name and email address nor the client's names for the bookings.
     """
 
     base_url: str
@@ -48,7 +48,7 @@ class GatherEvidence:
     ) -> DisputeEvidence:
         """Return the evidence. Raises RecordUnreadable.
 
-        Without `shows_guest`, it does not contain the guest's name, address and browsers.
+        Without `shows_guest`, it does not contain the guest's name, email address and browsers.
         """
         guest = unit.guests.get(account.guest_id)
         center = unit.centers.get(account.center_id)
@@ -84,7 +84,7 @@ class GatherEvidence:
             consents=[
                 self._consent(
                     each,
-                    # An erasure clears how the guest agreed.
+                    # An erasure clears the record of how the guest agreed.
                     sessions[each.token_id] if guest else None,
                     by_session.get(each.token_id),
                 )

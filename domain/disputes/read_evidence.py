@@ -17,7 +17,7 @@ from domain.storage import Storage, UnitOfWork
 
 
 class GuestWasErased(Exception):
-    """The guest was erased. The operator may still have the evidence, without name and address."""
+    """The guest was erased. Only evidence without name and email address can still be read."""
 
     def __init__(self) -> None:
         super().__init__("the guest was erased: --after-erasure shows what is left")
@@ -25,11 +25,11 @@ class GuestWasErased(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEvidence:
-    """Use case: return the evidence about a guest's payment account, even if it was removed.
+    """Use case: read the signed evidence about a guest's payment account, removed or not.
 
-    Raises UserNotAuthorized, EvidenceKeyMissing, or PaymentAccountNotFound if the guest was erased
-    or has no such account at a center that the caller may see. Only a caller that may read guests
-    gets the guest's name, address and browsers.
+    The evidence contains the guest's name, email address and browsers only if the caller may read
+    guests. Raises UserNotAuthorized or EvidenceKeyMissing. Raises PaymentAccountNotFound if the
+    guest was erased, or has no such account at a center that the caller may see.
     """
 
     needs = MAY_READ_EVIDENCE
@@ -52,8 +52,8 @@ class ReadEvidence:
     def for_operator(self, account_id: str, *, after_erasure: bool) -> SignedEvidence:
         """Return the evidence about an account of any guest, and note that in the audit trail.
 
-        Raises EvidenceKeyMissing, PaymentAccountNotFound, ServiceUnavailable, or GuestWasErased
-        unless `after_erasure` is set.
+        Raises EvidenceKeyMissing, PaymentAccountNotFound or ServiceUnavailable. Raises
+        GuestWasErased for the account of an erased guest unless `after_erasure` is set.
         """
         with self.storage.read() as unit:
             account = account_with(unit, account_id)

@@ -1,1 +1,1 @@
-"""Events: which endpoints receive them, and their delivery with retries."""
+"""Events: the list of events, the endpoints that receive events, and delivery with retries."""

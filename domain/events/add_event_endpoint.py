@@ -23,7 +23,7 @@ from domain.storage import AlreadyStored, Storage, WriteUnit
 
 
 class TooManyEndpoints(Exception):
-    """There are 50 endpoints."""
+    """There are 50 endpoints already."""
 
     def __init__(self) -> None:
         super().__init__(f"there are already {MAX_ENDPOINTS} endpoints, which is the maximum")
@@ -33,11 +33,12 @@ class TooManyEndpoints(Exception):
 class AddEventEndpoint:
     """Use case: add an endpoint, and return it with the secret that signs its events.
 
-    The endpoint receives events of these types that happen from now on. `centers` holds the ids of
-    the centers whose events it receives; None means all centers. Only operators add endpoints: an
-    address chosen by a client would let the client send requests from inside the operator's
-    network. `may_be_http` is set while the service itself is on loopback. Raises InvalidField,
-    CenterNotFound, or TooManyEndpoints.
+    The endpoint receives events of these types that occur from now on. `centers` contains the ids of
+    the centers whose events it receives; None means all centers. `may_be_http` is set if the service
+    runs on a loopback address. Raises InvalidField, CenterNotFound or TooManyEndpoints.
+
+    Only operators may add endpoints. If clients chose the addresses, they could make this service
+    send requests inside the operator's network.
     """
 
     storage: Storage
@@ -70,7 +71,7 @@ class AddEventEndpoint:
                 unit.event_endpoints.add(endpoint)
             except AlreadyStored:
                 raise InvalidField("url", "a URL that has not been added yet") from None
-            # The addresses of some services hold a secret in their path.
+            # Some services put a secret into the path of their addresses.
             host = urlsplit(url).hostname or ""
             self.note_act(
                 unit, Action.ENDPOINT_ADDED, endpoint_id, {"host": host, "types": ",".join(types)}

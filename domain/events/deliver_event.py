@@ -21,7 +21,10 @@ ENDPOINT_IS_UNREADABLE: Final = "endpoint stored by another release"
 
 
 class EndpointState(Enum):
-    """What an attempt shows about its endpoint. Nothing is sent to an endpoint that is `OFF`."""
+    """The state of an endpoint after an attempt.
+
+    Nothing is sent to an endpoint that is `OFF`, because it was disabled or removed.
+    """
 
     TAKES_EVENTS = auto()
     AWAY = auto()
@@ -30,7 +33,7 @@ class EndpointState(Enum):
 
 
 class Attempt(NamedTuple):
-    """A delivery after an attempt, and the state of its endpoint."""
+    """A delivery and the state of its endpoint after an attempt."""
 
     delivery: EventDelivery
     endpoint: EndpointState
@@ -38,11 +41,11 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverEvent:
-    """Use case: deliver a leased event at least once.
+    """Use case: make one attempt to deliver a leased event. Each event is delivered at least once.
 
-    A 2xx response means that the endpoint accepted the event. After 410, the endpoint is disabled
-    and gets no more events. After anything else, the delivery is tried again, ten times in three
-    days.
+    A 2xx response means that the endpoint accepted the event. After a 410 response, the endpoint is
+    disabled and does not receive further events. After any other response or failure, the delivery
+    is retried. Ten attempts are made within three days.
     """
 
     storage: Storage
@@ -50,10 +53,11 @@ class DeliverEvent:
     clock: Clock
 
     def take(self, *, except_to: Collection[EndpointId] = ()) -> DueDelivery | None:
-        """Lease the delivery that has been due for the longest time; None if no delivery is due.
+        """Lease the delivery that has been due for the longest time, and return it.
 
-        Events about expiring cards come last. The lease lasts one minute. Deliveries to the
-        endpoints in `except_to` are left out. If no delivery is due, nothing is written.
+        Return None if no delivery is due; nothing is written then. The lease lasts one minute.
+        Events about expiring cards come last. Deliveries to the endpoints in `except_to` are left
+        out.
         """
         now = self.clock.now()
         return take_due(
@@ -65,7 +69,10 @@ class DeliverEvent:
         )
 
     def __call__(self, taken: DueDelivery) -> Attempt | None:
-        """Send the event, and return the attempt; None if another process took the delivery over."""
+        """Send the event, and return the attempt.
+
+        Return None if another process has taken over the delivery.
+        """
         with self.storage.read() as unit:
             delivery = _still_ours(unit, taken)
             if delivery is None:
@@ -113,6 +120,6 @@ class DeliverEvent:
 
 
 def _still_ours(unit: UnitOfWork, taken: DueDelivery) -> EventDelivery | None:
-    """Return the delivery; None if another process took it over, or it was replayed."""
+    """Return the delivery, or None if another process has taken it over or it was replayed."""
     delivery = unit.event_deliveries.get(taken.event_id, taken.endpoint_id)
     return delivery if delivery is not None and delivery.due_at == taken.due_at else None

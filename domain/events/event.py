@@ -1,7 +1,7 @@
 """Events about cards and sessions, which are sent to the operators' endpoints.
 
-An endpoint is a client's address that receives events of some types. An event has one delivery to
-each endpoint that subscribed to its type when the event happened.
+An endpoint is a client's address that receives events of some types. An event has one delivery for
+each endpoint that subscribed to its type when the event occurred.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from domain.redirects import redirect_origin
 from domain.retries import Waiting
 
 MAX_ENDPOINTS: Final = 50
-"""The most endpoints: the worker has a thread for each, so that no endpoint waits for another."""
+"""How many endpoints there can be: the worker has one thread for each, so that no endpoint waits."""
 
 WAITS: Final = (
     timedelta(seconds=30),
@@ -44,9 +44,9 @@ WAITS: Final = (
     timedelta(hours=18),
     timedelta(hours=22),
 )
-"""The waits between the ten attempts of a delivery: three days in all."""
+"""The waits between the ten attempts of a delivery. They add up to three days."""
 JITTER: Final = 0.1
-"""Each wait is longer or shorter by up to this part, so that a backlog does not arrive all at once.
+"""Each wait is up to this fraction longer or shorter, so that a backlog does not arrive all at once.
 """
 
 LONGEST_WAIT: Final = max(WAITS) * (1 + JITTER)
@@ -54,7 +54,7 @@ LONGEST_WAIT: Final = max(WAITS) * (1 + JITTER)
 BOTH_SECRETS_SIGN_FOR: Final = timedelta(hours=24)
 
 GONE: Final = 410
-"""The HTTP status with which an endpoint asks for no more events (RFC 9110)."""
+"""The HTTP status with which an endpoint unsubscribes from all events (RFC 9110)."""
 
 
 class EventType(StrEnum):
@@ -106,7 +106,7 @@ MEANINGS: Final[Mapping[EventType, str]] = {
 class CardSummary:
     """The details of a card at the time of an event or a session. `expiry_on` is MM/YY.
 
-    `authenticated` is whether the bank authenticated the guest; None if the PSP does not tell.
+    `authenticated` is whether the bank authenticated the guest, or None if the PSP does not report it.
     """
 
     card_logo: str
@@ -119,7 +119,7 @@ class CardSummary:
 
     @classmethod
     def of(cls, card: Card, *, authenticated: bool | None) -> CardSummary:
-        """Return the details of a card as they are now."""
+        """Return the present details of a card."""
         return cls(
             card_logo=card.card_logo,
             last_four=card.last_four,
@@ -135,15 +135,17 @@ class CardSummary:
 class Event:
     """Something that happened to a card or a session at `occurred_at`.
 
-    `token_id` names the session, and `account_id` the card on file if there is one. `status` is the
-    session's new status, or `active` or `removed` for a card. `reason` is one word, where several
+    `token_id` is the session, and `account_id` is the card on file, if there is one. `status` is the
+    session's new status; for a card, it is `active` or `removed`. `reason` is one word, if several
     reasons are possible. `language` (RFC 5646) is the language of the consent with which the card
-    was stored or renewed. `reference` is the client's own reference of the session that caused the
-    event; None without a session. `existing_account_id` is the card on file that equals the refused
-    card. `live` is whether the PSP takes real cards; None if unknown. `merged_guest_id` is the guest
-    who was merged into `guest_id`; such an event is about no center and no session. `agreement_id`
-    is the agreement of the event, and `agreement_reference` the client's name for the booking. `by`
-    is `guest` if the guest caused the event on the guest's own page, otherwise None. `trace` is sent beside the event, not in it.
+    was stored or renewed. `reference` is the client's own reference for the session that caused the
+    event, or None if no session did. `existing_account_id` is the card on file that is the same as
+    the refused card. `live` is whether the PSP takes real cards, or None if that is unknown.
+
+    `agreement_id` is the agreement that the event is about, and `agreement_reference` is the
+    client's name for its booking. `merged_guest_id` is the guest who was merged into `guest_id`; such
+    an event is not about a center or a session. `by` is `guest` if the guest caused the event on the
+    guest's own page, otherwise None. `trace` is not part of the sent event, but sent in a header.
     """
 
     event_id: EventId
@@ -169,9 +171,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """The secrets that sign an endpoint's events, as `whsec_` and Base64 (Standard Webhooks).
+    """The secrets that sign an endpoint's events: `whsec_` and Base64 (Standard Webhooks).
 
-    `previous` also signs until `previous_until`, so that a receiver has time to change.
+    Until `previous_until`, events are also signed with `previous`, so that a receiver has time to
+    switch to the `current` secret.
     """
 
     current: str
@@ -184,28 +187,28 @@ class Secrets:
         return cls(current=f"whsec_{b64encode(random_text.encode()).decode()}")
 
     def rolled(self, random_text: str, now: datetime) -> Secrets:
-        """Return secrets with a new current secret. The former secret signs for 24 more hours."""
+        """Return secrets with a new current secret. The present one stays valid for 24 hours."""
         return replace(
             self.of(random_text), previous=self.current, previous_until=now + BOTH_SECRETS_SIGN_FOR
         )
 
     def at(self, now: datetime) -> tuple[str, ...]:
-        """Return the secrets that sign at this time, the current secret first."""
+        """Return the secrets that sign events at the time `now`, the current secret first."""
         if self.previous is None or self.previous_until is None or now >= self.previous_until:
             return (self.current,)
         return (self.current, self.previous)
 
     def __repr__(self) -> str:
-        """Leave the secrets out."""
+        """Return a text without the secrets, so that logs do not contain them."""
         return "Secrets(...)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventEndpoint:
-    """An address that receives events of these types and centers; None means all centers.
+    """An address that receives events of these types and centers. None means all centers.
 
-    A removed endpoint receives no events, nor does one that was disabled because it responded 410.
-    A newer release may have stored types that this release does not know.
+    An endpoint does not receive events after it was removed, or disabled because it responded 410.
+    `types` may contain types that a newer release stored and this release does not know.
     """
 
     endpoint_id: EndpointId
@@ -237,7 +240,7 @@ class DeliveryStatus(StrEnum):
 
 
 class DueDelivery(NamedTuple):
-    """A leased delivery, with the end of its lease."""
+    """A leased delivery, and the end of its lease."""
 
     event_id: EventId
     endpoint_id: EndpointId
@@ -246,11 +249,11 @@ class DueDelivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDelivery:
-    """The delivery of one event to one endpoint, stored in the commit that caused the event.
+    """The delivery of one event to one endpoint. It is stored in the commit that caused the event.
 
-    `due_at` is the time of the next attempt, or the end of a lease; None means no further attempt.
-    `attempts` counts the attempts since the event happened or was replayed. `last_result` is an
-    HTTP status or the kind of failure, for operators.
+    `due_at` is the time of the next attempt or the end of a lease. It is None if there will be no
+    further attempt. `attempts` counts the attempts since the event occurred or was replayed.
+    `last_result` is an HTTP status or a kind of failure, for operators.
     """
 
     event: Event
@@ -262,15 +265,18 @@ class EventDelivery:
     status: DeliveryStatus = DeliveryStatus.PENDING
 
     def delivered(self, result: str, now: datetime) -> EventDelivery:
-        """Note that the endpoint accepted the event."""
+        """Return the delivery after the endpoint accepted the event."""
         return self._attempted(result, now, due_at=None, status=DeliveryStatus.DELIVERED)
 
     def failed_for_good(self, result: str, now: datetime) -> EventDelivery:
-        """Note that the event is not sent to this endpoint again, unless it is replayed."""
+        """Return the delivery as failed. The event is sent again only if it is replayed."""
         return self._attempted(result, now, due_at=None, status=DeliveryStatus.FAILED)
 
     def refused(self, result: str, now: datetime) -> EventDelivery:
-        """Note that the endpoint did not accept the event. The tenth attempt is the last."""
+        """Return the delivery after an attempt that the endpoint did not accept.
+
+        The tenth attempt is the last.
+        """
         if self.attempts >= len(WAITS):
             return self.failed_for_good(result, now)
         # The jitter is computed from the ids, so that the same history always gives the same times.
@@ -279,7 +285,7 @@ class EventDelivery:
         return self._attempted(result, now, due_at=now + wait, status=DeliveryStatus.PENDING)
 
     def replayed(self, now: datetime) -> EventDelivery:
-        """Make the delivery due at once, with ten new attempts."""
+        """Return the delivery as due at once, with ten new attempts."""
         return replace(self, due_at=now, attempts=0, status=DeliveryStatus.PENDING)
 
     def _attempted(
@@ -297,9 +303,10 @@ class EventDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryCounts:
-    """The counts of deliveries that an endpoint has not accepted.
+    """How many events an endpoint has not accepted.
 
-    `pending` deliveries are still tried; `pending_since` is the time of their oldest event.
+    `pending` counts the deliveries with further attempts, and `pending_since` is the time of the
+    oldest event among them.
     """
 
     pending: int = 0
@@ -308,10 +315,10 @@ class DeliveryCounts:
 
 
 def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
-    """Check an endpoint's address as an operator gave it, and return it unchanged.
+    """Check the address of an endpoint that an operator typed, and return it unchanged.
 
-    The address must be https, or http if `may_be_http`, without user information or fragment.
-    Raises InvalidField. Each connection checks whether the address leads to a public host.
+    The address must be https, or http if `may_be_http`, and must not contain user information or a
+    fragment. Whether the host is public is checked at each connection. Raises InvalidField.
     """
     schemes = ("https", "http") if may_be_http else ("https",)
     if redirect_origin(value) is None or urlsplit(value).scheme not in schemes or "#" in value:
@@ -329,14 +336,17 @@ def parse_event_types(values: Iterable[str]) -> tuple[EventType, ...]:
 
 
 class EventEndpoints(Protocol):
-    """The endpoints that receive events."""
+    """Repository of endpoints."""
 
     def add(self, endpoint: EventEndpoint) -> None:
-        """Store an endpoint. Raises AlreadyStored if an endpoint that is not removed has this URL."""
+        """Store a new endpoint. Raises AlreadyStored if another endpoint has the same URL.
+
+        Removed endpoints do not count.
+        """
         ...
 
     def get(self, endpoint_id: EndpointId) -> EventEndpoint | None:
-        """Return the endpoint, even if removed, or None. A write unit locks it."""
+        """Return the endpoint, removed or not, or None. A write unit locks it."""
         ...
 
     def all(self) -> Sequence[EventEndpoint]:
@@ -344,15 +354,15 @@ class EventEndpoints(Protocol):
         ...
 
     def update(self, endpoint: EventEndpoint) -> None:
-        """Store an endpoint that exists."""
+        """Replace a stored endpoint."""
         ...
 
 
 class EventDeliveries(Protocol):
-    """The deliveries of events, both open and done."""
+    """Repository of deliveries, both open and done."""
 
     def add(self, delivery: EventDelivery) -> None:
-        """Store a delivery.
+        """Store a new delivery.
 
         Raises AlreadyStored if the event already has a delivery to this endpoint.
         """
@@ -367,41 +377,48 @@ class EventDeliveries(Protocol):
         ...
 
     def events_since(self, since: datetime) -> Sequence[EventId]:
-        """Return the ids of the events since a time, oldest first."""
+        """Return the ids of the events that occurred since a time, oldest first."""
         ...
 
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
-        """Return the deliveries of events about a guest, oldest first. Reads every delivery."""
+        """Return the deliveries of events about a guest, oldest first.
+
+        Slow, because it reads every delivery.
+        """
         ...
 
     def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
-        """Return the deliveries of the latest events, newest first; optionally only failed ones.
+        """Return at most `limit` deliveries, those of the newest events first.
+
+        With `only_failed`, only failed deliveries are returned. Deliveries that cannot be decoded
+        are left out.
+        """
+        ...
+
+    def counts(self) -> Mapping[EndpointId, DeliveryCounts]:
+        """Return the counts for each endpoint that has not accepted all its events."""
+        ...
+
+    def last_successes(self) -> Mapping[EndpointId, datetime]:
+        """Return when each endpoint last accepted an event. Slow, because it reads every delivery."""
+        ...
+
+    def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
+        """Return the deliveries of a session's events that occurred since a time, oldest first.
+
+        Deliveries that cannot be decoded are left out. Does not lock the deliveries.
+        """
+        ...
+
+    def of_account(self, account_id: AccountId) -> Sequence[EventDelivery]:
+        """Return the deliveries of events about a card on file, oldest first.
 
         Deliveries that cannot be decoded are left out.
         """
         ...
 
-    def counts(self) -> Mapping[EndpointId, DeliveryCounts]:
-        """Return the counts of each endpoint that has deliveries it has not accepted."""
-        ...
-
-    def last_successes(self) -> Mapping[EndpointId, datetime]:
-        """Return the time of each endpoint's last accepted event. Reads every delivery."""
-        ...
-
-    def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
-        """Return the deliveries of a session's events since a time, oldest first.
-
-        Deliveries that cannot be decoded are left out. Locks nothing.
-        """
-        ...
-
-    def of_account(self, account_id: AccountId) -> Sequence[EventDelivery]:
-        """Return the readable deliveries of events about a card on file, oldest first."""
-        ...
-
     def update(self, delivery: EventDelivery) -> None:
-        """Store a delivery that exists."""
+        """Replace a stored delivery."""
         ...
 
     def count_due(self, now: datetime) -> Waiting:
@@ -415,24 +432,31 @@ class EventDeliveries(Protocol):
     def take_due(
         self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
     ) -> DueDelivery | None:
-        """Lease the delivery that has been due for the longest time; None if no delivery is due.
+        """Lease the delivery that has been due for the longest time, and return it.
 
-        A delivery is due from `due_at` on; if that is later than `latest_due`, it is due after a
-        wait of LONGEST_WAIT. Deliveries of `account.expiring` come last, because thousands of them
-        are stored at once. Deliveries to the endpoints in `except_to` are left out. The lease ends
-        at `until`; then the delivery is due again, in case the process that leased it has died. The
-        event itself is not read, so an unreadable event does not block the others.
+        Return None if no delivery is due. A delivery is due from `due_at` on, or at once if its
+        `due_at` is later than `latest_due` allows for a wait of LONGEST_WAIT. Deliveries of
+        `account.expiring` come last, because thousands of them are stored at once. Deliveries to the
+        endpoints in `except_to` are left out.
+
+        The lease ends at `until`. Then the delivery is due again, because the process that leased
+        it may have died. The event itself is not read, so an event that cannot be decoded does not
+        block the others.
         """
         ...
 
     def no_longer_evidence(self, guest_id: GuestId) -> None:
-        """Let `forget` delete the deliveries that a guest's agreements keep. May be called again."""
+        """Allow `forget` to delete deliveries that are kept for a guest's agreements.
+
+        May be called more than once.
+        """
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a limited number of deliveries that are not due; return the number.
+        """Delete deliveries of old events, a limited number per call; return how many were deleted.
 
-        Their events happened before the given time. An event of a session stays while the agreement
-        of the session is stored, unless the guest was erased.
+        The events occurred earlier than `before`, and the deliveries have no further attempts. The
+        deliveries of a session's events are kept while the session's agreement is stored, unless the
+        guest was erased.
         """
         ...

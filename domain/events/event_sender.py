@@ -9,19 +9,19 @@ from domain.events.event import Event, EventEndpoint
 
 
 class EventNotSent(Exception):
-    """An endpoint did not respond; it may have received the event.
+    """An endpoint did not respond. It may still have received the event.
 
-    The text says why, for operators.
+    The text of the exception is the reason, for operators.
     """
 
 
 class EventSender(Protocol):
-    """Sends events to endpoints, signed as Standard Webhooks describes."""
+    """Sends events to endpoints, with signatures according to Standard Webhooks."""
 
     def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
         """Send an event once, and return the HTTP status of the response.
 
-        Takes at most 15 seconds. `now` is the signed time. Raises EventNotSent if there is no
-        response, or if the endpoint must not be called.
+        Takes at most 15 seconds. `now` is the time in the signature. Raises EventNotSent if there is
+        no response, or if the endpoint's address is not allowed.
         """
         ...

@@ -1,4 +1,4 @@
-"""The endpoint that an operator names."""
+"""Find the endpoint that an operator named."""
 
 from __future__ import annotations
 

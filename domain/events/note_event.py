@@ -1,7 +1,7 @@
-"""Note an event about a card or a session, for readers and for the endpoints that subscribe to it.
+"""Note an event: store it for the list of events, with a delivery for each subscribed endpoint.
 
-The event and its deliveries are stored in the commit that causes the event. So no event is lost,
-and no event tells of something that was not committed.
+The event and its deliveries are stored in the commit that causes the event. Therefore no event is
+lost, and no event reports a change that was not committed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def new_event_id(ids: Ids) -> EventId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteEvent:
-    """Step: note an event, and a delivery for each endpoint that takes it. The caller commits.
+    """Step: store an event, and a delivery for each endpoint that subscribes to it.
 
-    The event belongs to the trace of the work that caused it.
+    The event gets the current trace. The caller commits the unit.
     """
 
     ids: Ids

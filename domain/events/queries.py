@@ -38,12 +38,11 @@ class ListEvents:
     the oldest stored event. If there are no further events yet, `next` equals the position that was
     sent. A call first numbers the events that were stored since the last call.
 
-    Raises:
+    Events are unavailable (ServiceUnavailable) while a worker of an earlier release runs, because
+    its events are not in the list. They are also unavailable if a newer release stored one of them.
 
-    - UserNotAuthorized, InvalidField (after, type) or InvalidCenterId;
-    - EventsGone if events after the position were deleted, or the position is from another list;
-    - ServiceUnavailable while a worker of an earlier release runs, because the events of such a
-      worker are not in the list, or if a newer release stored one of the events.
+    Raises UserNotAuthorized, InvalidField (after, type) or InvalidCenterId. Raises EventsGone if
+    events after the position were deleted, or if the position is from another list.
     """
 
     needs = MAY_READ_EVENTS

@@ -14,9 +14,9 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveEventEndpoint:
-    """Use case: send nothing more to an endpoint, not even events that are due.
+    """Use case: remove an endpoint. Nothing more is sent to it, not even events that are due.
 
-    A request that has begun is completed. The deliveries stay in the list. Raises EndpointNotFound.
+    A request that is being sent is completed. The deliveries stay stored. Raises EndpointNotFound.
     """
 
     storage: Storage
@@ -39,9 +39,9 @@ class RemoveEventEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollEventSecret:
-    """Use case: give an endpoint a new secret. Both secrets sign for 24 hours.
+    """Use case: give an endpoint a new secret. For 24 hours, events are signed with both secrets.
 
-    Rolling again within that time ends the older secret at once. Raises EndpointNotFound.
+    Another call within that time ends the oldest secret at once. Raises EndpointNotFound.
     """
 
     storage: Storage
@@ -50,7 +50,7 @@ class RollEventSecret:
     note_act: NoteAct
 
     def __call__(self, endpoint_id: str) -> EventEndpoint:
-        """Store the new secret, and return the endpoint with the secret."""
+        """Store a new secret, and return the endpoint with both secrets."""
         secret, now = self.ids.secret(), self.clock.now()
 
         def roll(unit: WriteUnit) -> EventEndpoint:

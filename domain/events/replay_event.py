@@ -1,4 +1,4 @@
-"""Send events again."""
+"""Replay events: send stored events once more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domain.outside import Clock
 from domain.storage import AlreadyStored, RecordUnreadable, Storage, WriteUnit
 
 EVENTS_AT_ONCE: Final = 100
-"""The number of events that one unit of work replays, so that no request waits long for the unit.
+"""How many events one unit of work replays, so that requests do not wait long for the unit.
 """
 
 
@@ -27,8 +27,8 @@ EVENTS_AT_ONCE: Final = 100
 class ReplayEvent:
     """Use case: send an event again to every endpoint that now subscribes to its type.
 
-    These may be other endpoints than at first. The event keeps its id. Each call sends the event
-    once more. Raises EventNotFound.
+    The endpoints may differ from those that first received the event. The event keeps its id. Each
+    call sends the event once more. Raises EventNotFound.
     """
 
     storage: Storage
@@ -36,7 +36,7 @@ class ReplayEvent:
     note_act: NoteAct
 
     def __call__(self, event_id: str) -> int:
-        """Make the deliveries due at once, and return their number."""
+        """Make the deliveries of the event due at once, and return how many there are."""
         uuid = plain_uuid(event_id.removeprefix("evt_"))
         if uuid is None:
             raise EventNotFound
@@ -54,7 +54,7 @@ class ReplayEvent:
 
 
 class Replayed(NamedTuple):
-    """The number of stored events, and of their deliveries that were made due."""
+    """How many events were replayed, and how many deliveries became due for them."""
 
     events: int
     deliveries: int
@@ -62,10 +62,10 @@ class Replayed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayEventsSince:
-    """Use case: send the events since a time again, to one endpoint or to all that subscribe.
+    """Use case: send all events since a time again, to one endpoint or to all that subscribe.
 
-    Events from before the endpoint was added are sent too. There are several units of work: after
-    an exception some events are sent again, and the call may be repeated. Raises EndpointNotFound.
+    Events that are older than the endpoint are sent too. The work is done in several units, so after
+    an exception some of the events are sent. The call may then be repeated. Raises EndpointNotFound.
     """
 
     storage: Storage
@@ -73,7 +73,7 @@ class ReplayEventsSince:
     note_act: NoteAct
 
     def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> Replayed:
-        """Make the deliveries due at once."""
+        """Make the deliveries of the events due at once, and return both counts."""
         now = self.clock.now()
         with self.storage.read() as unit:
             only = None if endpoint_id is None else existing_endpoint(unit, endpoint_id).endpoint_id
@@ -108,7 +108,10 @@ class ReplayEventsSince:
 def _replay(
     unit: WriteUnit, event_id: EventId, *, now: datetime, only: EndpointId | None = None
 ) -> int | None:
-    """Make an event's deliveries due, and return their number; None if the event is not stored."""
+    """Make the deliveries of an event due, and return how many there are.
+
+    Return None if the event is not stored. With `only`, deliver it only to that endpoint.
+    """
     known = {delivery.endpoint_id: delivery for delivery in unit.event_deliveries.of(event_id)}
     if not known:
         return None
@@ -123,7 +126,7 @@ def _replay(
         if delivery is not None:
             unit.event_deliveries.update(delivery.replayed(now))
             continue
-        # Another replay may add the delivery at the same time. Then it is due as well.
+        # Another replay may add the delivery at the same time. The delivery is due in that case too.
         with suppress(AlreadyStored):
             unit.event_deliveries.add(
                 EventDelivery(event=event, endpoint_id=endpoint_id, due_at=now)

@@ -1,4 +1,4 @@
-"""Send an event without content, to see whether an endpoint receives events."""
+"""Send a test event without content, to check whether an endpoint receives events."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 class SendTestEvent:
     """Use case: send one `test` event to an endpoint, and return the HTTP status of the response.
 
-    The event is signed like any other. It is not stored, and not sent again. Raises
-    EndpointNotFound, or EventNotSent, whose text says why there was no response.
+    The event is signed like any other event. It is not stored, and not retried. Raises
+    EndpointNotFound. Raises EventNotSent if there is no response; its text is the reason.
     """
 
     storage: Storage

@@ -14,10 +14,10 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateEventEndpoint:
-    """Use case: change an endpoint's event types, for events that happen from now on.
+    """Use case: change the types of the events that an endpoint receives from now on.
 
-    Its secret, its centers and its deliveries stay. May be called again. Raises EndpointNotFound or
-    InvalidField.
+    The endpoint's secret, centers and existing deliveries do not change. May be called more than
+    once. Raises EndpointNotFound or InvalidField.
     """
 
     storage: Storage
