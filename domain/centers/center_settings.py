@@ -82,7 +82,7 @@ class CenterSettings:
 def _parse_contact(value: str) -> str:
     """Return the address unchanged.
 
-    Raises InvalidField for other schemes, and for an address that would fill in a message.
+    Raises InvalidField for other schemes, and for an address that would prefill a message.
     """
     is_contact = _is_https(value) or _PHONE.fullmatch(value) or _EMAIL.fullmatch(value)
     if not is_contact or len(value) > _MAX_CONTACT_LENGTH:

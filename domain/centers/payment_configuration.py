@@ -156,8 +156,8 @@ class PaymentConfiguration:
         if len(refused) == len(Funding):
             raise InvalidField("refuse_funding", "not every funding")
         if refused and not acquirer_agreed:
-            # Visa and Mastercard demand that a merchant accepts all their cards, with exceptions by
-            # country and by contract.
+            # Visa and Mastercard require merchants to accept all their cards. Exceptions depend on
+            # the country and the contract.
             raise InvalidField(
                 "refuse_funding",
                 "confirmed with --acquirer-agreed, once the acquirer has agreed to it in writing",

@@ -187,7 +187,7 @@ def _session(unit: UnitOfWork, session: CardSession, *, shows_guest: bool) -> Se
 def _deliveries(
     unit: UnitOfWork, account: Account, sessions: Iterable[CardSession | None]
 ) -> Sequence[EventDelivery]:
-    # The events of sessions name another account if an agreement has moved to this account.
+    # If an agreement was moved to this account, its session's events name another account.
     found = [
         *unit.event_deliveries.of_account(account.account_id),
         *(

@@ -1,1 +1,1 @@
-"""Guests."""
+"""Guests: create, update, read and find them."""

@@ -1,4 +1,4 @@
-"""Guests: the people whose cards are kept."""
+"""Guests: the people whose cards are on file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from domain.pagination import Page, PageRequest
 MAX_NAME_LENGTH: Final = 200
 
 UNCHANGED: Final = object()
-"""Stands for a field that is missing from a request. The field keeps its stored value."""
+"""The value of a field that a request does not contain. The stored value is then kept."""
 
 ANY_VERSION: Final = "*"
-"""Stands for every version of a guest."""
+"""A version that matches every version of a guest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,14 @@ class Guest:
 
     @property
     def full_name(self) -> str:
-        """Both names, as pages show them."""
+        """The first name and the last name, as pages show them."""
         return f"{self.first_name} {self.last_name}"
 
     @property
     def version(self) -> str:
-        """An opaque text that is the same for equal guests, and changes with any field.
+        """An opaque text that is the same for equal guests, and differs if any field differs.
 
-        It is computed from the fields, so it is right even if an earlier release stored the guest.
+        It is computed from the fields, so guests that an earlier release stored have it too.
         """
         return sha256(ascii(astuple(self)).encode()).hexdigest()[:32]
 
@@ -57,9 +57,9 @@ class Guest:
         email: object,
         language: object = None,
     ) -> Guest:
-        """Parse a guest from outside. Raises InvalidField.
+        """Parse a guest from a request or a file. Raises InvalidField.
 
-        None and "" mean that there is no `email` or no `language`.
+        `email` and `language` may be None or "" if they are not known.
         """
         guest = cls(
             id=GuestId(parse_uuid("id", id)),
@@ -68,8 +68,8 @@ class Guest:
             email=None if email is None or email == "" else parse_email(email),
             language=parse_language("language", language),
         )
-        # Receptionists sometimes type card numbers into name fields, and the page shows both names
-        # together.
+        # Receptionists sometimes type card numbers into name fields. Both names are checked together,
+        # because the page shows them side by side.
         if hold_card_number_together(guest.first_name, guest.last_name):
             raise InvalidField("last_name", NO_CARD_NUMBER)
         return guest
@@ -91,7 +91,7 @@ def parse_email(value: object) -> str:
 
 
 def invalid_email() -> InvalidField:
-    """Return the refusal of a text that is not an e-mail address."""
+    """Return the error for a text that is not an e-mail address."""
     return InvalidField("email", "an e-mail address")
 
 
@@ -100,24 +100,27 @@ def _parse_name(field: str, value: object) -> str:
 
 
 class Guests(Protocol):
-    """The guests on file."""
+    """Repository of guests."""
 
     def get(self, guest_id: GuestId) -> Guest | None:
         """Return the guest, or None."""
         ...
 
     def lock(self, guest_id: GuestId) -> Guest | None:
-        """Return the guest, or None. Nobody else changes the guest until the write unit ends."""
+        """Return the guest, or None. No other unit can change the guest until this unit ends."""
         ...
 
     def with_email(self, email: str, request: PageRequest) -> Page[Guest]:
-        """Return a page of the guests with this address, by id. The case of A to Z is ignored."""
+        """Return a page of the guests with this e-mail address, sorted by id.
+
+        The letters A to Z are compared without regard to case.
+        """
         ...
 
     def is_on_file(self, guest_id: GuestId) -> bool:
         """Return whether anything is stored about a guest.
 
-        That may be so even if the guest's own record was deleted by hand.
+        Other records may exist even if the guest's own record was deleted by hand.
         """
         ...
 
@@ -126,7 +129,7 @@ class Guests(Protocol):
         ...
 
     def update(self, guest: Guest) -> None:
-        """Store a guest that exists."""
+        """Replace a stored guest."""
         ...
 
     def remove(self, guest_id: GuestId) -> None:
@@ -134,8 +137,8 @@ class Guests(Protocol):
         ...
 
     def put_many(self, guests: Iterable[Guest]) -> None:
-        """Store guests, and update existing ones.
+        """Store guests. Guests that are stored already are updated.
 
-        A guest without a language keeps the stored language.
+        If a guest has no language, the stored language is kept.
         """
         ...

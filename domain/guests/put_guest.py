@@ -19,7 +19,7 @@ from domain.storage import AlreadyStored, Storage, WriteUnit
 
 
 def put_unless_erased(unit: WriteUnit, guests: Sequence[Guest]) -> int:
-    """Store or update guests, except erased guests; return the number of erased ones."""
+    """Store or update guests, except those who were erased. Return how many were left out."""
     erased = unit.erasures.among([guest.id for guest in guests])
     unit.guests.put_many(guest for guest in guests if guest.id not in erased)
     return sum(guest.id in erased for guest in guests)
@@ -29,14 +29,15 @@ def put_unless_erased(unit: WriteUnit, guests: Sequence[Guest]) -> int:
 class PutGuest:
     """Use case: create the guest with this id, or update it.
 
-    Creating needs `guests:add`, changing needs `guests:edit`. Repeating a request changes nothing
-    and needs either permission. A guest belongs to no center, so a caller that is limited to
-    centers may do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField, and
-    GuestNotFound for the id of an erased guest.
+    Creating a guest requires the permission `guests:add`, and changing a guest `guests:edit`. A
+    repeated request changes nothing, and requires either of them. Guests do not belong to centers,
+    so a caller that is limited to centers may neither create nor change a guest.
 
-    With `versions`, raises PreconditionFailed, and stores nothing, unless the guest is in one of
-    these versions. A caller that may not read guests cannot know a version, so `versions` then
-    raises UserNotAuthorized.
+    With `versions`, the guest is stored only if the stored guest has one of these versions. For
+    this, the caller must also be allowed to read guests.
+
+    Raises UserNotAuthorized, GuestIdNotUsable or InvalidField. Raises GuestNotFound if the guest was
+    erased, and PreconditionFailed if the stored guest has another version or does not exist.
     """
 
     needs = MAY_PUT_GUESTS
@@ -54,7 +55,10 @@ class PutGuest:
         language: object = UNCHANGED,
         versions: Collection[str] | None = None,
     ) -> Guest:
-        """Store the guest and return it."""
+        """Store the guest, and return the guest as stored.
+
+        If `language` is UNCHANGED, the stored language is kept.
+        """
         caller.require(self.needs)
         if versions is not None:
             caller.require(MAY_VIEW_GUESTS)
@@ -84,8 +88,8 @@ class PutGuest:
             unit.commit()
             return guest
 
-        # Another request may create the same guest at the same time. Then the guest exists at the
-        # next try.
+        # Another request may create the same guest at the same time. The second attempt then finds
+        # the guest.
         with suppress(AlreadyStored):
             return self.storage.transact(put)
         return self.storage.transact(put)

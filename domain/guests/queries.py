@@ -1,4 +1,4 @@
-"""The use cases that read guests for callers."""
+"""Use cases that read guests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from domain.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadGuest:
-    """Use case: return a guest.
+    """Use case: read a guest by id.
 
-    A guest belongs to no center, so a caller that is limited to centers may not read guests. Raises
+    Guests do not belong to centers, so a caller that is limited to centers may not read them. Raises
     UserNotAuthorized, GuestIdNotUsable or GuestNotFound, in this order.
     """
 
@@ -34,10 +34,11 @@ class ReadGuest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchGuests:
-    """Use case: return a page of the guests with an e-mail address, in the order of their ids.
+    """Use case: find guests by e-mail address. Return a page of them, sorted by id.
 
-    The case of A to Z is ignored. A guest belongs to no center, so a caller that is limited to
-    centers may not search for guests. Raises UserNotAuthorized or InvalidField, in this order.
+    The letters A to Z are compared without regard to case. Guests do not belong to centers, so a
+    caller that is limited to centers may not search for them. Raises UserNotAuthorized or
+    InvalidField, in this order.
     """
 
     needs = MAY_VIEW_GUESTS

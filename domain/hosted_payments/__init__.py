@@ -1,1 +1,1 @@
-"""What the guest's browser requests: the link, the hosted page, and the way back."""
+"""Requests of a guest's browser: open the link, use the hosted page, and return to the shop."""

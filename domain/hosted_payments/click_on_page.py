@@ -1,4 +1,4 @@
-"""A guest's click on a button of cardonfile's page."""
+"""A guest's click on a button on cardonfile's own page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.sessions.session import CardSession
 
 
 class Browser(NamedTuple):
-    """The browser's IP address, and its User-Agent."""
+    """The IP address and the User-Agent of a browser."""
 
     address: str
     user_agent: str
@@ -19,12 +19,12 @@ class Browser(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClickOnPage:
-    """What the form of the page contains, and the browser that sent it.
+    """The content of the page's form, and the browser that sent it.
 
-    `agreed` is the digest of the text to which the guest agrees; None if the page showed no text.
-    `keeps` says whether the box is ticked. `secret` is the browser's secret; None if the browser
-    has no secret. `noted` is the browser to record as evidence; None unless the operator records
-    browsers.
+    `agreed` is the digest of the text to which the guest agrees, or None if the page did not show a
+    text. `keeps` is whether the box is ticked. `secret` is the secret in the browser's cookie, or
+    None if the browser has no such cookie. `noted` is the browser to record as evidence, or None if
+    the operator does not record browsers.
     """
 
     agreed: str | None
@@ -33,7 +33,7 @@ class ClickOnPage:
     noted: Browser | None
 
     def noted_in(self, session: CardSession, now: datetime) -> CardSession:
-        """Return the session with `noted` recorded, or unchanged if `noted` is None."""
+        """Return the session with `noted` recorded in it, or unchanged if `noted` is None."""
         if self.noted is None:
             return session
         return session.clicked_in(BrowserOfClick(clicked_at=now, **self.noted._asdict()))

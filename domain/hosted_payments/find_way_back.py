@@ -1,4 +1,4 @@
-"""Find where the guest came from and whose page is next, for cardonfile's own pages."""
+"""Find the content of cardonfile's own pages: the way back to the shop, and the page that follows."""
 
 from __future__ import annotations
 
@@ -24,18 +24,29 @@ from domain.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayBack:
-    """Where a guest came from, and where the link leads.
+    """The content of cardonfile's own page for a session.
 
-    `redirect_uri` is the stored address. `cancel_uri` leads there too, and notes that the guest
-    left. A center that is gone has no name and no settings. `psp_name` and `psp_host` are the name
-    and host of the PSP's page; None if the PSP does not state them. `language` is the language of
-    the page; if `negotiated`, the browser decides it. `consent` is the text to agree to before the
-    PSP's page; None if no consent is needed. `agreement` takes its place if a card guarantees a
-    booking. `card` is the card on file that the guest may use for it, and `card_name` its name in
-    the form; `another_card_uri` leads to the same page without that card. `guest_name` and
-    `guest_email` are shown on cardonfile's page; "" and None if the page must not show them.
-    `refuse_funding` are the kinds of cards that the center does not accept, in alphabetical order;
-    `not_accepted` is why the center did not accept the guest's last card.
+    The way back:
+
+    - `redirect_uri` is the stored address of the shop. `cancel_uri` leads there too, and records
+      that the guest left.
+    - `center_name` is None if the center is no longer stored.
+
+    The page that follows:
+
+    - `psp_name` and `psp_host` are the name and the host of the PSP's page. `psp_name` is None if
+      the PSP does not state it.
+
+    The page itself:
+
+    - `language` is the language of the page. `negotiated` means that the browser decides it.
+    - `consent` is the text to which the guest must agree before the PSP's page, or None.
+      `agreement` is shown instead if the card guarantees a booking.
+    - `card` is the card on file that the guest may use for the booking, or None. `card_name` is its
+      name in the form, and `another_card_uri` leads to the same page without this card.
+    - `guest_name` and `guest_email` are "" and None if the page must not show them.
+    - `refuse_funding` are the kinds of cards that the center does not accept, sorted by name.
+    - `not_accepted` is why the center did not accept the guest's last card, or None.
     """
 
     redirect_uri: str
@@ -60,7 +71,7 @@ class WayBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWayBack:
-    """Use case: find the way back, for a page that is shown to a guest.
+    """Use case: find the content of cardonfile's own page for a session.
 
     Changes nothing. Raises ServiceUnavailable.
     """
@@ -81,10 +92,10 @@ class FindWayBack:
         another_card: bool = False,
         accepted: Sequence[str] = (),
     ) -> WayBack | None:
-        """Return the way back of a session, or None if no session has this link.
+        """Return the content of the page, or None if no session has this link.
 
-        The arguments mean the same as in OpenHostedPage. `another_card` says that the guest does
-        not want to use the card on file.
+        The parameters are those of OpenHostedPage. `another_card` means that the guest does not want
+        to use the card on file.
         """
         try:
             session = session_of_link(self.storage, key=key, token_id=token_id)

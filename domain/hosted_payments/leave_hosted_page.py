@@ -27,13 +27,15 @@ MAX_EVIDENCE_LENGTH: Final = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnFromHostedPage:
-    """Use case: the guest has finished the page; settle the session at once if possible.
+    """Use case: the guest has finished the PSP's page. Settle the session at once if possible.
 
-    The return is stored first. The query parameters that the PSP's adapter needs are stored as
-    evidence; other parameters are ignored. The reconciler settles the session if that is not
-    possible now, or if a browser caused a question to the PSP about it less than 2 seconds ago.
-    If the center did not accept the card, a browser that opened the link is redirected to the link
-    again, where the guest reads why. Raises LinkUnknown.
+    First, the return is stored, together with the query parameters that the PSP's adapter needs;
+    other parameters are ignored. The worker settles the session later if that is not possible now,
+    or if a browser caused a question to the PSP about the session less than 2 seconds ago.
+
+    If the center did not accept the card, a browser that opened the link is redirected to the link,
+    where the guest reads the reason. Any other browser is redirected to the stored redirect_uri.
+    Raises LinkUnknown.
     """
 
     storage: Storage
@@ -45,15 +47,16 @@ class ReturnFromHostedPage:
     def __call__(
         self, *, token_id: str, parameters: Mapping[str, str], key: str | None = None
     ) -> str:
-        """Store the evidence and settle. Return the stored redirect_uri, or the link.
+        """Store the return, settle the session, and return the address for the redirect.
 
-        `key` is the key of the last link that this browser opened; None if it opened no link. The
-        link is returned only to a browser with its key, because others may know the token too.
+        `parameters` are the parameters of the query. `key` is the key of the last link that this
+        browser opened, or None. The session's link is returned only if `key` is its key, because
+        others may know the token too.
         """
         session = session_of_return(self.storage, token_id)
         if not session.is_settled or session.due_at is not None:
             evidence = self._evidence(session, parameters)
-            # The guest can do nothing about an outage, so the browser is redirected even then.
+            # The guest cannot do anything about an outage, so the browser is redirected even then.
             with suppress(ServiceUnavailable):
                 current, may_ask = self._note(session, evidence)
                 if may_ask:
@@ -63,7 +66,7 @@ class ReturnFromHostedPage:
         return session.redirect_uri
 
     def _is_to_read_why(self, session: CardSession, key: str | None) -> bool:
-        """Return whether this browser is to be told that the card was not accepted."""
+        """Return whether this browser must show why the card was not accepted."""
         has_opened = session.link_key in (None, key)
         is_told = session.not_accepted is not None and session.has_link(self.clock.now())
         return has_opened and is_told
@@ -71,7 +74,7 @@ class ReturnFromHostedPage:
     def _note(self, seen: CardSession, evidence: Evidence | None) -> tuple[CardSession, bool]:
         """Store the return and the evidence.
 
-        Return the session as it is now, because a webhook may have settled it, and whether the PSP
+        Return the current session, which a webhook may have settled meanwhile, and whether the PSP
         may be asked.
         """
 
@@ -93,7 +96,7 @@ class ReturnFromHostedPage:
         return self.storage.transact(note)
 
     def _evidence(self, session: CardSession, parameters: Mapping[str, str]) -> Evidence | None:
-        """Return the parameters that the PSP's adapter needs, or None."""
+        """Return the parameters that the PSP's adapter needs, or None if there are none."""
         try:
             needed = self.providers[session.configuration.provider].return_parameters
         except ProviderUnavailable:
@@ -116,7 +119,7 @@ class CancelHostedPage:
     clock: Clock
 
     def __call__(self, *, token_id: str) -> str:
-        """Store the guest's leaving if possible. Return the stored redirect_uri."""
+        """Record that the guest left, if the storage is available. Return the stored redirect_uri."""
         session, now = session_of_return(self.storage, token_id), self.clock.now()
         with suppress(ServiceUnavailable):
             store_change(

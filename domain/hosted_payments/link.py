@@ -1,4 +1,4 @@
-"""The addresses for guests' browsers, all made from the public base URL."""
+"""The addresses for guests' browsers, all under the public base URL."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from domain.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedLinks:
-    """Makes addresses under `base_url`, which comes from the settings, never from a request."""
+    """Makes addresses under `base_url`, which comes from the settings and never from a request."""
 
     base_url: str
 
     def hosted_payment_uri(self, session: CardSession) -> str:
         """Return the address to which a client redirects the guest (interface, `openHostedPage`).
 
-        The address shows `token_id` and `redirect_uri` to clients; the key alone opens the page. A
-        session of an earlier release has no key, and its token opens the page.
+        The address contains `token_id` and `redirect_uri` for clients, but only the key is needed to
+        open the page. Sessions of an earlier release have no key; their token opens the page.
         """
         query = {"token_id": session.token_id, "key": session.link_key}
         sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
@@ -33,7 +33,7 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments?{sent}&redirect_uri={redirect_uri}"
 
     def another_card_uri(self, session: CardSession) -> str:
-        """Return the link to the page on which the guest agrees, without the card on file."""
+        """Return the link to cardonfile's page that does not offer the card on file."""
         return f"{self.uri_of_key(session.link_key or '')}&another_card=yes"
 
     def short_uri(self, session: CardSession) -> str | None:
@@ -41,7 +41,7 @@ class HostedLinks:
         return session.link_key and f"{self.base_url}/h/{session.link_key}"
 
     def link_to_send(self, session: CardSession) -> str:
-        """Return the short form of the link, or the link of a session without a short form."""
+        """Return the short form of the link, or the link itself if there is no short form."""
         return self.short_uri(session) or self.hosted_payment_uri(session)
 
     def desk_uri(self, secret: str) -> str:
@@ -54,24 +54,24 @@ class HostedLinks:
 
     @property
     def portal_page_uri(self) -> str:
-        """The address of the guest's own page, for a browser that has entered it."""
+        """The address of the guest's own page for a browser with its cookie."""
         return f"{self.base_url}/hosted-payments/portal"
 
     def uri_of_key(self, key: str) -> str:
-        """Return the link that a short form stands for, without looking the key up."""
+        """Return the link for a key from a short form. Does not check whether the key exists."""
         return f"{self.base_url}/hosted-payments?key={quote(key, safe='')}"
 
     def logo_uri(self, center_id: CenterId, logo: Logo | None) -> str | None:
         """Return the address of a center's logo, or None if the center has no logo.
 
-        Another picture has another address.
+        If the logo changes, so does the address.
         """
         if logo is None:
             return None
         return f"{self.base_url}/hosted-payments/logos/{center_id}/{logo.file_name}"
 
     def return_uri(self, token_id: TokenId) -> str:
-        """Return the address to which the PSP redirects the guest after the page."""
+        """Return the address to which the PSP redirects a guest who has finished its page."""
         return f"{self.base_url}/hosted-payments/return?token_id={token_id}"
 
     def cancel_uri(self, token_id: TokenId) -> str:
@@ -84,11 +84,11 @@ UPGRADES_TAKE: Final = timedelta(hours=1)
 
 
 class LinkUnknown(Exception):
-    """No session has this key or token, or the session's guest or center is gone."""
+    """No session has this key or token, or the session's guest or center is no longer stored."""
 
 
 class LinkExpired(Exception):
-    """The session is past its end, or has had its last page."""
+    """The session has expired, or has had its last page."""
 
 
 class LinkCancelled(Exception):
@@ -96,7 +96,7 @@ class LinkCancelled(Exception):
 
 
 class LinkPaused(Exception):
-    """Too many cards were refused in 24 hours, so there is no further page for now."""
+    """Too many cards were refused in 24 hours, so the link does not lead to a page for now."""
 
     def __init__(self, reached: CardLimitReached) -> None:
         self.reached = reached
@@ -104,20 +104,18 @@ class LinkPaused(Exception):
 
 
 class ClickNeeded(Exception):
-    """Only a click by the guest opens the link.
-
-    This has one of these reasons:
+    """The guest must click a button to open the link, for one of these reasons:
 
     - The link is older than 24 hours.
-    - The guest must agree first, on cardonfile's page.
+    - The guest must first agree on cardonfile's page.
     - The page offers a card on file.
-    - So many cards were refused at the center that programs may be testing cards.
+    - Many cards were refused at the center, so programs may be testing cards.
     - The center did not accept the last card.
     """
 
 
 class FormNeeded(Exception):
-    """A form opens the PSP's page, not a redirect: the browser must send the form's fields."""
+    """A redirect cannot open the PSP's page. The browser must send a form with the page's fields."""
 
     def __init__(self, page: HostedPage) -> None:
         self.page = page
@@ -125,11 +123,11 @@ class FormNeeded(Exception):
 
 
 def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") -> CardSession:
-    """Return the session whose link has this key. Raises LinkUnknown if no session has it.
+    """Return the session whose link has this key. Raises LinkUnknown if there is no such session.
 
-    Without a key, the token opens the link of a session that an earlier release started, or that
-    was started while an earlier release ran beside this one. Key and token may have any text around
-    them: people who copy links, and programs that find links in a text, often include punctuation.
+    Without a key, `token_id` identifies the session. This works only for sessions that were started
+    while an earlier release was running. Any text may surround the key and the token, because people
+    who copy links, and programs that recognize links in texts, often include punctuation.
     """
     if not key:
         session = session_of_return(storage, token_id)
@@ -144,8 +142,8 @@ def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") ->
 def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
     """Return whether an earlier release may have returned the session's link without its key.
 
-    This can happen during an upgrade, if a client repeats add-card or reads the session through a
-    process of the earlier release. If such a process ran at that time, it also started sessions.
+    This can happen during an upgrade, if a process of the earlier release handles a repeated
+    add-card or a request for the session. Such a process has also started sessions at that time.
     """
     with storage.read() as unit:
         return unit.sessions.is_any_without_key(
@@ -154,11 +152,9 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
 
 
 def session_of_return(storage: Storage, token_id: str) -> CardSession:
-    """Return the session to which a PSP's page leads back.
+    """Return the session to which a PSP's page leads back. Raises LinkUnknown.
 
-    Raises LinkUnknown if there is no session.
-
-    The PSP knows only the token. The token does not open a page; it only leads to the shop.
+    The PSP knows only the token. The token does not open a page; it only leads back to the shop.
     """
     known_id = find_uuid(token_id)
     with storage.read() as unit:
@@ -166,13 +162,13 @@ def session_of_return(storage: Storage, token_id: str) -> CardSession:
 
 
 def require_open(session: CardSession, now: datetime) -> None:
-    """Raise LinkCancelled or LinkExpired if the link is over."""
+    """Raise LinkCancelled or LinkExpired if the link no longer works."""
     if session.is_past_end(now):
         raise LinkCancelled if session.cancelled_at else LinkExpired
 
 
 def _known(session: CardSession | None) -> CardSession:
-    # A session of an erased guest leads nowhere.
+    # The session of an erased guest has no address.
     if session is None or not session.redirect_uri:
         raise LinkUnknown
     return session

@@ -1,4 +1,4 @@
-"""A guest's browser opens the link: create the page, and redirect the browser there."""
+"""Open the link of a session: create the PSP's page, and return its address for the redirect."""
 
 from __future__ import annotations
 
@@ -39,21 +39,24 @@ from domain.storage import Storage, WriteUnit
 
 
 class PageUnderWay(ProviderUnavailable):
-    """Another request is asking the PSP for the page, or asked less than 2 seconds ago."""
+    """Another request is asking the PSP for the page, or did so less than 2 seconds ago."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHostedPage:
-    """Use case: return the address to which a link leads.
+    """Use case: return the address to which the link of a session leads.
 
-    The first opening starts an attempt; from then on the session lives at least as long as its
-    page. A link that is opened again leads to the same page, or to a new page if the first is over.
-    The link of a settled session leads to the stored redirect_uri. Raises FormNeeded if only a form
-    opens the page; LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused;
-    ProviderUnavailable if the PSP creates no page; or PageUnderWay. The next opening tries again.
-    The `limits` on refused cards apply here too: once such a limit is reached, sessions that were
-    started in advance do not get a page. If the operator `notes_browsers`, each click on a button
-    of agreement is stored with its browser.
+    The first call starts an attempt, which gets a page of the PSP. From then on, the session does
+    not expire before its page. Later calls lead to the same page, or to a new page if the first page
+    is over. The link of a settled session leads to the stored redirect_uri.
+
+    The `limits` on refused cards apply here too: when a limit is reached, sessions that were started
+    in advance do not get a page. If `notes_browsers` is set, the browser of each click on an
+    agreement's button is recorded.
+
+    Raises LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused. Raises FormNeeded if a
+    redirect cannot open the page. Raises PageUnderWay, or ProviderUnavailable if the PSP does not
+    create a page; the next call then tries to get the page.
     """
 
     storage: Storage
@@ -84,22 +87,25 @@ class OpenHostedPage:
         user_agent: str = "",
         accepted: Sequence[str] = (),
     ) -> str:
-        """Ensure that there is a page; return the address to redirect the browser to.
+        """Ensure that the session has a page, and return the address for the redirect.
 
-        `key` is the link's key; without it, `token_id` opens a link of an earlier release.
-        `by_click` says that the guest confirmed the opening. `agreed` is the digest of the consent
-        or agreement to which the guest agreed on cardonfile's page in this `browser`; a `browser`
-        of None has no secret. `keeps` says whether the guest ticked the box of an agreement. `card`
-        names the card on file that the guest uses in place of a card that is typed. `address` and
-        `user_agent` are the browser's IP address and its User-Agent. `accepted` are the languages
-        that the browser accepts, the best first. If ClickNeeded is raised, no page was made and no
-        attempt was stored.
+        `key` is the link's key. Without a key, `token_id` identifies a session of an earlier release.
+
+        `by_click` is whether the guest clicked the button on cardonfile's page. `agreed` is the
+        digest of the consent or agreement to which the guest agreed there. `keeps` is whether the
+        guest ticked the box of the agreement. `card` names the card on file that the guest uses
+        instead of typing in a card.
+
+        `browser` is the secret in the browser's cookie, or None. `address` and `user_agent` are the
+        browser's IP address and User-Agent. `accepted` are its languages, most preferred first.
+
+        If ClickNeeded is raised, neither a page nor an attempt was created.
         """
         session = session_of_link(self.storage, key=key, token_id=token_id)
         now = self.clock.now()
         if not by_click and session.needs_click(now):
             raise ClickNeeded
-        # An erasure may remove the address at the same time.
+        # The address is read first, because an erasure may clear it at the same time.
         redirect_uri = session.redirect_uri
         noted = Browser(address, user_agent) if self.notes_browsers else None
         click = ClickOnPage(agreed=agreed, keeps=keeps, secret=browser, noted=noted)
@@ -113,7 +119,10 @@ class OpenHostedPage:
         return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
-        """Note a question about the page; return False if no question is needed or allowed."""
+        """Record that the PSP will be asked about the page.
+
+        Return False if that is not needed, or not allowed because it was asked recently.
+        """
         return (
             session.attempt is not None
             and session.attempt.has_live_page
@@ -122,7 +131,10 @@ class OpenHostedPage:
         )
 
     def _with_page(self, session: CardSession) -> CardSession:
-        """Return the session with its attempt's page, unless the PSP refused to create the page."""
+        """Return the session with a page for its attempt.
+
+        There is no page if the PSP refuses to create it. Raises ProviderUnavailable.
+        """
         if session.is_settled or not session.current_attempt.is_unanswered:
             return session
         try:
@@ -132,7 +144,10 @@ class OpenHostedPage:
             raise
 
     def _page_of(self, session: CardSession) -> str:
-        """Return the address of the page if the page is still usable."""
+        """Return the address of the session's page.
+
+        Raises an error if the link or the page can no longer be used, or FormNeeded.
+        """
         now, attempt = self.clock.now(), session.current_attempt
         require_open(session, now)
         if attempt.page is None or attempt.over:
@@ -150,14 +165,14 @@ class OpenHostedPage:
         click: ClickOnPage,
         accepted: Sequence[str],
     ) -> CardSession:
-        """Return the session with an unfinished attempt, stored before the PSP is called.
+        """Return the session with an unfinished attempt, which is stored before the PSP is called.
 
-        If cardonfile's own page asks for consent, the guest's agreement is stored with the attempt.
-        Each browser has to agree, and the latest agreement applies. If the PSP has not answered
-        about the attempt, the question is noted, and `_with_page` asks it. A session that another
-        process settled in the meantime is returned unchanged.
+        If cardonfile's own page asks for consent, the guest's click is stored with the attempt. The
+        guest must agree in each browser, and the latest click applies. If the PSP has not answered
+        about the attempt yet, a question is recorded, and `_with_page` then asks it. A session that
+        another process has settled in the meantime is returned unchanged.
 
-        Raises PageUnderWay while another request is asking the PSP. The agreement is stored before
+        Raises PageUnderWay while another request is asking the PSP. The click is stored before
         that, because after a double click the browser keeps the cookie of the second request.
         """
 
@@ -196,9 +211,9 @@ class OpenHostedPage:
         by_click: bool,
         accepted: Sequence[str],
     ) -> CardSession:
-        """Return the session with another attempt. Its former page is kept for late webhooks."""
+        """Return the session with another attempt. The former page is stored for late webhooks."""
         if not by_click and cards_to_offer(unit, session, now):
-            # The limits on refused cards are for cards that are typed.
+            # The limits on refused cards apply only to cards that are typed in.
             raise ClickNeeded
         opened = session.with_attempt(self._next_request(unit, session, now, by_click, accepted))
         if session.has_page:
@@ -212,10 +227,10 @@ class OpenHostedPage:
     def _with_agreement(
         self, unit: WriteUnit, session: CardSession, click: ClickOnPage, now: datetime
     ) -> CardSession:
-        """Return the session with the guest's agreement in this browser.
+        """Return the session with the guest's click in this browser.
 
-        It is unchanged if cardonfile's page need not ask. Raises ClickNeeded if the guest has not
-        agreed in this browser.
+        Return it unchanged if cardonfile's page does not have to ask for consent. Raises ClickNeeded
+        if the guest has not agreed in this browser.
         """
         is_on_our_page = self.choose_consent.is_on_our_page(session.configuration.provider)
         is_asked_for = is_on_our_page or session.agreement is not None
@@ -231,7 +246,8 @@ class OpenHostedPage:
                 return session
             raise ClickNeeded
         if shown is not None:
-            # Recorded even if this browser has already agreed: the guest may have changed the box.
+            # The click is recorded even if the guest has already agreed in this browser, because the
+            # guest may have changed the box.
             session = session.agreed_to(shown, keeps=click.keeps, browser=click.secret, now=now)
         return click.noted_in(session, now).agreed(click.secret, now)
 
@@ -240,7 +256,7 @@ class OpenHostedPage:
     ) -> None:
         """Apply the limits on refused cards.
 
-        Raises LinkPaused over a limit, or ClickNeeded if a program may be trying cards.
+        Raises LinkPaused if a limit is reached, or ClickNeeded if a program may be testing cards.
         """
         try:
             limits = on_refused_cards(session.configuration.card_limits(self.limits))
@@ -267,7 +283,7 @@ class OpenHostedPage:
             raise LinkExpired
         self._require_below_limits(unit, session, now, by_click)
         if session.not_accepted is not None and not by_click:
-            # The guest first reads why the center did not accept the last card.
+            # The guest must first read why the center did not accept the last card.
             raise ClickNeeded
         guest = unit.guests.get(session.guest_id)
         center = unit.centers.get(session.center_id)

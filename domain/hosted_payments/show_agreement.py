@@ -1,4 +1,4 @@
-"""Show what a guest agrees to for a booking: the text, and the card on file that may be used."""
+"""Choose what a guest reads about a booking: the text, and the cards on file that may be used."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from domain.storage import RecordUnreadable, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowAgreement:
-    """Step: choose the text about a session's booking, as the page shows it now."""
+    """Step: choose the text about a session's booking that the page shows now."""
 
     choose_reservation_text: ChooseReservationText
 
     def __call__(
         self, unit: UnitOfWork, session: CardSession, accepted: Sequence[str], now: datetime
     ) -> ShownAgreement | None:
-        """Return the texts, or None if the session has no agreement or its center is gone.
+        """Return the texts, or None if the session has no agreement.
 
-        `accepted` are the languages that the browser accepts, the best first.
+        Return None also if the center is no longer stored. `accepted` are the browser's languages,
+        most preferred first.
         """
         center = unit.centers.get(session.center_id)
         if session.agreement is None or center is None:
             return None
         locale = session.locale
         if session.attempt is not None and not session.attempt.over:
-            # The PSP's page has this language already.
+            # The PSP's page already exists in this language.
             locale, accepted = session.attempt.request.language, ()
         guest = unit.guests.get(session.guest_id)
         first, *others = [
@@ -55,12 +56,15 @@ class ShowAgreement:
 def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Sequence[Account]:
     """Return the guest's cards on file that may be used for a session's booking.
 
-    The page offers the first: the default card, or else the newest. A card is not offered if it
-    ends before the booking, if the center would not accept its funding or authentication, or if the
-    guest took it back.
-    Anybody with the link could use the card for the booking. So no card is offered on an old link,
-    on a link that was made before another guest was merged into the guest, or once a desk link was
-    made: another guest may stand at the desk. A write unit locks the guest's cards.
+    The page offers the first of them: the default card, or the newest card if the default may not be
+    used. A card is left out if it expires before the booking, if the center would not accept its
+    funding or authentication, or if the guest removed it or withdrew the consent.
+
+    Anybody with the link could use the card for the booking. Therefore no cards are returned for an
+    old link, for a link that was made before another guest was merged into the guest, or after a
+    desk link was made, because another guest may stand at the desk.
+
+    A write unit locks the guest's cards.
     """
     terms, configuration = session.agreement, session.configuration
     if terms is None or terms.reuse is not Reuse.OFFER or session.is_old(now):
@@ -68,9 +72,9 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
     if unit.desk_links.of(session.token_id):
         return []
     if session.attempt is not None and session.attempt.is_unanswered:
-        # The PSP may be making a page on which the guest types another card.
+        # The PSP may be creating a page on which the guest types in another card.
         return []
-    # Read first, because a merge waits for the locks on the cards.
+    # The cards are read first to lock them: a merge of the guest waits for these locks.
     accounts = unit.accounts.active_at(session.guest_id, session.center_id)
     merged_at = unit.erasures.last_merge_into(session.guest_id)
     if merged_at is not None and session.created_at <= merged_at + CLOCKS_DIFFER_BY:
@@ -91,11 +95,11 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
         and configuration.accepts(account)
         and not account.has_expired(terms.ends_at.astimezone(UTC))
         and (account.authenticated or not must_be_authenticated)
-        # The guest may type a card again that was taken back.
+        # The guest can type in the card again after removing it or withdrawing the consent.
         and not account.is_taken_back
         # A card that the PSP did not know at the last reading is not offered.
         and not account.refusals
-        # After `keep_until`, the card should be gone, as the guest has read.
+        # The guest has read that the card is removed after `keep_until`.
         and (account.keep_until is None or now <= account.keep_until)
         and _has_room(unit, account, terms, now)
     ]
@@ -103,12 +107,12 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
 
 
 def name_of(card: Account) -> str:
-    """Return the text by which the page's form names a card: its id and what the guest reads."""
+    """Return the name of a card in the page's form. It contains its id and what the guest reads."""
     return f"{card.account_id} {card.card_logo} {card.last_four}"
 
 
 def _has_room(unit: UnitOfWork, card: Account, terms: AgreementTerms, now: datetime) -> bool:
-    # If an agreement cannot be decoded, do not offer the card: the guest can still type a card.
+    # If an agreement cannot be decoded, the card is not offered. The guest can still type in a card.
     with suppress(RecordUnreadable):
         agreements = unit.agreements.of_account(card.account_id)
         return count_open(agreements, now, beside=[terms.replaces]) < MAX_OPEN_AGREEMENTS

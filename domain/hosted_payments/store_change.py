@@ -1,4 +1,4 @@
-"""Change a session because of a request from the guest's browser."""
+"""Store a change to a session that a request from the guest's browser causes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from domain.storage import Storage, WriteUnit
 def store_change(
     storage: Storage, seen: CardSession, change: Callable[[CardSession], CardSession | None]
 ) -> bool:
-    """Change the stored session and return True. If `change` returns None, return False."""
+    """Apply `change` to the stored session, store the result, and return True.
+
+    If `change` returns None, store nothing and return False.
+    """
 
     def store(unit: WriteUnit) -> bool:
         session = unit.sessions.get(seen.token_id) or seen

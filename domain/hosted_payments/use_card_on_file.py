@@ -1,4 +1,4 @@
-"""A guest agrees that a card on file guarantees a booking."""
+"""Complete a session with a card on file that the guest uses to guarantee a booking."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseCardOnFile:
-    """Step: complete a session with a card that the guest already has, without a call to the PSP.
+    """Step: complete a session with one of the guest's cards on file, without a call to the PSP.
 
-    The consent, the agreement and its event are stored in one commit. If the session has a page,
-    the worker closes the page, and discards a card that was typed there. May be called again: a
-    settled session stays as it is.
+    The consent, the agreement and its event are stored in one commit. If the session has a page, the
+    worker closes the page, and discards any card that was typed in there. A settled session does not
+    change, so this may be called more than once.
     """
 
     storage: Storage
@@ -39,10 +39,10 @@ class UseCardOnFile:
     def __call__(
         self, seen: CardSession, card: str, click: ClickOnPage, accepted: Sequence[str]
     ) -> None:
-        """Use the card on file whose `name_of` is `card`, as the page of OpenHostedPage offered it.
+        """Use the card on file whose name in the page's form (`name_of`) is `card`.
 
-        `accepted` are the languages that the browser accepts, the best first. Raises ClickNeeded,
-        and stores nothing, if the text has changed or the card may no longer be used; LinkCancelled
+        `accepted` are the browser's languages, most preferred first. Raises ClickNeeded and stores
+        nothing if the text has changed, or if the card may no longer be used. Raises LinkCancelled
         or LinkExpired.
         """
 
@@ -68,7 +68,7 @@ class UseCardOnFile:
             if session.has_page:
                 unit.earlier_pages.keep(EarlierPage.of(session).told(now))
             if any(each.told_at is not None for each in unit.earlier_pages.of(session.token_id)):
-                # Settling closes the page, because the session has ended, and discards its card.
+                # The session has ended, so settling it closes the page and discards any card typed in there.
                 completed = completed.due_now(now)
             unit.sessions.update(completed)
             given = agreed_to(

@@ -1,1 +1,1 @@
-"""The public origin at which an installation works, and copies of its records."""
+"""The public origin of an installation, and the separation of a copy of its records."""

@@ -1,4 +1,4 @@
-"""Change the origin of the records: the installation moved, or the records are a copy."""
+"""Change the origin of the records, because the installation moved or the records are a copy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from domain.storage import Storage, WriteUnit
 
 ABOUT: Final = "installation"
 NONE: Final = "none"
-"""Stands for a missing public origin in the audit trail."""
+"""The text in the audit trail if there was no public origin."""
 
 
 class NotPublic(Exception):
-    """This process has a loopback origin."""
+    """This process has a loopback origin, so there is no public origin to store."""
 
     def __init__(self) -> None:
         super().__init__("set CARDONFILE_PUBLIC_BASE_URL to the new address of the installation")
@@ -36,9 +36,10 @@ class NoCopy(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveInstallation:
-    """Use case: store this process's origin as the installation's; nothing else changes.
+    """Use case: store this process's origin as the origin of the installation.
 
-    `origin` is None on loopback. May be called again. Raises NotPublic and ServiceUnavailable.
+    Nothing else changes. `origin` is None on loopback. May be called more than once. Raises NotPublic
+    or ServiceUnavailable.
     """
 
     storage: Storage
@@ -66,9 +67,10 @@ class MoveInstallation:
 class SeparateCopy:
     """Use case: separate a copy of the records from the original installation.
 
-    All work that the copy would do at endpoints and PSPs is deleted, tokens are revoked, and keys
-    of the original's merchants are refused from now on (`RecognizeMerchant`). `origin` is None on
-    loopback. May be called again. Raises NoCopy and ServiceUnavailable.
+    The copy must not act in place of the original. All its pending work at endpoints and PSPs is
+    deleted, its access tokens are revoked, and the keys of the original's merchants are refused from
+    now on (`RecognizeMerchant`). `origin` is None on loopback. May be called more than once. Raises
+    NoCopy or ServiceUnavailable.
     """
 
     storage: Storage
@@ -77,7 +79,7 @@ class SeparateCopy:
     clock: Clock
 
     def __call__(self) -> Mapping[str, int]:
-        """Separate the copy; return the number of deleted or revoked records of each kind."""
+        """Separate the copy. Return how many records of each kind were deleted or revoked."""
         now = self.clock.now()
 
         def separate(unit: WriteUnit) -> Mapping[str, int]:

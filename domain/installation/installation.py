@@ -12,8 +12,9 @@ from typing import Protocol
 class Installation:
     """The installation to which the records belong.
 
-    `origin` is the public origin at which guests reach it; None until it is known, and on loopback.
-    `is_copy` means that the records were copied from another installation that is still working.
+    `origin` is the public origin at which guests reach the installation. It is None on loopback, and
+    until the origin is known. `is_copy` means that the records were copied from another installation
+    that is still working.
     """
 
     origin: str | None = None
@@ -21,18 +22,18 @@ class Installation:
 
 
 class Installations(Protocol):
-    """The one installation of the records."""
+    """Repository of the installation, of which there is only one."""
 
     def get(self) -> Installation:
         """Return the installation. A write unit locks it."""
         ...
 
     def put(self, installation: Installation) -> None:
-        """Store the installation. It replaces the stored one."""
+        """Replace the stored installation."""
         ...
 
     def let_go_of_original(self, now: datetime) -> Mapping[str, int]:
-        """Delete or end everything that would act for the original installation.
+        """Delete or end everything that would act in place of the original installation.
 
         Deletes event endpoints with their secrets, the list of events, due deliveries, discards and due readings of
         cards; revokes access tokens; and marks all merchant identities as the original's. Returns

@@ -1,4 +1,4 @@
-"""Refuse to work at an origin that differs from the origin of the records."""
+"""Refuse to start at an origin that differs from the origin of the records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from domain.storage import Storage, WriteUnit
 
 
 class AnotherOrigin(Exception):
-    """The records belong to another origin. The text says what to do."""
+    """The records belong to another origin. The text tells the operator what to do."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(
@@ -19,20 +19,20 @@ class AnotherOrigin(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognizeOrigin:
-    """Use case: refuse to work at another origin, before any call to a PSP or an endpoint.
+    """Use case: check that this process runs at the origin to which the records belong.
 
-    Otherwise a copy of the records would send the original's events and discard its cards. `origin`
-    is None on loopback, which differs from every public origin. May be called at any time. Raises
-    ServiceUnavailable.
+    Call it before any call to a PSP or an endpoint. Without this check, a copy of the records would
+    send the original's events and discard its cards. `origin` is None on loopback, which differs
+    from every public origin. May be called more than once. Raises ServiceUnavailable.
     """
 
     storage: Storage
     origin: str | None
 
     def __call__(self, *, claims: bool = False) -> None:
-        """Raise AnotherOrigin unless the records belong to this origin or to none yet.
+        """Raise AnotherOrigin if the records belong to an origin other than this.
 
-        With `claims`, the first public origin is stored permanently.
+        If no origin is stored yet and `claims` is set, this public origin is stored permanently.
         """
         with self.storage.read() as unit:
             stored = unit.installations.get().origin
@@ -42,7 +42,10 @@ class RecognizeOrigin:
             raise AnotherOrigin(stored)
 
     def _claim(self, unit: WriteUnit) -> str | None:
-        """Store the origin unless another process stored one first; return the stored origin."""
+        """Store the origin, unless another process has stored an origin first.
+
+        Return the stored origin.
+        """
         installation = unit.installations.get()
         if installation.origin is None:
             installation = replace(installation, origin=self.origin)
