@@ -1,1 +1,1 @@
-"""A guest's personal data: exporting and erasing it (GDPR, articles 15 and 17)."""
+"""The personal data of guests: export and erase it (GDPR, articles 15 and 17), and merge guests."""

@@ -1,4 +1,4 @@
-"""End open work for an erased guest, and clear the personal data that the work does not need."""
+"""End the open work for an erased guest, and clear personal data that is no longer needed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from domain.storage import WriteUnit
 
 
 def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now: datetime) -> bool:
-    """Remove the guest and the cards, end open sessions, and clear personal data.
+    """Remove a guest and the guest's cards, end open sessions, and clear personal data.
 
-    A session that is not over keeps what the service needs to ask the PSP about it: the page's
-    parameters, the evidence and `redirect_uri`. Return whether all sessions are over. May be called
-    again. The caller commits.
+    A session that is not over keeps the data that is needed to ask the PSP about it: the parameters
+    of its page, the evidence and `redirect_uri`. Return whether all sessions are over. May be called
+    more than once. The caller commits the unit.
     """
-    # A later call removes the guest too: PostgreSQL may store a guest during the erasure.
+    # Each call removes the guest, because PostgreSQL may store the guest during the erasure.
     unit.guests.remove(guest_id)
     unit.portal_sessions.remove(guest_id)
     are_over = unit.sessions.blank_unreadable(guest_id, now)
@@ -32,7 +32,7 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
         blank = session.cancelled(now).without_personal_data()
         if blank != session:
             unit.sessions.update(blank)
-        # A due session is asked about once more, with the evidence that made it due.
+        # The PSP is asked once more about a due session, with the evidence that made it due.
         is_over = blank.is_over and blank.due_at is None
         if is_over:
             unit.evidence.remove(session.token_id)
@@ -47,7 +47,7 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
     unit.agreements.remove_references(guest_id)
     unit.agreements.blank_unreadable(guest_id, now)
     for agreement in unit.agreements.of_guest(guest_id):
-        # Keep what the guest agreed to, but clear the client's reference of the booking.
+        # The agreed terms are kept, but the client's reference for the booking is cleared.
         terms = replace(agreement.terms, reference="")
         ended = agreement if agreement.ended_at else agreement.ended(None, now)
         unit.agreements.update(replace(ended, terms=terms))

@@ -20,16 +20,19 @@ from domain.storage import AlreadyStored, RecordUnreadable, Storage, UnitOfWork,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseGuest:
-    """Use case: delete a guest, with all personal data.
+    """Use case: erase a guest with all personal data.
 
-    One commit ends the guest's open sessions, removes the cards, and clears names and addresses;
-    the worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents
-    stay. The guest is added to `file` just before the commit. If the process dies between the two,
-    the file names a guest who is not erased, and `again` erases the guest. In the other order, a
-    restored backup could bring back a guest who is not in the file. The use case also adds the
-    guests who were merged into the guest, because `MergeGuests` may not have added them yet. Raises
-    UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable, or
-    GuestNotFound if nothing is stored about the guest.
+    One commit ends the guest's open sessions, removes the cards, and clears names and addresses.
+    The worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents
+    are kept.
+
+    The guest is added to `file` just before the commit. If the process dies between the two steps,
+    the file contains a guest who is not erased, and `again` erases that guest. In the opposite
+    order, a restored backup could contain an erased guest who is not in the file. The guests who
+    were merged into the guest are added too, in case `MergeGuests` has not added them yet.
+
+    Raises UserNotAuthorized, also for a caller that is limited to centers. Raises GuestIdNotUsable,
+    or GuestNotFound if nothing is stored about the guest.
     """
 
     needs = MAY_ERASE_GUESTS
@@ -54,23 +57,23 @@ class EraseGuest:
             with self.storage.read() as unit:
                 erasure = unit.erasures.get(known_id)
             if erasure is not None and erasure.merged_into is not None:
-                # The guest was merged at the same time, and the cards are another guest's now.
+                # The guest was merged at the same time. The cards now belong to another guest.
                 raise GuestNotFound
 
     def brought_back(self) -> list[GuestId]:
-        """Return the guests in `file` who are in the database, and are not erased or merged there.
+        """Return the guests in `file` who are in the database, but neither erased nor merged there.
 
-        This can happen after a backup was restored.
+        There can be such guests after a backup was restored.
         """
         with self.storage.read() as unit:
             return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]
 
     def again(self) -> list[GuestId]:
-        """Erase or merge each guest in `file` who is not erased or merged here; return the guests.
+        """Repeat the erasures and merges in `file` that the database lacks; return their guests.
 
-        Guests who are not in the database are included, so that their ids cannot be used again.
-        Raises RecordUnreadable, after trying every guest, if a card of a guest to merge cannot be
-        decoded.
+        Guests who are not in the database are included, so that their ids cannot be reused. If a
+        card of a guest to merge cannot be decoded, RecordUnreadable is raised after all other guests
+        were processed.
         """
         with self.storage.read() as unit:
             found = self._not_erased(unit)
@@ -93,9 +96,10 @@ class EraseGuest:
         return [guest_id for guest_id in named if guest_id not in erased]
 
     def _erase(self, guest_id: GuestId, caller: Caller | None, at_psps: AtPsps = ()) -> bool:
-        """Erase a guest. `at_psps` are references at PSPs that the records here may lack.
+        """Erase a guest, and return True.
 
-        Return False if another request erased or merged the guest at the same time.
+        `at_psps` are references to the guest at PSPs that the database may lack. Return False if
+        another request has erased or merged the guest at the same time.
         """
         now = self.clock.now()
 
@@ -103,8 +107,8 @@ class EraseGuest:
             unit.erasures.add(Erasure(guest_id=guest_id, erased_at=now, due_at=now))
             at_all_psps = sorted({*unit.guest_references.of(guest_id), *at_psps})
             end_and_blank(unit, self.note_event, guest_id, now)
-            # After the sessions, as in every unit: a unit that stores a page locks its session
-            # first, and then stores the guest's reference.
+            # References are stored after the sessions are locked, as in every unit: a unit that
+            # stores a page locks its session first, and then stores the guest's reference.
             for psp_account, reference in at_psps:
                 unit.guest_references.keep_former(guest_id, psp_account, reference)
             self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)

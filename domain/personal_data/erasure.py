@@ -1,4 +1,4 @@
-"""Erased guests, and whether any of their data is left."""
+"""Erasures of guests, and the file that names erased guests outside the backups."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
-"""How long a request that read the guest before the erasure may still run."""
+"""How long a request may still run that read the guest before the erasure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
     """The erasure of a guest.
 
-    It is kept permanently, so that the id is never used for a new guest.
+    This record is never deleted, so that the id is never used for a new guest.
 
-    `due_at` is the time of the worker's next check. It is None once the erasure is done, at
-    `done_at`. Until then, `waits_for` are the merchant accounts whose PSPs still have data of the
-    guest. Afterwards, `out_of_reach` are the accounts that were closed before their PSP deleted the
-    guest. `unknown_since` is when a PSP first answered that it does not know the guest.
+    `due_at` is the time of the worker's next check. When the erasure is done, `done_at` is set and
+    `due_at` is None. Until then, `waits_for` contains the merchant accounts at which the PSP still
+    has data of the guest. Afterwards, `out_of_reach` contains the accounts that were closed before
+    the PSP deleted the guest. `unknown_since` is when a PSP first answered that it does not know the
+    guest.
 
-    `merged_into` is set if the guest was not erased but merged: cards and references then belong to
-    that guest, and no PSP is asked to delete anything.
+    If the guest was not erased but merged, `merged_into` is the other guest. Cards and references
+    then belong to that guest, and PSPs are not asked to delete anything.
     """
 
     guest_id: GuestId
@@ -40,49 +41,49 @@ class Erasure:
     merged_into: GuestId | None = None
 
     def may_be_done(self, now: datetime) -> bool:
-        """Return whether no running request can still store data of the guest."""
+        """Return whether all requests that may still store data of the guest have ended."""
         return now >= self.erased_at + REQUESTS_END_WITHIN
 
     def looked_at(self, now: datetime) -> Erasure:
-        """Record a check. The next check comes after a growing wait, unless another time is set."""
+        """Return the erasure after a check. The wait before the next check grows each time."""
         # A clock that was ahead may have set this time.
         erased_at = min(self.erased_at, now)
         return replace(self, erased_at=erased_at, due_at=next_retry(erased_at, now))
 
     def due_after(self, *times: datetime, now: datetime) -> Erasure:
-        """Record that no PSP refused.
+        """Return the erasure with its next check due when all `times` have passed.
 
-        The next check is due when all `times` have passed and the erasure may be done. That is in
-        30 seconds at the earliest, and in an hour at the latest.
+        The next check also waits until `may_be_done`. It is due in 30 seconds at the earliest, and
+        in an hour at the latest.
         """
         may_be_done_at = self.erased_at + REQUESTS_END_WITHIN
         due_at = max(now + MIN_BACKOFF, may_be_done_at, *times)
         return replace(self, due_at=min(due_at, now + MAX_BACKOFF))
 
     def unknown(self, now: datetime) -> Erasure:
-        """Record that a PSP does not know the guest, or does not know the guest yet.
+        """Return the erasure after a PSP answered that it does not know the guest.
 
-        The PSP is asked again when its answer can be confirmed.
+        The PSP may not know the guest yet, so it is asked again when its answer can be confirmed.
         """
         since = min(self.unknown_since or now, now)
         return replace(self, unknown_since=since, due_at=since + UNKNOWN_FOR)
 
     def waiting_for(self, accounts: Iterable[PspAccount]) -> Erasure:
-        """Record the merchant accounts that still have data of the guest."""
+        """Return the erasure with `accounts` as the merchant accounts for which it waits."""
         return replace(self, waits_for=tuple(sorted(set(accounts))))
 
     def done(self, now: datetime, *, out_of_reach: Iterable[PspAccount] = ()) -> Erasure:
-        """Record that no data of the guest is left, except at `out_of_reach`."""
+        """Return the erasure as done: the guest's data is deleted, except at `out_of_reach`."""
         done = replace(self.waiting_for(()), due_at=None, done_at=now)
-        # Keep the accounts that an earlier run of this erasure could not reach.
+        # The accounts that an earlier run of this erasure could not reach are kept.
         return replace(done, out_of_reach=tuple(sorted({*self.out_of_reach, *out_of_reach})))
 
 
 class Erasures(Protocol):
-    """The erasures of guests, by the guest's id."""
+    """Repository of erasures, by the id of the guest."""
 
     def add(self, erasure: Erasure) -> None:
-        """Store an erasure. Raises AlreadyStored if the guest was erased before."""
+        """Store a new erasure. Raises AlreadyStored if the guest was already erased or merged."""
         ...
 
     def get(self, guest_id: GuestId) -> Erasure | None:
@@ -90,11 +91,11 @@ class Erasures(Protocol):
         ...
 
     def update(self, erasure: Erasure) -> None:
-        """Store an erasure that exists."""
+        """Replace a stored erasure."""
         ...
 
     def reopen(self, guest_id: GuestId, now: datetime) -> None:
-        """Make a guest's erasure due now, even if it is done. Does nothing if there is no erasure."""
+        """Make a guest's erasure due now, even if it is done. Do nothing if there is no erasure."""
         ...
 
     def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:
@@ -102,39 +103,42 @@ class Erasures(Protocol):
         ...
 
     def merged_into(self, guest_id: GuestId) -> Sequence[GuestId]:
-        """Return the guests who were merged into a guest, by id. Locks nothing."""
+        """Return the guests who were merged into a guest, sorted by id. Does not lock them."""
         ...
 
     def last_merge_into(self, guest_id: GuestId) -> datetime | None:
-        """Return when another guest was last merged into a guest, or None. Locks nothing."""
+        """Return when another guest was last merged into a guest, or None.
+
+        Does not lock the erasure.
+        """
         ...
 
     def merge_on(self, goes: GuestId, stays: GuestId) -> None:
-        """Note that all guests who were merged into `goes` are now merged into `stays`."""
+        """Change the erasures of guests who were merged into `goes`: they now name `stays`."""
         ...
 
     def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
-        """Return erasures that are due, beginning with the one due for the longest time."""
+        """Return at most `at_most` due erasures, those that have been due longest first."""
         ...
 
     def count_left(self) -> Waiting:
-        """Count the erasures that are not done, and return the time of the oldest."""
+        """Return how many erasures are not done, and the time of the oldest of them."""
         ...
 
     def left(self) -> Sequence[Erasure]:
-        """Return the readable erasures that are not done, oldest first."""
+        """Return the erasures that are not done, oldest first, except those that cannot be decoded."""
         ...
 
 
 AtPsps: TypeAlias = Sequence[tuple[PspAccount, GuestReference]]
-"""A guest's references, with the merchant accounts where they are."""
+"""A guest's references at PSPs, each with its merchant account."""
 
 
 class ErasureFile(Protocol):
-    """A file outside the backups that names the erased guests.
+    """A file outside the backups that lists the erased and merged guests.
 
-    A restored backup brings back guests who were erased after the backup was made. This file still
-    names them. It also contains their references at PSPs, which the backup may lack.
+    A restored backup contains guests who were erased after the backup was made. This file still
+    lists them. It also contains their references at PSPs, which the backup may lack.
     """
 
     def note(
@@ -145,22 +149,23 @@ class ErasureFile(Protocol):
         *,
         merged_into: GuestId | None = None,
     ) -> None:
-        """Add a guest who was erased or merged at a time, on disk before this returns.
+        """Add a guest who was erased or merged at a time.
 
-        May be called again. Raises ServiceUnavailable.
+        The entry is on disk when this returns. May be called more than once for the same guest.
+        Raises ServiceUnavailable.
         """
         ...
 
     def erased(self) -> Mapping[GuestId, AtPsps]:
-        """Return every guest in the file, each with the references, in the order of their lines.
+        """Return every guest in the file with the guest's references, in the order of the lines.
 
-        A merged guest is left out if another guest was merged into that guest at a later time. This
-        can only happen if the database had lost the first merge.
+        A merged guest is left out if another guest was merged into that guest later. This happens
+        only if the database lost the first merge.
         """
         ...
 
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return the guests in the file who were merged, each with the guest who stayed."""
+        """Return the merged guests in the file, each with the guest who stayed."""
         ...
 
 
@@ -170,12 +175,16 @@ class ErasureLog(Protocol):
     def __call__(
         self, guest_id: GuestId, *, is_done: bool, out_of_reach: Collection[PspAccount] = ()
     ) -> None:
-        """Log that a guest was erased here or, if done, also at the PSPs. Never raises.
+        """Log that a guest was erased. Never raises.
 
-        At the merchant accounts `out_of_reach`, which are closed, the guest was not erased.
+        `is_done` means that the guest was also deleted at the PSPs, except at the closed merchant
+        accounts `out_of_reach`.
         """
         ...
 
     def not_done(self, guest_id: GuestId, waits_for: Collection[PspAccount]) -> None:
-        """Log that an erasure is not done after 24 hours, and what it is waiting for. Never raises."""
+        """Log that an erasure is not done after 24 hours, and for which merchant accounts it waits.
+
+        Never raises.
+        """
         ...

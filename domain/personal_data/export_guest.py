@@ -22,7 +22,7 @@ from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork
 
-# A reference opens some PSPs' pages, and some PSPs send a card's token as evidence.
+# At some PSPs, a page's reference opens the page, and the evidence contains the card's token.
 _HIDDEN: Final = {
     Account: ["token", "charge_reference", "network_transaction_id"],
     EarlierPage: ["page_reference"],
@@ -38,11 +38,11 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportGuest:
-    """Use case: return all data that is stored about a guest, by name and in nested records.
+    """Use case: return all data that is stored about a guest, as nested records by name.
 
-    The export holds personal data, but nothing that gives access: only the beginning of a session's
-    token, and no field of _HIDDEN. The audit trail notes each export before it is returned. Raises
-    InvalidField, or GuestNotFound if nothing is stored under this id.
+    The export contains personal data, but nothing that gives access: sessions' tokens are cut to
+    their beginning, and the fields in _HIDDEN are left out. Each export is noted in the audit trail
+    before it is returned. Raises InvalidField, or GuestNotFound if nothing is stored about the guest.
     """
 
     storage: Storage
@@ -116,7 +116,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
 
 
 def _shown(value: Any, tokens: Collection[TokenId]) -> Any:  # of any type
-    """Return a value with records as mappings, without anything that gives access."""
+    """Return a value with its records converted to mappings, without anything that gives access."""
     if is_dataclass(value):
         hidden = _HIDDEN.get(type(value), ())
         names = [field.name for field in fields(value) if field.name not in hidden]

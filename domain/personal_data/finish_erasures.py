@@ -1,4 +1,4 @@
-"""Finish erasures: ask PSPs to delete the guest, then clear the data that this needed."""
+"""Finish erasures: ask the PSPs to delete a guest, then clear the data that was needed for that."""
 
 from __future__ import annotations
 
@@ -29,23 +29,29 @@ from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 MAX_PER_CALL: Final = 5
-"""A call is limited, because PSPs are asked one after the other, and other chores wait meanwhile.
+"""How many erasures one call handles at most. PSPs are asked one after the other, and the worker's
+other tasks wait meanwhile.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishErasures:
-    """Use case: finish a few due erasures; return whether more may be due.
+    """Use case: work on a few due erasures, and return whether more may be due.
 
-    Once the guest's sessions are over and the tokens discarded, each PSP is asked to delete the
+    When the guest's sessions are over and the tokens are discarded, each PSP is asked to delete the
     guest, except at closed merchant accounts. Then references, tokens and `redirect_uri`s are
     cleared, and overwritten in the files of the database. If a PSP cannot delete guests, an expired
     session keeps its page, because a card that appears late can only be discarded through the page.
-    To finish a merge, the use case hands over what was stored for the former guest after the merge.
-    It also adds the guests to `file`, in case the process that merged them died before it did so.
-    Work that is not possible yet becomes due when it is possible; the waits grow only if a PSP
-    refuses, is unavailable or does not know the guest. May be called at any time, by several
-    processes at once. Raises ServiceUnavailable or RecordUnreadable, after trying every erasure.
+
+    To finish a merge, records that were stored for the former guest after the merge are moved to
+    the guest who stayed. Both guests are also added to `file`, in case the process that merged them
+    died before it could do so.
+
+    Work that is not possible yet is scheduled for the time when it will be. The waits grow only if a
+    PSP refuses, is unavailable or does not know the guest.
+
+    May be called at any time, also by several processes at once. If an erasure fails, the others are
+    still tried, and then ServiceUnavailable or RecordUnreadable is raised.
     """
 
     storage: Storage
@@ -77,7 +83,7 @@ class FinishErasures:
         now = self.clock.now()
 
         def look(unit: WriteUnit) -> Erasure | None:
-            # In its own unit, so that an erasure that fails does not stay first in the queue.
+            # This is a separate unit, so that an erasure that fails does not stay first in the queue.
             erasure = unit.erasures.get(guest_id)
             if erasure is None or erasure.due_at is None:
                 # Another process finished the erasure.
@@ -106,8 +112,11 @@ class FinishErasures:
             self.log(guest_id, is_done=True, out_of_reach=left.out_of_reach)
 
     def _end(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> tuple[bool, AtPsps]:
-        """End and blank what is left. Return whether all sessions are over, and the references."""
-        # First, because this removes cards that cannot be decoded. `hand_over` would refuse them.
+        """End open work and clear personal data that has appeared since the last check.
+
+        Return whether all sessions are over, and the guest's references at PSPs.
+        """
+        # This comes first: it removes cards that cannot be decoded, which `hand_over` would refuse.
         are_over = end_and_blank(unit, self.note_event, guest_id, now)
         for merged_id in unit.erasures.merged_into(guest_id):
             # An earlier release may have stored a reference for the former guest.
@@ -120,7 +129,7 @@ class FinishErasures:
         return are_over, at_psps
 
     def _finish_merge(self, looked_at: Erasure, now: datetime) -> None:
-        """Hand over what was stored by requests that read the guest before the merge."""
+        """Move records of requests that read the guest before the merge, and stored them after it."""
 
         def finish(unit: WriteUnit) -> tuple[GuestId, AtPsps] | None:
             erasure = unit.erasures.get(looked_at.guest_id)
@@ -129,9 +138,9 @@ class FinishErasures:
                 return None
             stays = erasure.merged_into
             hand_over(unit, self.note_event, erasure.guest_id, stays, now)
-            # If the guest who stayed was erased later, what was handed over is deleted too.
+            # If the guest who stayed was erased later, the moved records must be erased too.
             unit.erasures.reopen(stays, now)
-            # These are the references of both guests: `hand_over` has given them to `stays`.
+            # These are the references of both guests, because `hand_over` has moved them to `stays`.
             at_psps = unit.guest_references.of(stays)
             unit.commit()
             return stays, at_psps
@@ -140,7 +149,7 @@ class FinishErasures:
         if finished is None:
             return
         stays, at_psps = finished
-        # After the commit, because the file may not be writable.
+        # The file is written after the commit, because it may not be writable.
         self.file.note(looked_at.guest_id, looked_at.erased_at, at_psps, merged_into=stays)
         is_done = looked_at.may_be_done(now)
         left = looked_at.done(now) if is_done else looked_at.due_after(now=now)
@@ -158,14 +167,14 @@ class FinishErasures:
         ):
             out_of_reach = {psp_account for psp_account, _ in at_psps} & closed
             return left.done(self.clock.now(), out_of_reach=out_of_reach)
-        # A card has appeared, or another process still reads the former state.
+        # A card has appeared, or another process is still reading the former state.
         return left.due_after(now=now)
 
     def _note(self, erasure: Erasure, *, before: Erasure) -> bool:
-        """Store the new state of an erasure, and return whether it is stored.
+        """Store the new state of an erasure, and return True.
 
-        It is not stored if the stored erasure differs from `before`, because more data appeared or
-        another process has checked it. That change has set the time of the next check.
+        Return False, and store nothing, if the stored erasure differs from `before`. Then more data
+        has appeared, or another process has checked the erasure, and the next check is scheduled.
         """
 
         def note(unit: WriteUnit) -> bool:
@@ -184,7 +193,10 @@ class FinishErasures:
         closed: frozenset[PspAccount],
         now: datetime,
     ) -> bool:
-        """Clear the data that was needed until now; return False if a card has appeared."""
+        """Clear the data that was needed until now, and return True.
+
+        Return False, and clear nothing, if a card has appeared meanwhile.
+        """
 
         def blank(unit: WriteUnit) -> bool:
             # During a call to a PSP, a card may have appeared that must be discarded first.
@@ -207,10 +219,10 @@ class FinishErasures:
     def _forget(
         self, looked_at: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount]
     ) -> Erasure:
-        """Ask each PSP to delete the guest, except at closed accounts; return the new erasure.
+        """Ask each PSP to delete the guest, except at closed merchant accounts.
 
-        The new erasure waits for the PSPs that have not deleted the guest. A PSP that does not know
-        the guest is asked again, because it may not know the guest yet.
+        Return the new state of the erasure, which waits for the PSPs that have not deleted the guest.
+        A PSP that does not know the guest is asked again, because it may not know the guest yet.
         """
         failed, unknown, now = set(), set(), self.clock.now()
         for psp_account, reference in at_psps:
@@ -235,7 +247,7 @@ class FinishErasures:
         at_psps: AtPsps,
         closed: frozenset[PspAccount],
     ) -> None:
-        """Clear references and tokens, which no PSP knows any longer."""
+        """Clear references and tokens that the PSPs have deleted."""
         for session in unit.sessions.of_guest(guest_id):
             is_forgotten = session.configuration.psp_account in closed or self._forgets(session)
             if session.is_settled or is_forgotten:
@@ -254,7 +266,7 @@ class FinishErasures:
 
 
 def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return, for each token that is still to be discarded, the merchant account and next try."""
+    """Return the merchant account and the time of the next attempt for each token to discard."""
     return [
         (psp_account, discard.due_at)
         for psp_account, reference in at_psps
@@ -264,7 +276,7 @@ def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount,
 
 
 def _asked_about(unit: UnitOfWork, guest_id: GuestId) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return, for each session that is still asked about, the merchant account and next time."""
+    """Return the merchant account and the next due time of each session that is still polled."""
     return [
         (session.configuration.psp_account, session.due_at)
         for session in unit.sessions.of_guest(guest_id)

@@ -1,4 +1,4 @@
-"""Give a guest's records to the guest who stays after a merge."""
+"""Move the records of a merged guest to the guest who stays."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from domain.storage import WriteUnit
 
 
 def lock_both(unit: WriteUnit, goes: GuestId, stays: GuestId) -> Sequence[Account]:
-    """Lock the sessions of the guest who goes, then the cards of both; return the active cards.
+    """Lock the sessions of `goes`, then the cards of both guests; return all active cards.
 
-    Raises RecordUnreadable if one of the cards cannot be decoded.
+    Raises RecordUnreadable if a card cannot be decoded.
     """
     unit.sessions.of_guest(goes)
     return [
@@ -29,11 +29,12 @@ def lock_both(unit: WriteUnit, goes: GuestId, stays: GuestId) -> Sequence[Accoun
 def hand_over(
     unit: WriteUnit, note_event: NoteEvent, goes: GuestId, stays: GuestId, now: datetime
 ) -> None:
-    """Give cards, sessions, refusals, agreements and references to `stays`, and remove `goes`.
+    """Move cards, sessions, refusals, agreements and references to `stays`, and remove `goes`.
 
-    If both guests have the same card at a center, the account with the later consent stays, with
-    the agreements of both. At each center the default of `stays` remains. Requests to PSPs keep the
-    id of the former guest. May be called again. The caller commits. Raises RecordUnreadable.
+    If both guests have the same card at a center, the account with the later consent stays, and it
+    gets the agreements of both. At each center, the default card of `stays` remains the default.
+    Requests to PSPs keep the id of the former guest. May be called more than once. The caller
+    commits the unit. Raises RecordUnreadable.
     """
     active = lock_both(unit, goes, stays)
     kept = [account for account in active if account.guest_id == stays]
@@ -42,7 +43,7 @@ def hand_over(
             _give(unit, note_event, account, stays, kept, now)
     unit.guests.remove(goes)
     unit.portal_sessions.remove(goes)
-    # Whoever has a link to the page of the guest who stays may not know the cards that come.
+    # Nobody with a link to the page of the guest who stays may see the moved cards.
     for session in unit.portal_sessions.of(stays):
         unit.portal_sessions.update(session.ended(now))
     unit.sessions.give(goes, stays)
@@ -64,7 +65,7 @@ def _give(
     kept: Sequence[Account],
     now: datetime,
 ) -> None:
-    """Give an active account to a guest who has the accounts `kept`."""
+    """Move an active account to `stays`, whose active accounts at the center are `kept`."""
     there = [each for each in kept if each.center_id == account.center_id]
     is_default = account.is_default and not has_default(there)
     given = replace(account, guest_id=stays, is_default=is_default)

@@ -25,19 +25,20 @@ from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeGuests:
-    """Use case: give the cards, sessions and refusals of a guest to another, and remove the first.
+    """Use case: move a guest's cards, sessions and refusals to another guest, and remove the first.
 
-    It cannot be undone. The guest who stays keeps names and defaults. The id of the guest who goes
-    is never used again: its `Erasure` names the guest who stays. `last_fours` are the last four
-    digits of all active cards of both guests, in any order. Needs `guests:edit` and `guests:erase`.
+    A merge cannot be undone. The guest who stays keeps the names and the default cards. The id of
+    the removed guest is never used again, and its `Erasure` names the guest who stays. `last_fours`
+    are the last four digits of all active cards of both guests, in any order. The permissions
+    `guests:edit` and `guests:erase` are required.
 
-    Both guests are added to `file` after the commit, unlike an erased guest, who is added before
-    the commit. If the file contained a merge that was not committed, the merge would be carried out
-    later, when the guests may have other cards. If the process dies after the commit, or the file
-    cannot be written, the worker adds the guests (`FinishErasures`).
+    Both guests are added to `file` after the commit, whereas an erased guest is added before it. If
+    the file contained a merge that was not committed, the merge would be carried out later, when the
+    guests may have other cards. If the process dies after the commit, or the file cannot be written,
+    the worker adds the guests (`FinishErasures`).
 
-    Raises UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable,
-    InvalidField (from, last_fours), GuestNotFound, CardsDoNotMatch.
+    Raises UserNotAuthorized, also for a caller that is limited to centers. Raises GuestIdNotUsable,
+    InvalidField (from, last_fours), GuestNotFound or CardsDoNotMatch.
     """
 
     needs = MAY_MERGE_GUESTS
@@ -65,7 +66,7 @@ class MergeGuests:
             self._begin(unit, goes, stays, now)
             cards = lock_both(unit, goes, stays)
             guests = [unit.guests.get(each) for each in (goes, stays)]
-            # Read under the locks: another merge or an erasure may have removed a guest.
+            # The guests are read under the locks: another merge or an erasure may have removed one.
             if None in guests or unit.erasures.get(stays) is not None:
                 raise GuestNotFound
             if sorted(account.last_four for account in cards) != expected:
@@ -84,12 +85,12 @@ class MergeGuests:
             self.file.note(goes, now, at_psps, merged_into=stays)
 
     def again(self, goes: GuestId, stays: GuestId, at_psps: AtPsps) -> bool:
-        """Repeat a merge that `file` records, after a backup was restored.
+        """Repeat a merge that `file` records, after a backup was restored. Return True if it is done.
 
-        `at_psps` are the references in the file. If `stays` was merged into a third guest later,
-        `goes` is merged into that guest. If the guest who would stay was erased, return False and
-        do nothing. If the database lost the merge, and `stays` was merged into `goes` later, that
-        later merge is added to the file.
+        `at_psps` are the references in the file. If `stays` was later merged into a third guest,
+        `goes` is merged into that guest. If the guest who would stay was erased, nothing is done,
+        and False is returned. If `stays` was merged into `goes` after the database had lost the
+        first merge, that later merge is added to the file instead.
         """
 
         now = self.clock.now()
@@ -111,12 +112,15 @@ class MergeGuests:
         try:
             return self.storage.transact(merge)
         except AlreadyStored:
-            # Another process has done it at the same time.
+            # Another process has repeated the merge at the same time.
             return True
 
     def _begin(self, unit: WriteUnit, goes: GuestId, stays: GuestId, now: datetime) -> None:
-        """Note that a guest is merged. Raises AlreadyStored if the guest was erased or merged."""
-        # The worker hands over what requests that are still running store for `goes`.
+        """Store the erasure that records the merge of `goes` into `stays`.
+
+        Raises AlreadyStored if `goes` was already erased or merged.
+        """
+        # Requests that are still running may store records for `goes`, which the worker moves.
         due_at = now + REQUESTS_END_WITHIN
         erasure = Erasure(guest_id=goes, erased_at=now, due_at=due_at, merged_into=stays)
         unit.erasures.add(erasure)
@@ -132,7 +136,7 @@ class MergeGuests:
         now: datetime,
     ) -> None:
         hand_over(unit, self.note_event, goes, stays, now)
-        # Again, because another guest may have been merged into `goes` meanwhile.
+        # This is repeated, because another guest may have been merged into `goes` meanwhile.
         unit.erasures.merge_on(goes, stays)
         self.note_act(unit, Action.GUEST_MERGED, goes, {"into": stays}, caller=caller)
         self.note_event(
@@ -143,7 +147,7 @@ class MergeGuests:
                 occurred_at=now,
                 guest_id=stays,
                 merged_guest_id=goes,
-                # A guest belongs to no center, and no session causes a merge.
+                # Guests do not belong to centers, and a merge is not caused by a session.
                 center_id=CenterId(NOBODY),
                 token_id=TokenId(NOBODY),
                 status="merged",
@@ -152,13 +156,13 @@ class MergeGuests:
 
 
 def _heir(unit: UnitOfWork, guest_id: GuestId) -> GuestId | None:
-    """Return the guest who remains after all merges of a guest; None if that guest was erased."""
+    """Return the guest who remains after all merges of a guest, or None if that guest was erased."""
     erasure = unit.erasures.get(guest_id)
     return guest_id if erasure is None else erasure.merged_into
 
 
 def _parse_last_fours(value: object) -> Sequence[str]:
-    """Return the last four digits of cards in order. Raises InvalidField."""
+    """Return the last four digits of cards, sorted. Raises InvalidField."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return sorted(value)
     raise InvalidField("last_fours", "a list of the last four digits of each card of both guests")

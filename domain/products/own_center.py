@@ -1,4 +1,4 @@
-"""A product stays at the center at which it was created."""
+"""Check that a product stays at the center at which it was created."""
 
 from __future__ import annotations
 

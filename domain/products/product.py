@@ -24,7 +24,7 @@ _CURRENCY = re.compile(r"[A-Z]{3}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """A product of one center; the price is `amount` in major units of `currency` (ISO 4217)."""
+    """A product of one center. Its price is `amount`, in major units of `currency` (ISO 4217)."""
 
     id: ProductId
     center_id: CenterId
@@ -46,14 +46,15 @@ class Product:
         amount: object,
         currency: object,
     ) -> Product:
-        """Parse a product from outside. Raises InvalidField.
+        """Parse a product from a request or a file. Raises InvalidField.
 
-        `description` may be empty and may have line breaks. `amount` is text with a decimal point.
+        `description` may be empty and may contain line breaks. `amount` is a decimal number as a
+        text.
         """
         return cls(
             center_id=CenterId(parse_uuid("center_id", center_id)),
             id=ProductId(parse_uuid("id", id)),
-            # One in ten codes of 13 digits (EAN) could be a card number, so codes are not checked.
+            # One in ten 13-digit codes (EAN) looks like a card number, so codes are not checked.
             code=parse_line("code", code, max_length=MAX_CODE_LENGTH),
             name=without_card_number("name", parse_line("name", name, max_length=MAX_NAME_LENGTH)),
             description=_parse_description(description),
@@ -92,10 +93,10 @@ def _parse_currency(value: object) -> str:
 
 
 class Products(Protocol):
-    """The products, in the order of their creation within each center."""
+    """Repository of products. Within each center, they are ordered by their creation."""
 
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:
-        """Return a page of a center's products. Later pages cost no more than the first page."""
+        """Return a page of a center's products. Later pages are as fast as the first page."""
         ...
 
     def get(self, product_id: ProductId) -> Product | None:
@@ -103,8 +104,8 @@ class Products(Protocol):
         ...
 
     def put_many(self, products: Iterable[Product]) -> None:
-        """Store products, and update existing ones, which keep their place.
+        """Store products. Products that are stored already are updated and keep their place.
 
-        Their centers must exist. Raises AlreadyStored if another center has one of the products.
+        The centers must exist. Raises AlreadyStored if a product belongs to another center.
         """
         ...

@@ -17,9 +17,9 @@ from domain.storage import AlreadyStored, Storage, WriteUnit
 class PutProduct:
     """Use case: create the product with this id at a center, or update it.
 
-    Repeating a request changes nothing. A new product comes last in its center's list. Raises
-    UserNotAuthorized, InvalidCenterId, InvalidField, or InvalidProductId if the id is not a UUID or
-    another center has the product.
+    A repeated request changes nothing. A new product comes last in its center's list. Raises
+    UserNotAuthorized, InvalidCenterId or InvalidField. Raises InvalidProductId if the id is not a
+    UUID, or if the product belongs to another center.
     """
 
     needs = MAY_EDIT_PRODUCTS
@@ -38,7 +38,7 @@ class PutProduct:
         amount: object,
         currency: object,
     ) -> Product:
-        """Store the product and return it."""
+        """Store the product, and return it as stored."""
         caller.require(self.needs)
         center = parse_center_id(center_id)
         caller.require_center(center)
@@ -62,6 +62,6 @@ class PutProduct:
         try:
             self.storage.transact(put)
         except AlreadyStored as error:
-            # Another center stored the product after `require_own_center` looked.
+            # Another center has stored the product since `require_own_center` was called.
             raise InvalidProductId from error
         return product

@@ -1,4 +1,4 @@
-"""The use cases that read a center's products for callers."""
+"""Use cases that read a center's products."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The interface for authors of PSP adapters: the port, the hosted page, the card."""
+"""The interface for authors of PSP adapters: the port, and the values that it takes and returns."""

@@ -12,7 +12,7 @@ from domain.psps.hosted_page import Authentication, Consent
 
 
 class ConsentTooLong(ValueError):
-    """With the center's name filled in, the text is longer than the PSP's page allows."""
+    """The text, with the center's name filled in, is longer than the PSP's page allows."""
 
     def __init__(self, language: str, provider: ProviderName, *, length: int, longest: int) -> None:
         super().__init__(
@@ -24,22 +24,23 @@ class ConsentTooLong(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a PSP can do, as its plugin states it, and who runs its pages.
+    """The capabilities of a PSP, which its plugin states, and facts about its pages.
 
-    - `shows_consent`: its page shows cardonfile's consent text. If not, cardonfile's own page asks
-      first.
-    - `max_consent_length`: the longest text, in characters as `consent_length` counts them.
-    - `checks_addresses`: it reports the bank's check of a billing address.
-    - `closes_pages`: it can end a page early.
-    - `forgets_guests`: it can delete a guest.
-    - `reads_cards`: it reports the present state of a stored card.
-    - `lists_cards`: it lists the cards of a merchant account.
-    - `tells_funding`: it reports whether a collected card is a credit, debit or prepaid card.
-    - `requires_authentication`: it can require that the bank authenticates the guest, and reports
-      whether the bank did.
-    - `public_name`: the name by which guests know it.
-    - `page_host`: the host of its pages, or None for this service's own.
-    - `locales`: the languages of its page (RFC 5646), including English.
+    - `shows_consent`: the PSP's page shows cardonfile's consent text. If it does not, cardonfile's
+      own page asks for consent first.
+    - `max_consent_length`: the maximum length of the text, in characters as `consent_length` counts
+      them.
+    - `checks_addresses`: the PSP reports the bank's check of a billing address.
+    - `closes_pages`: the PSP can close a page early.
+    - `forgets_guests`: the PSP can delete a guest.
+    - `reads_cards`: the PSP reports the present state of a stored card.
+    - `lists_cards`: the PSP lists the cards of a merchant account.
+    - `tells_funding`: the PSP reports whether a collected card is a credit, debit or prepaid card.
+    - `requires_authentication`: the PSP can require that the bank authenticates the guest, and
+      reports whether the bank did.
+    - `public_name`: the name by which guests know the PSP.
+    - `page_host`: the host of the PSP's pages, or None if this service hosts them.
+    - `locales`: the languages of the PSP's page (RFC 5646), including English.
     """
 
     shows_consent: bool = True
@@ -61,20 +62,20 @@ class Capabilities:
         return look_up(language, self.locales) is not None
 
     def shows(self, consent: Consent) -> bool:
-        """Return whether the PSP's page supports the text's language and has room for all of it.
+        """Return whether a page can show the whole text: the PSP's page, or else cardonfile's own.
 
-        Cardonfile's own page has room for any text.
+        The PSP's page must support the language. Cardonfile's own page has room for any text.
         """
         return self.has_page_in(consent.language) and self.has_room_for(consent)
 
     def has_room_for(self, consent: Consent) -> bool:
-        """Return whether the page that asks for consent has room for all of a text."""
+        """Return whether the page that asks for consent has room for the whole text."""
         return (
             not self.shows_consent or self.consent_length(consent.text) <= self.max_consent_length
         )
 
     def require_authentication(self, wanted: Authentication | None, provider: ProviderName) -> None:
-        """Raise InvalidField if authentication is required, and the PSP cannot require it."""
+        """Raise InvalidField if `wanted` requires authentication and the PSP cannot require it."""
         if wanted is Authentication.REQUIRED and not self.requires_authentication:
             raise InvalidField(
                 "authentication",

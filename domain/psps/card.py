@@ -1,4 +1,4 @@
-"""A card as the PSP reports it."""
+"""Cards, card readings and card lists, as PSPs report them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 from domain.identifiers import CardToken, GuestReference
 
 EXPIRY_NOTICES: Final = (30, 7)
-"""How many days before a card's last day an expiry event is sent, once each."""
+"""How many days before a card's last day its expiry events are sent."""
 
 
 class Funding(StrEnum):
-    """How the guest pays for charges to a card."""
+    """The kind of a card: whether charges are paid from credit, from an account or in advance."""
 
     CREDIT = "credit"
     DEBIT = "debit"
@@ -36,9 +36,9 @@ FACTS: Final = ("funding", "issuer_country", "wallet")
 class Card:
     """A card as the PSP reports it, without its number and CVC.
 
-    A payment charges `token`, which belongs to `guest_reference` at the PSP. Within a merchant
-    account, the same card number has the same `fingerprint`. `expiry_month` is 1 to 12, and
-    `expiry_year` has four digits.
+    `token` is what a payment charges; at the PSP, it belongs to the guest `guest_reference`. Within a
+    merchant account, the same card number always has the same `fingerprint`. `expiry_month` is 1 to
+    12, and `expiry_year` has four digits.
 
     `issuer_country` is the country of the bank that issued the card (ISO 3166-1 alpha-2). `wallet`
     is the wallet from which the guest chose the card, such as `apple_pay`. These two and `funding`
@@ -57,16 +57,19 @@ class Card:
     wallet: str | None = None
 
     def with_facts_of(self, earlier: Card) -> Card:
-        """Return this card, completed with facts from `earlier` that this report lacks."""
+        """Return this card with the facts (FACTS) that it lacks taken from `earlier`.
+
+        Both are reports about the same card.
+        """
         known = {name: getattr(self, name) or getattr(earlier, name) for name in FACTS}
         return replace(self, **known)
 
     def has_expired(self, now: datetime) -> bool:
-        """Return whether the last day of the expiry month is over. `now` is in UTC."""
+        """Return whether the expiry month is over in UTC."""
         return (now.year, now.month) > (self.expiry_year, self.expiry_month)
 
     def expires_with(self, other: Card) -> bool:
-        """Return whether both have the same expiry date."""
+        """Return whether both cards have the same expiry date."""
         return (self.expiry_year, self.expiry_month) == (other.expiry_year, other.expiry_month)
 
     @property
@@ -81,9 +84,9 @@ class Card:
         return next((time for time in times if time > now), None)
 
     def days_of_expiry_notice(self, now: datetime) -> int | None:
-        """Return which expiry event is due: 30 or 7, for that many days before the card's last day.
+        """Return which expiry event is due: 30 or 7, the number of days before the card's last day.
 
-        Return None before the first event is due, and after the card has expired.
+        Return None if the first event is not due yet, or if the card has expired.
         """
         if self.has_expired(now):
             return None
@@ -98,10 +101,10 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardReading:
-    """A stored card's present state at the PSP.
+    """The present state of a stored card at the PSP.
 
-    `card` is None if the card is gone there. `read_at` is the time of that state, by the PSP's
-    clock if its response states the time.
+    `card` is None if the card is gone. `read_at` is the time of the state, by the PSP's clock if the
+    response contains a time.
     """
 
     card: Card | None
@@ -109,14 +112,17 @@ class CardReading:
 
 
 class CardAtPsp(NamedTuple):
-    """A card that a PSP has stored, and its guest at the PSP."""
+    """A card that a PSP has stored, and the reference of the guest to whom it belongs there."""
 
     guest_reference: GuestReference
     token: CardToken
 
 
 class CardList(NamedTuple):
-    """Some cards of a merchant account, and the place where the list goes on; None at the end."""
+    """A part of the list of a merchant account's cards.
+
+    `place` is where the list continues, or None if this is the last part.
+    """
 
     cards: Sequence[CardAtPsp]
     place: str | None

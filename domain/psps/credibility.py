@@ -1,4 +1,4 @@
-"""Which responses of a PSP are credible enough to be stored and used."""
+"""Checks of a PSP's responses, before they are stored and used."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _WALLET: Final = re.compile(r"[a-z0-9_]{1,32}")
 _LAST_FOUR: Final = re.compile(r"[0-9]{4}")
 _YEARS: Final = range(2000, 2100)
 MAX_FIELDS_LENGTH: Final = 16 * 1024
-"""The greatest total length of the fields of a form that opens a page."""
+"""The maximum total length of the fields of a form that opens a page, in characters."""
 
 
 def is_credible_page(page: HostedPage) -> bool:
-    """Return whether a PSP may have created such a page: every field can be stored and used.
+    """Return whether every field of a page that a PSP reports can be stored and used.
 
-    Times are not compared with the service's clock, which may be wrong.
+    Times are not compared with the service's clock, because that clock may be wrong.
     """
     return (
         _are_words(page.reference, page.guest_reference)
@@ -40,7 +40,7 @@ def is_credible_page(page: HostedPage) -> bool:
 
 
 def is_credible(outcome: Outcome, page: HostedPage) -> bool:
-    """Return whether a page may have this outcome: every field can be stored and used.
+    """Return whether every field of an outcome that a PSP reports can be stored and used.
 
     A collected card must belong to the guest of the page.
     """
@@ -60,7 +60,7 @@ def is_credible(outcome: Outcome, page: HostedPage) -> bool:
 def is_credible_reading(
     reading: CardReading, guest_reference: GuestReference, token: CardToken
 ) -> bool:
-    """Return whether this reading is possible for the guest's card with this token."""
+    """Return whether a reading can be about the guest's card with this token."""
     card = reading.card
     return reading.read_at.year in _YEARS and (
         card is None
@@ -72,7 +72,7 @@ def is_credible_reading(
 
 
 def is_credible_list(found: CardList, after: str | None) -> bool:
-    """Return whether this list of cards is possible after a place, and leads to another place."""
+    """Return whether a list of cards is usable, and continues at a place other than `after`."""
     return found.place != (after or "") and all(_are_words(*card) for card in found.cards)
 
 
@@ -86,10 +86,10 @@ def _is_credible_card(card: Card) -> bool:
 
 
 def without_false_details(outcome: Outcome) -> Outcome:
-    """Return the outcome without facts that cannot be true, and without a false refusal code.
+    """Return the outcome without facts that cannot be true, and without an invalid refusal code.
 
-    A refusal code is false if it is malformed or holds a card number. The rest of the outcome is
-    still used, because a code is only shown to operators.
+    A refusal code is invalid if it is malformed or contains a card number. The rest of the outcome is
+    still used, because refusal codes are only shown to operators.
     """
     if isinstance(outcome, CardCollected):
         outcome = replace(outcome, card=without_false_facts(outcome.card))
@@ -101,9 +101,9 @@ def without_false_details(outcome: Outcome) -> Outcome:
 
 
 def without_false_facts(card: Card) -> Card:
-    """Return the card without facts that cannot be true; they become None, as if not known.
+    """Return the card with facts that cannot be true replaced by None, which means unknown.
 
-    The card itself can still be stored.
+    The card can then be stored.
     """
     country, wallet = card.issuer_country, card.wallet
     return replace(

@@ -1,4 +1,4 @@
-"""Reports of a PSP about a page, apart from its responses."""
+"""Evidence: reports about a page that arrive by webhook or with the guest's return."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import Final
 
 MAX_EVIDENCE: Final = 50
-"""The most pieces of evidence that a session may have of each origin.
+"""How many pieces of evidence of each origin a session can have at most.
 
 Forged returns therefore cannot displace webhooks.
 """
 
 
 class EvidenceOrigin(StrEnum):
-    """Where evidence came from."""
+    """The way in which evidence arrived."""
 
     RETURN = "return"
     WEBHOOK = "webhook"
@@ -23,9 +23,9 @@ class EvidenceOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A report of a PSP, by return address or verified webhook.
+    """A report from a PSP that arrived with the guest's return or in a verified webhook.
 
-    `content` is text in the PSP's own format, which only its adapter reads.
+    `content` is a text in the PSP's own format, which only the PSP's adapter reads.
     """
 
     origin: EvidenceOrigin

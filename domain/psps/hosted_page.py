@@ -1,4 +1,4 @@
-"""The hosted payment page: the request to a PSP, and the PSP's reports."""
+"""The hosted payment page: the request to create it, its attempts, and its outcome."""
 
 from __future__ import annotations
 
@@ -33,18 +33,21 @@ class Consent:
 
     @property
     def digest(self) -> str:
-        """A hash of the text, by which cardonfile's page says what the guest agrees to."""
+        """A hash of the text. The form on cardonfile's page sends it to state what was agreed to."""
         return sha256(f"{self.version}\n{self.language}\n{self.text}".encode()).hexdigest()
 
 
 MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
-"""The maximum lifetime that is requested for a page. A link with a longer lifetime leads to several
-pages, one after the other.
+"""The maximum lifetime of a page that is requested from a PSP. A link that works longer leads to
+several pages, one after the other.
 """
 
 
 class Prefill(StrEnum):
-    """The details that a page shows: the guest's, only the caller's `billing_info`, or none."""
+    """The kind of details that a page is filled in with.
+
+    They are the guest's details, only the caller's `billing_info`, or none.
+    """
 
     GUEST = "guest"
     BILLING = "billing"
@@ -55,14 +58,14 @@ class Authentication(StrEnum):
     """Whether the bank must authenticate a guest who adds a card (3-D Secure)."""
 
     AUTOMATIC = "automatic"
-    """PSP and bank decide."""
+    """The PSP and the bank decide."""
     REQUIRED = "required"
 
 
 class PspGuest(NamedTuple):
-    """The guest to whom a reference at a PSP belongs.
+    """The key of a guest's reference at a PSP: the guest, the center, and the details on the page.
 
-    A center may not read what another center sent about a guest. PSPs show stored details of the
+    A center must not see what another center sent about a guest. PSPs show the stored details of a
     guest on their pages, so pages with different details must not share a reference.
     """
 
@@ -79,18 +82,17 @@ class HostedPageRequest:
 
     The request is committed before the PSP is called, so that a retry makes the same call.
 
-    - `guest_reference` is the PSP's reference for the guest, if there is one.
-    - `guest_name` is empty, and `guest_email` None, if the page must not show them.
+    - `guest_reference` is the PSP's reference for the guest, or None.
+    - `guest_name` is empty, and `guest_email` is None, if the page must not show them.
     - `center_id` is None in a request that an earlier release stored.
-    - `live_until` is the earliest end of the page. It is at most 24 hours after `begun_at`, unless
-      the PSP's minimum is longer.
-    - `redirect_origin` is the origin to which the return and cancel addresses finally lead the
-      guest.
-    - `color` is the center's color, such as `#1d4f91`, with enough contrast for white text.
-    - `logo_uri` is the address of its logo, which ends in `.png` or `.webp`.
-    - `refuse_funding` names the cards that the center does not accept. The page says so before the
-      guest types, and refuses them if it can.
-    - `authentication` says whether the bank must authenticate the guest.
+    - `live_until` is the time until which the page must live at least. It is at most 24 hours after
+      `begun_at`, unless the PSP's minimum lifetime is longer.
+    - `redirect_origin` is the origin to which the guest gets from the return and cancel addresses.
+    - `color` is the center's color, such as `#1d4f91`. White text is readable on it.
+    - `logo_uri` is the address of the center's logo, which ends in `.png` or `.webp`.
+    - `refuse_funding` contains the kinds of cards that the center does not accept. The page says so
+      before the guest types in a card, and refuses such cards if it can.
+    - `authentication` is whether the bank must authenticate the guest.
     """
 
     token_id: TokenId
@@ -122,7 +124,7 @@ class HostedPageRequest:
 
     @property
     def idempotency_key(self) -> str:
-        """The key under which the PSP creates this page once, however often it is called."""
+        """The idempotency key with which the PSP creates this page only once."""
         return f"{self.token_id}:{self.attempt}"
 
     def without_personal_data(self) -> HostedPageRequest:
@@ -131,14 +133,14 @@ class HostedPageRequest:
 
     @property
     def prefill(self) -> Prefill:
-        """The details that the request gives to the page."""
+        """The kind of details that the page is filled in with."""
         if self.guest_name:
             return Prefill.GUEST
         return Prefill.BILLING if self.billing_info else Prefill.NOTHING
 
     @property
     def guest_key(self) -> str:
-        """The key for the guest's reference at the PSP: guest, center, and details on the page."""
+        """A key of the guest at the PSP, made from the guest, the center and the page's details."""
         if self.center_id is None:
             return self.guest_id
         return f"{self.guest_id}:{self.center_id}:{self.prefill}"
@@ -146,10 +148,10 @@ class HostedPageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPage:
-    """A page that the PSP created: its reference there, its address, and its end.
+    """A page that the PSP created: its reference at the PSP, its address, and its end.
 
-    If there are `fields`, the browser must send them to the address by a form (POST). Otherwise a
-    redirect leads there.
+    If there are `fields`, the browser must send them to the address in a form (POST). If there are
+    none, the browser is redirected to the address.
     """
 
     reference: str
@@ -161,13 +163,16 @@ class HostedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAttempt:
-    """One attempt to create a page: the request, and the page once the PSP has responded.
+    """One attempt to collect a card: the request for a page, and the page.
 
-    `over` is set once the PSP refused the attempt permanently, or the page ended without a card.
-    `unknown_since` is the time since which the PSP has not known the page. `agreed_at` is when the
-    guest last agreed to the request's consent on cardonfile's page; None if the PSP's page shows
-    the consent. `agreed_in` is a hash of that browser's secret; None in attempts of an earlier
-    release. `first_agreed_at` is when the guest first agreed.
+    `page` is None until the PSP has responded. `over` is set if the PSP refused the attempt
+    permanently, or when the page has ended without a card. `unknown_since` is the time since which
+    the PSP has not known the page.
+
+    `agreed_at` is when the guest last agreed to the request's consent on cardonfile's page. It is
+    None if the PSP's page shows the consent. `agreed_in` is the hash of the secret of the browser in
+    which the guest last agreed; it is None in attempts of an earlier release. `first_agreed_at` is
+    when the guest first agreed.
     """
 
     request: HostedPageRequest
@@ -179,36 +184,36 @@ class PageAttempt:
     first_agreed_at: datetime | None = None
 
     def agreed(self, browser: str, now: datetime) -> PageAttempt:
-        """Record that the guest agreed to the request's consent in the browser with this secret."""
+        """Return the attempt after the guest agreed to the consent in the browser with this secret."""
         first = self.first_agreed_at or self.agreed_at or now
         hashed = self.hash_of(browser)
         return replace(self, agreed_at=now, agreed_in=hashed, first_agreed_at=first)
 
     def agreed_for(self, collected_at: datetime) -> datetime | None:
-        """Return when the guest agreed for a card; None if the PSP's page shows the consent.
+        """Return when the guest agreed to the storing of a card that was collected at a time.
 
-        An agreement in another browser, after the card was typed, was not for this card.
+        Return None if the PSP's page shows the consent. If the guest last agreed after the card was
+        collected, that was in another browser and for another card, so the first time is returned.
         """
         is_later = self.agreed_at is not None and self.agreed_at > collected_at
         return self.first_agreed_at if is_later and self.first_agreed_at else self.agreed_at
 
     def has_agreed(self, browser: str | None) -> bool:
-        """Return whether the guest agreed in this browser; None is a browser without a secret.
+        """Return whether the guest agreed in the browser with this secret.
 
-        Others may open the link too, such as a mail scanner that presses buttons. They must not
-        agree in place of the person who types the card.
+        Return False if the browser has no secret (None). Others may open the link too, such as a
+        mail scanner that clicks on buttons. They must not agree for the person who types in the card.
         """
         return browser is not None and self.agreed_in == self.hash_of(browser)
 
     def hash_of(self, browser: str) -> str:
-        """Return the hash by which a browser with this secret is known in the session."""
-        # Hashed together with the session, so that the hash does not connect the sessions of one
-        # browser.
+        """Return the hash that identifies the browser with this secret within the session."""
+        # The session is part of the hash, so that hashes do not connect the sessions of a browser.
         return sha256(f"{self.request.token_id}\n{browser}".encode()).hexdigest()
 
     def unknown(self, now: datetime) -> PageAttempt:
-        """Record that the PSP does not know the page, or does not know it yet."""
-        # A clock that was ahead may have set this time.
+        """Return the attempt after the PSP answered that it does not know the page."""
+        # This time may come from a clock that was ahead.
         return replace(self, unknown_since=min(self.unknown_since or now, now))
 
     def without_personal_data(self) -> PageAttempt:
@@ -218,23 +223,23 @@ class PageAttempt:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether the PSP may have been called, but its response is not stored."""
+        """Whether the PSP's response is not stored yet, although the PSP may have been called."""
         return self.page is None and not self.over
 
     @property
     def has_live_page(self) -> bool:
-        """Whether the guest may still type a card on a page."""
+        """Whether there is a page on which the guest can still type in a card."""
         return self.page is not None and not self.over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalsOnPage:
-    """The refused cards of a page, which every outcome reports.
+    """The refused cards of a page. Every outcome includes them.
 
-    `refused_cards` is their number so far, if the PSP reports it without a further call. A number
-    smaller than an earlier number is ignored. `refusal_code` is the PSP's reason for the last
-    refusal, such as `insufficient_funds`: a code, never a text for people. None means that the PSP
-    gives no reason, or no longer gives it.
+    `refused_cards` is how many cards were refused so far, if the PSP reports that without a further
+    call. A number that is smaller than an earlier number is ignored. `refusal_code` is the PSP's code
+    for the reason of the last refusal, such as `insufficient_funds`, and never a text for people. It
+    is None if the PSP does not give a reason, or does not give it any more.
     """
 
     refused_cards: int = 0
@@ -243,22 +248,24 @@ class RefusalsOnPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending(RefusalsOnPage):
-    """The guest has not finished: no card is typed yet, or the bank's challenge is open.
+    """The guest has not finished: the card is not typed in yet, or the bank's challenge is open.
 
-    Also the outcome while the PSP cannot say yet whether a page that has ended holds a card. In the
-    meantime, the link does not lead to another page.
+    This is also the outcome while the PSP does not know yet whether a page that has ended has
+    collected a card. In the meantime, the link does not lead to another page.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardCollected(RefusalsOnPage):
-    """The PSP holds a card that can be charged; `avs` is the bank's check of the address.
+    """The PSP has stored a card that can be charged.
 
-    `charge_reference` must be sent with a later charge beside the token, such as the id of the
-    first payment; None if the PSP needs no such reference. `network_transaction_id` is the id that
-    the card scheme gave to the authorization of the card; later charges may name it.
-    `authenticated` is whether the bank authenticated the guest (3-D Secure). Both are None if the
-    PSP does not report them.
+    `avs` is the result of the bank's check of the billing address. `charge_reference` must be sent
+    with later charges in addition to the token, for example the id of the first payment. It is None
+    if the PSP does not need such a reference.
+
+    `network_transaction_id` is the card scheme's id of the authorization, which later charges may
+    state. `authenticated` is whether the bank authenticated the guest (3-D Secure). Both are None if
+    the PSP does not report them.
     """
 
     card: Card
@@ -270,7 +277,7 @@ class CardCollected(RefusalsOnPage):
 
     @property
     def guest_reference(self) -> GuestReference:
-        """The PSP's reference for the card's guest."""
+        """The PSP's reference for the guest to whom the card belongs."""
         return self.card.guest_reference
 
     @property
@@ -281,11 +288,11 @@ class CardCollected(RefusalsOnPage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCardCollected(RefusalsOnPage):
-    """The PSP holds something else that can be charged, such as a bank account.
+    """The PSP has stored something that can be charged, but that cannot be kept on file.
 
-    Or the PSP holds a card but leaves out a field that must be stored, such as the expiry date:
-    `missing` is the name of that field at the PSP, one word. The page is over. `token` is never
-    stored, and must be discarded.
+    Either it is not a card but, for example, a bank account. Or it is a card, but the PSP leaves out
+    a field that must be stored, such as the expiry date. Then `missing` is the PSP's name of that
+    field, one word. The page is over. `token` is never stored, and must be discarded.
     """
 
     guest_reference: GuestReference
@@ -303,14 +310,14 @@ class CardRefused(RefusalsOnPage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageClosed(RefusalsOnPage):
-    """The page is over without a card, and cannot collect one."""
+    """The page is over without a card, and cannot collect a card any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageUnknown(RefusalsOnPage):
     """The PSP does not know the page or its card, or does not know them yet.
 
-    Adapters do not return this: it stands for the NotFound that `outcome` or `close` raised.
+    Adapters do not return this outcome. It represents the NotFound that `outcome` or `close` raised.
     """
 
 
@@ -318,4 +325,4 @@ Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | P
 """The outcome of a page."""
 
 Reported: TypeAlias = Outcome | PageUnknown | None
-"""A PSP's report about a page; None if the PSP did not respond."""
+"""A PSP's report about a page, or None if the PSP did not respond."""

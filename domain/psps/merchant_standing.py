@@ -1,4 +1,4 @@
-"""An operator's statements about a merchant account: that it is closed, or that its keys are right."""
+"""The standing of a merchant account: whether it is closed, and whether its keys are right."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from domain.identifiers import MerchantAccount, ProviderName, PspAccount
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MerchantStanding:
-    """Whether a PSP is still asked about a merchant account.
+    """Whether the PSP is still called for a merchant account, and whether its keys may be wrong.
 
-    - `closed_at`: when an operator closed the account here. Since then, the PSP is not asked.
-    - `stopped_at`: when there were so many unknown cards that the keys may be wrong. Since then,
+    - `closed_at`: when an operator closed the account here. After that, the PSP is not called.
+    - `stopped_at`: when there were so many unknown cards that the keys may be wrong. After that,
       unknown cards are not removed.
-    - `confirmed_at`: when an operator vouched for the keys.
+    - `confirmed_at`: when an operator confirmed the keys, so that the removal resumed.
     """
 
     provider: ProviderName
@@ -28,37 +28,40 @@ class MerchantStanding:
 
     @classmethod
     def of(cls, psp_account: PspAccount) -> MerchantStanding:
-        """Return the standing of an account about which nothing is stated."""
+        """Return the standing of an account for which nothing is stored."""
         return cls(provider=psp_account.provider, merchant_account=psp_account.merchant_account)
 
     @property
     def psp_account(self) -> PspAccount:
-        """The merchant account at its PSP."""
+        """The PSP and the merchant account whose standing this is."""
         return PspAccount(self.provider, self.merchant_account)
 
     def confirmed(self, now: datetime) -> MerchantStanding:
-        """Note that an operator vouches for the keys: the removal of unknown cards resumes."""
+        """Return the standing after an operator confirmed the keys.
+
+        The removal of unknown cards resumes.
+        """
         return replace(self, stopped_at=None, confirmed_at=now)
 
     @property
     def is_closed(self) -> bool:
-        """Whether the PSP can no longer be asked."""
+        """Whether an operator has closed the account, so that the PSP is no longer called."""
         return self.closed_at is not None
 
 
 class MerchantStandings(Protocol):
-    """The standing of each merchant account."""
+    """Repository of the standings of merchant accounts."""
 
     def of(self, psp_account: PspAccount) -> MerchantStanding:
         """Return the standing of an account. A write unit locks it."""
         ...
 
     def put(self, standing: MerchantStanding) -> None:
-        """Store a standing. It replaces the former one."""
+        """Store the standing of an account, in place of any stored standing."""
         ...
 
     def all(self) -> Sequence[MerchantStanding]:
-        """Return every stored standing, by PSP and account."""
+        """Return all stored standings, sorted by PSP and account."""
         ...
 
     def closed(self) -> frozenset[PspAccount]:

@@ -11,10 +11,10 @@ from domain.storage import Storage, WriteUnit
 
 
 class AnotherMerchant(ProviderUnavailable):
-    """The keys belong to another merchant than before.
+    """The keys belong to a different merchant than the keys that were used first.
 
-    With these keys, the PSP would report every page and token as unknown, and the sessions would
-    end. So this counts as an outage until the keys are right again.
+    With the wrong keys, the PSP would report every page and token as unknown, and the sessions would
+    end. This therefore counts as an outage until the keys are right again.
     """
 
     def __init__(self, *, kept: str | None, given: str | None) -> None:
@@ -24,19 +24,21 @@ class AnotherMerchant(ProviderUnavailable):
 
 
 class MerchantOfOriginal(AnotherMerchant):
-    """These records are a copy, and the keys belong, or may belong, to a merchant of the original.
+    """The records are a copy, and the keys may belong to a merchant of the original installation.
 
-    With these keys, the copy would discard the original's cards.
+    With such keys, the copy would discard the original's cards.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognizeMerchant:
-    """Step before the first call to a PSP: check that the keys belong to the same merchant.
+    """Step: check that a merchant account's keys still belong to the same merchant.
 
-    The first identity that the PSP reports is stored permanently. Keys without an identity are
-    accepted only while no identity is stored. If these records are a copy, keys of the original's
-    merchants and keys without an identity are refused, except for PSPs `without_keys`.
+    It precedes the first call to a PSP. The first identity that the PSP reports is stored
+    permanently. Keys without an identity are accepted only while no identity is stored.
+
+    If the records are a copy, keys of the original's merchants and keys without an identity are
+    refused. PSPs that need no keys (`without_keys`) are exempt.
     """
 
     storage: Storage
@@ -45,7 +47,7 @@ class RecognizeMerchant:
     def __call__(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> None:
-        """Check the identity, and store it if it is the first. Raises as `compare` does."""
+        """Check the identity, and store it if it is the first. Raises the errors of `compare`."""
         kept = self.compare(provider, merchant_account, identity)
         if kept is None and identity is not None:
             kept = self._claim(provider, merchant_account, identity)
@@ -54,9 +56,10 @@ class RecognizeMerchant:
     def compare(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> str | None:
-        """Check the identity without storing it; return the stored identity.
+        """Check the identity without storing it. Return the stored identity, or None.
 
-        Raises AnotherMerchant if the identity differs, and MerchantOfOriginal.
+        Raises AnotherMerchant if the identity differs from the stored identity. Raises
+        MerchantOfOriginal if the records are a copy and the identity may be one of the original's.
         """
         with self.storage.read() as unit:
             kept = unit.merchant_identities.get(provider, merchant_account)
@@ -73,7 +76,10 @@ class RecognizeMerchant:
     def _claim(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
     ) -> str:
-        """Store the identity unless another process stored one first; return the stored identity."""
+        """Store the identity, unless another process has stored an identity first.
+
+        Return the stored identity.
+        """
 
         def claim(unit: WriteUnit) -> str:
             claimed = unit.merchant_identities.claim(provider, merchant_account, identity)

@@ -1,4 +1,4 @@
-"""Stored references of PSPs: to guests, and to the merchants behind merchant accounts."""
+"""The stored references by which PSPs identify guests and merchants."""
 
 from __future__ import annotations
 
@@ -16,43 +16,50 @@ from domain.psps.hosted_page import PspGuest
 
 
 class GuestReferences(Protocol):
-    """The references by which PSPs name guests."""
+    """Repository of the references by which PSPs identify guests."""
 
     def get(self, guest: PspGuest) -> GuestReference | None:
-        """Return the reference, or None if the guest has no reference there."""
+        """Return the guest's reference, or None."""
         ...
 
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
         """Return every reference of a guest, with its merchant account, without duplicates.
 
-        Includes references that were replaced, and those that accounts and pages name.
+        References that were replaced are included, and so are those that accounts and pages contain.
         """
         ...
 
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
-        """Return the guests to whom a reference belongs or belonged, until they are erased there.
+        """Return the guests to whom a reference belongs or belonged.
 
-        A write unit locks the reference: other units wait here until it ends.
+        Guests who are erased at the PSP are left out. A write unit locks the reference, so that other
+        write units wait here until it ends.
         """
         ...
 
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:
-        """Store a reference. It replaces the former one, which the PSP still knows."""
+        """Store the reference of a guest, in place of any stored reference.
+
+        The PSP still knows the former reference, so `of` still returns it.
+        """
         ...
 
     def keep_former(
         self, guest_id: GuestId, psp_account: PspAccount, reference: GuestReference
     ) -> None:
-        """Store a reference that no page uses, so that an erasure finds the guest there."""
+        """Store a reference that is not used for pages, so that an erasure also deletes it."""
         ...
 
     def remove(self, guest_id: GuestId) -> None:
-        """Delete the references of a guest, except in accounts and pages."""
+        """Delete the stored references of a guest. Those in accounts and pages stay."""
         ...
 
 
 class MerchantIdentities(Protocol):
-    """The account at the PSP to which each merchant account's keys belonged at their first use."""
+    """Repository of the merchants' identities at PSPs, by merchant account.
+
+    An identity is the PSP's id of the merchant to whom the keys belonged at their first use.
+    """
 
     def of_original(self, provider: ProviderName) -> frozenset[str]:
         """Return the identities at a PSP that were stored before these records became a copy."""
@@ -67,7 +74,7 @@ class MerchantIdentities(Protocol):
     ) -> str:
         """Store an identity unless one is stored.
 
-        Return the identity that is now stored. If several processes claim at once, one succeeds.
+        Return the identity that is now stored. If several processes claim at once, the first wins.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""A PSP's webhook, and its subject."""
+"""A webhook from a PSP, and the notices that the PSP's adapter reads from it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from domain.identifiers import CardToken, GuestReference, MerchantAccount, Token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDelivery:
-    """A webhook as received: header names in lower case, and the raw bytes of the body.
+    """A webhook as received, with header names in lower case and the raw bytes of the body.
 
-    `merchant_account` is the account named in the request path, if any.
+    `merchant_account` is the account in the path of the request, or None if there is none.
     """
 
     headers: Mapping[str, str]
@@ -22,15 +22,14 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookNotice:
-    """The subject of a webhook.
+    """What a webhook is about: a session, or cards on file.
 
-    The subject is a session or cards on file. `token_id` or the page's reference names a session.
-    `card_token` names one card, and `guest_reference` names all cards of a guest; these cards are
-    then read again.
+    `token_id` or the page's reference identifies a session. `card_token` identifies one card, and
+    `guest_reference` all cards of a guest. These cards are then read at the PSP.
 
-    If the PSP does not sign webhooks, the notice is not `signed`, and anybody may have sent it.
-    Such a notice is not evidence, but only a reason to ask the PSP about a session. Cards are then
-    read on schedule only.
+    If the PSP does not sign its webhooks, `signed` is False, because anybody may have sent the
+    webhook. Such a notice is not evidence, but only a reason to ask the PSP about a session. It does
+    not cause a reading of cards.
     """
 
     merchant_account: MerchantAccount

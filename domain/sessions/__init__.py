@@ -1,1 +1,1 @@
-"""Card-addition sessions: begin, read and list them, with the limits that apply."""
+"""Card-addition sessions: start, read and list sessions, and apply the limits on them."""

@@ -49,7 +49,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 
 
 class StartedSession(NamedTuple):
-    """A session, and whether an earlier request with the same key started it."""
+    """A session, and whether an earlier request with the same idempotency key started it."""
 
     session: CardSession
     is_replayed: bool
@@ -57,22 +57,26 @@ class StartedSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCard:
-    """Use case: store a new session that adds a card, and return it.
+    """Use case: store a new session that adds a card, and return the session.
 
-    The use case does not call the PSP: the page is created when the guest's browser opens the link.
+    The PSP is not called yet, because the page is created when the guest's browser opens the link. A
+    refused request stores nothing. `limits` protect against card testing.
+
     If the same caller repeats a request with the same idempotency key within 24 hours, the same
-    session is returned. The same session is also returned if a request with an agreement repeats
-    the reference of a booking, until the link ends without a card, the card is removed, or the
-    agreement ends; an idempotency key then names that session.
+    session is returned. It is also returned if a request with an agreement repeats the reference of
+    a booking, and the idempotency key of the repeated request then refers to that session. This
+    ends when the link ends without a card, when the card is removed, or when the agreement ends.
 
-    Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
-    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, locale,
-    reference, authentication, agreement), IdempotencyKeyInvalid or IdempotencyKeyReused,
-    AgreementReferenceUsed, GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone,
-    ConsentNotSet or TooManyAgreements for an agreement and otherwise CenterKeepsOneCard,
-    InvalidField if the center's PSP cannot require authentication, BillingInfoRequired or
-    IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
-    against card testing.
+    Raises, in this order:
+
+    - UserNotAuthorized, InvalidCenterId
+    - RedirectUriRequired or RedirectUriInvalid, InvalidSource, BillingInfoInvalid
+    - InvalidField (link_minutes, locale, reference, authentication, agreement)
+    - IdempotencyKeyInvalid or IdempotencyKeyReused, AgreementReferenceUsed
+    - GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone
+    - with an agreement, ConsentNotSet or TooManyAgreements; without one, CenterKeepsOneCard
+    - InvalidField if the center's PSP cannot require authentication
+    - BillingInfoRequired or IncorrectBillingAddress, CardLimitReached
     """
 
     needs = MAY_ADD_CARDS
@@ -92,7 +96,7 @@ class AddCard:
         center_id = parse_center_id(request.center_id)
         caller.require_center(center_id)
         now = self.clock.now()
-        # If the clock jumped, a day may not have passed.
+        # If the clock has jumped, less than a day may have passed.
         is_steady = self.clock.is_steady()
         keys_since = now - IDEMPOTENCY_KEYS_LAST if is_steady else _ANY_TIME
         with self.storage.read() as unit:
@@ -130,7 +134,9 @@ class AddCard:
         configuration: PaymentConfiguration | None,
         now: datetime,
     ) -> CardSession:
-        """Return a session for the request. Raises a refusal if the guest may not add a card there."""
+        """Return a new session for the request.
+
+        Raises a refusal if the guest may not add a card at the center."""
         if not wanted.guest_id:
             raise GuestIdNotUsable
         if unit.guests.get(wanted.guest_id) is None:
@@ -139,7 +145,7 @@ class AddCard:
             raise PaymentConfigurationNotDone
         on_file = unit.accounts.active_at(wanted.guest_id, wanted.center_id)
         if wanted.agreement is not None:
-            # A card on file may be used again, so another card is refused only if it is typed.
+            # The guest may use the card on file, so another card is refused only when it is typed in.
             self._require_agreements(unit, wanted, on_file, now)
         elif configuration.cards_per_guest is CardsPerGuest.ONE and on_file:
             raise CenterKeepsOneCard
@@ -162,8 +168,8 @@ class AddCard:
     ) -> None:
         """Raise a refusal if the guest cannot agree to these terms at the center.
 
-        The refusals are ConsentNotSet, InvalidField for `replaces`, and TooManyAgreements if no
-        card of the guest has room for another agreement.
+        It is ConsentNotSet, InvalidField for `replaces`, or TooManyAgreements if all cards of the
+        guest already have the maximum number of agreements.
         """
         center = unit.centers.get(wanted.center_id)
         if center is None or not takes_agreements(unit, center):
@@ -195,7 +201,10 @@ class AddCard:
         keys_since: datetime,
         now: datetime,
     ) -> StartedSession:
-        """Store a new session and its key. With an `earlier` session, store only a key for it."""
+        """Store a new session and its idempotency key, and return the session.
+
+        If there is an `earlier` session, store only the key, and return the earlier session.
+        """
 
         def store(unit: WriteUnit) -> CardSession:
             # Another request may have started a session for the booking since it was looked up.
@@ -248,7 +257,7 @@ def new_session(
     trace: Trace | None,
     now: datetime,
 ) -> CardSession:
-    """Return an open session for a request. The arguments are as in `CardSession`."""
+    """Return an open session for a request. The parameters are described in `CardSession`."""
     expires_at = now + configuration.link_lifetime(wanted.link_minutes)
     if wanted.agreement is not None:
         expires_at = min(expires_at, wanted.agreement.ends_at.astimezone(UTC))
@@ -276,10 +285,10 @@ def _replayed(earlier: CardSession | None, wanted: RequestedSession) -> CardSess
 def _session_of_booking(
     unit: UnitOfWork, wanted: RequestedSession, now: datetime
 ) -> CardSession | None:
-    """Return the session in which the guest agrees, or agreed, to the same booking.
+    """Return the session in which the guest agrees, or has agreed, to the same booking.
 
-    If the link of that session is over, return the session only while its card is on file and its
-    agreement is open. If they are not, return None, because the guest needs another link.
+    If the link of that session no longer works, return the session only while its card is on file
+    and its agreement is open. In all other cases, return None, because the guest needs another link.
     """
     if wanted.agreement is None or not wanted.guest_id:
         return None
@@ -293,7 +302,7 @@ def _session_of_booking(
 
 
 def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> bool:
-    """Return whether a session has a card on file that guarantees its booking."""
+    """Return whether a session has stored a card that is on file and guarantees the booking."""
     if session.account_id is None:
         return False
     agreements = unit.agreements.of_guest(session.guest_id)
@@ -312,7 +321,7 @@ def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> 
 
 
 def _is_again(agreement: Agreement, former: Agreement | None) -> bool:
-    """Return whether an agreement replaces a former one about the same booking."""
+    """Return whether an agreement replaces the `former` agreement about the same booking."""
     return (
         former is not None
         and agreement.terms.replaces == former.agreement_id
@@ -321,16 +330,16 @@ def _is_again(agreement: Agreement, former: Agreement | None) -> bool:
 
 
 def _same_booking(caller: Caller, earlier: CardSession, wanted: RequestedSession) -> CardSession:
-    # Another caller's link may show the guest's name.
+    # The link of another caller's session may show the guest's name.
     if earlier.requested != wanted.requested or not may_have_link(caller, earlier):
         raise AgreementReferenceUsed
     return earlier
 
 
 def parse_idempotency_key(sent: str | None) -> str | None:
-    """Return the key that was sent, bare or as a quoted string (RFC 9651).
+    """Return the idempotency key that was sent, as plain text or as a quoted string (RFC 9651).
 
-    Return None if the client sent no key. Raises IdempotencyKeyInvalid.
+    Return None if the client did not send a key. Raises IdempotencyKeyInvalid.
     """
     if sent is None:
         return None

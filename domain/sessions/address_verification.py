@@ -1,4 +1,4 @@
-"""Address verification (AVS): the checks of a billing address before there is a card."""
+"""Address verification (AVS): check a billing address before a card is collected."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from domain.errors import BillingInfoRequired, IncorrectBillingAddress
 def require_billing_address(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> None:
     """Check that a billing address has the fields that AVS needs.
 
-    Raises BillingInfoRequired with the missing field, or IncorrectBillingAddress if the postal code
-    does not have its country's format. Only the bank can say whether the postal code exists.
+    Raises BillingInfoRequired with the missing field. Raises IncorrectBillingAddress if the postal
+    code does not have its country's format. Only the bank can tell whether the postal code exists.
     """
     if billing_info is None:
         raise BillingInfoRequired
@@ -30,10 +30,10 @@ def require_billing_address(billing_info: BillingInfo | None, postal_codes: Post
 
 
 def in_own_form(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> BillingInfo | None:
-    """Return the billing address with its postal code in its country's usual form, for the PSP.
+    """Return the billing address for the PSP, with the postal code in the usual form of its country.
 
-    A postal code without its country's format, or of an unknown country, is returned as the client
-    sent it.
+    A postal code stays as the client sent it if it does not have its country's format, or if the
+    country is not known.
     """
     if billing_info is None or billing_info.zipcode is None or billing_info.country_code is None:
         return billing_info
@@ -42,16 +42,16 @@ def in_own_form(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> 
 
 
 class PostalCodes(Protocol):
-    """The postal codes of each country, by its ISO 3166-1 alpha-2 code."""
+    """The formats of postal codes by country (ISO 3166-1 alpha-2)."""
 
     def are_used_in(self, country_code: str) -> bool:
         """Return whether addresses in the country have postal codes."""
         ...
 
     def own_form(self, country_code: str, zipcode: str) -> str | None:
-        """Return a postal code in its country's usual form, or None if it has another format.
+        """Return a postal code in the usual form of its country, or None if the format is wrong.
 
-        The postal code need not exist. It may have lower-case letters, blanks, dashes and the
-        prefix of its country (`D-10115`).
+        `zipcode` may contain lower-case letters, blanks, dashes and the prefix of the country
+        (`D-10115`). Whether the postal code exists is not checked.
         """
         ...

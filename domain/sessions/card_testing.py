@@ -1,4 +1,4 @@
-"""Protection against card testing: apply the limits, and find suspicious centers."""
+"""Protection against card testing: apply the limits, and find centers where cards may be tested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY_REFUSED_CARDS: Final = 20
 SESSIONS_PER_REFUSED_CARD: Final = 4
 
 TIMES_FOR_EVERYBODY: Final = 5
-"""A center's limit, multiplied by this number, also holds for guests without a refused card."""
+"""A center's limit, multiplied by this number, also applies to guests without a refused card."""
 _HAS_REFUSALS: Final = CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 1)
 
 
@@ -28,11 +28,12 @@ def require_below_limits(
 ) -> bool:
     """Raise CardLimitReached if the guest, the caller or the center has reached a limit.
 
-    Otherwise, return whether the guest must click before a page is made. A few accounts at a shop
-    can reach the limit of a center. Up to five times that limit, a guest without a refused card in
-    the last 24 hours only has to click, because programs that follow links do not click.
+    If no limit is reached, return whether the guest must click before a page is created. A few
+    accounts at a shop are enough to reach the limit of a center. Up to five times that limit, a
+    guest without a refused card in the last 24 hours therefore only has to click, because programs
+    that follow links do not click.
 
-    Changes nothing. The wait that CardLimitReached states ends when all limits allow a session.
+    Changes nothing. CardLimitReached states the wait after which all limits allow a session.
     """
     since = now - WINDOW
     reached = dict(unit.refused_cards.reached(limits, session, since=since)) if limits else {}
@@ -66,9 +67,9 @@ def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
 def limits_that_close_pages(
     limits: Sequence[CardLimit], session: CardSession
 ) -> Sequence[CardLimit]:
-    """Return the limits on the refused cards of the guest, which close open pages.
+    """Return the limits that close open pages: those on the refused cards of a guest.
 
-    The limits of callers and centers do not close pages, because they count other guests' cards.
+    The limits of callers and centers do not close pages, because they count other guests' cards too.
     """
     refused_cards = on_refused_cards(session.configuration.card_limits(limits))
     return [limit for limit in refused_cards if limit.is_on_a_guest]
@@ -77,7 +78,7 @@ def limits_that_close_pages(
 def must_close_page(
     unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
 ) -> bool:
-    """Return whether the guest has had so many refused cards that an open page must be closed."""
+    """Return whether so many cards of the guest were refused that an open page must be closed."""
     of_guests, since = limits_that_close_pages(limits, session), now - WINDOW
     return bool(of_guests and unit.refused_cards.reached(of_guests, session, since=since))
 
@@ -86,8 +87,8 @@ def must_close_page(
 class FindCardTesting:
     """Use case: find the centers where unusually many cards were refused in the last 24 hours.
 
-    Such a center had at least 20 refused cards, and more than one for every four sessions. Changes
-    nothing, and may be called any number of times. Raises ServiceUnavailable.
+    Such a center had at least 20 refused cards, and more than one refused card for every four
+    sessions. Changes nothing. Raises ServiceUnavailable.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""Former pages of a session, on which the PSP may still have collected a card."""
+"""Earlier pages of a session, on which the PSP may still have collected a card."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from domain.sessions.session import CardSession
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierPage:
-    """A former page of a session.
+    """An earlier page of a session.
 
-    It was over without a card when the session's next page was made, or the guest left it to use a
-    card on file. The request of its `attempt` holds no personal data. `number` is the number of the
-    attempt. `told_at` is set while the PSP must be asked about the page, for example after a
-    webhook; it is None once the outcome is known.
+    Either the page was over without a card when the session's next page was created, or the guest
+    left it to use a card on file. The request of its `attempt` does not contain personal data.
+    `number` is the number of the attempt. `told_at` is set while the PSP must be asked about the
+    page, for example after a webhook. It is None if the outcome is known.
     """
 
     token_id: TokenId
@@ -33,7 +33,7 @@ class EarlierPage:
 
     @classmethod
     def of(cls, session: CardSession) -> EarlierPage:
-        """Return the session's current page as an earlier page, before it is replaced.
+        """Return the session's current page as an earlier page, because another will replace it.
 
         The session must have a page.
         """
@@ -48,11 +48,11 @@ class EarlierPage:
         )
 
     def told(self, now: datetime) -> EarlierPage:
-        """Note that a webhook reported something about the page."""
+        """Return the page after a webhook about it, so that the PSP is asked about it."""
         return replace(self, told_at=now)
 
     def answered(self, reported: Reported, now: datetime) -> EarlierPage:
-        """Note the PSP's answer. Unless it is final, the PSP is asked again."""
+        """Return the page after an answer of the PSP. Unless it is final, the PSP is asked again."""
         match reported:
             case None:
                 return self
@@ -65,7 +65,7 @@ class EarlierPage:
 
 
 class EarlierPages(Protocol):
-    """The earlier pages of sessions. To change a page, first lock its session."""
+    """Repository of earlier pages. Lock the session before you change one of its pages."""
 
     def keep(self, page: EarlierPage) -> None:
         """Store a page, or replace the stored one."""
@@ -76,5 +76,5 @@ class EarlierPages(Protocol):
         ...
 
     def remove(self, token_id: TokenId, number: int | None = None) -> None:
-        """Delete one earlier page of a session, or all."""
+        """Delete the earlier page with this number, or all earlier pages of a session."""
         ...

@@ -28,7 +28,7 @@ _REFUSALS_WITHOUT_TYPE: Final = (
     IncorrectBillingAddress,
     PaymentMethodAlreadyExists,
 )
-"""The refusals from before refusals had types. This list does not grow."""
+"""The refusals that existed before refusals had types. This list does not grow."""
 
 
 class SessionStatus(StrEnum):
@@ -41,14 +41,14 @@ class SessionStatus(StrEnum):
 
 
 class NotAccepted(StrEnum):
-    """Why the center did not accept the card of a page. The guest may use another card."""
+    """Why the center did not accept the card of a page. The guest may try another card."""
 
     FUNDING = "funding_not_accepted"
     AUTHENTICATION = "not_authenticated"
 
 
 class Ending(StrEnum):
-    """What ends a session."""
+    """The causes for which a session ends."""
 
     CARD_STORED = "card stored"
     CARD_REFUSED = "card refused by our rules"
@@ -62,17 +62,17 @@ NEXT_STATUS: Final[Mapping[tuple[SessionStatus, Ending], SessionStatus]] = {
     # The PSP may report a card late.
     (SessionStatus.EXPIRED, Ending.CARD_STORED): SessionStatus.COMPLETED,
 }
-"""The possible transitions, and what causes each. Any other event leaves the state unchanged."""
+"""The possible transitions, by state and cause. In any other case, the state does not change."""
 
 _SETTLED: Final = frozenset(SessionStatus) - {status for status, _ in NEXT_STATUS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a session failed: the code, message and type of the refusal.
+    """The code, message and type of the refusal for which a session failed.
 
-    The row of a session that failed before types were stored has no type. The type is then found by
-    code and message. Raises ValueError if no session can have failed with these values.
+    Sessions that failed before types were stored have none. For them, the type is derived from the
+    code and the message. Raises ValueError if no session can have failed with these values.
     """
 
     code: int
@@ -91,13 +91,14 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class EndingSession(WorkAtPsp):
-    """How a session ends, or ended.
+    """The part of a session that describes how it will end, or has ended.
 
-    `expires_at` is the end of the link, or the end of its page if that is later.
-    `existing_account_id` is the account that already holds the card, if the session failed for that
-    reason. `cancelled_at` is set once the session is cancelled. `cancelled_by` is then set too,
-    unless an erasure or an earlier release cancelled the session. `not_accepted` is why the center
-    did not accept the card of the latest page; None once another page begins.
+    `expires_at` is the end of the link, or the end of the page if that is later. If the session
+    failed because the card is already on file, `existing_account_id` is the account with the card.
+
+    `cancelled_at` is set if the session was cancelled. `cancelled_by` is set too, unless an erasure
+    or an earlier release cancelled the session. `not_accepted` is why the center did not accept the
+    card of the latest page. It is None again when another page is created.
     """
 
     expires_at: datetime
@@ -112,17 +113,20 @@ class EndingSession(WorkAtPsp):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the session is final: its card is stored or refused."""
+        """Whether the session is final, because its card was stored or refused."""
         return self.status in _SETTLED
 
     @property
     def is_over(self) -> bool:
-        """Whether the session has ended, and the PSP is no longer asked about it."""
+        """Whether the session has ended. An expired session may still store a late card."""
         return self.status is not SessionStatus.OPEN
 
     @property
     def reason_of_end(self) -> str | None:
-        """Why the session ended without a card: the refusal's type, `cancelled` or `not_finished`."""
+        """The reason why the session ended without a card, or None.
+
+        It is the type of the refusal, `cancelled` or `not_finished`.
+        """
         if self.failure is not None:
             return self.failure.type
         if self.status is SessionStatus.EXPIRED:
@@ -130,7 +134,7 @@ class EndingSession(WorkAtPsp):
         return None
 
     def is_past_end(self, now: datetime) -> bool:
-        """Return whether it is too late to open the link, or to use the page."""
+        """Return whether it is too late to open the link or to use the page."""
         is_over = self.status is SessionStatus.EXPIRED or self.cancelled_at is not None
         return is_over or now >= self.expires_at
 
@@ -139,32 +143,33 @@ class EndingSession(WorkAtPsp):
         return not self.is_settled and not self.is_past_end(now)
 
     def completed(self, account_id: AccountId, now: datetime) -> Self:
-        """End the session with its card stored."""
+        """Return the session as completed: its card was stored as this account."""
         stored = replace(self, account_id=account_id, not_accepted=None)
         return self._ended(Ending.CARD_STORED, now, stored)
 
     def failed(self, refusal: Refusal, now: datetime, *, existing: AccountId | None = None) -> Self:
-        """End the session because a rule refuses the card.
+        """Return the session as failed, because a rule refused the card.
 
-        `existing` is the account that already holds it.
+        `existing` is the account that already has the card, if that is the reason.
         """
         failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
         failed = replace(self, failure=failure, existing_account_id=existing)
         return self._ended(Ending.CARD_REFUSED, now, failed)
 
     def expired(self, now: datetime) -> Self:
-        """End the session without a card.
+        """Return the session as expired without a card.
 
-        If the center did not accept the card of the latest page, the session fails for that reason.
+        If the center did not accept the card of the latest page, the session has failed for that
+        reason instead.
         """
         if self.not_accepted is not None and self.cancelled_at is None:
             return self.failed(PaymentMethodNotAccepted(), now)
         return self._ended(Ending.NO_CARD, now, self)
 
     def _ended(self, ending: Ending, now: datetime, ended: Self) -> Self:
-        """Move to the next state with the values of `ended`, if allowed.
+        """Return `ended` with its next state if the transition is allowed, otherwise this session.
 
-        Stop polling in either case.
+        In either case, the PSP is no longer polled.
         """
         status = NEXT_STATUS.get((self.status, ending))
         after = replace(ended, status=status, ended_at=now) if status else self

@@ -14,7 +14,7 @@ from domain.storage import UnitOfWork
 def session_of_guest(
     unit: UnitOfWork, caller: Caller, *, guest_id: str, token_id: str
 ) -> CardSession:
-    """Return a guest's session that the caller may see. Raises SessionNotFound."""
+    """Return a guest's session at a center that the caller may see. Raises SessionNotFound."""
     known_id = plain_uuid(token_id)
     session = unit.sessions.get(TokenId(known_id)) if known_id else None
     if (
@@ -29,8 +29,8 @@ def session_of_guest(
 def may_have_link(caller: Caller, session: CardSession) -> bool:
     """Return whether a caller may see the link of a session, or cancel the session.
 
-    The link shows the guest what its caller sent, such as an address. Another caller therefore
-    needs the permission to read the guest.
+    The page behind the link shows data that the session's caller sent, such as an address. Other
+    callers therefore need the permission to read the guest.
     """
     is_its_own = session.caller == caller.name
     return caller.may(MAY_ADD_CARDS) and (is_its_own or caller.may(MAY_VIEW_GUESTS))

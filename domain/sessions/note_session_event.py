@@ -1,4 +1,4 @@
-"""Note an event about a session, for readers and for the endpoints that subscribe to it."""
+"""Store an event about a session, and its deliveries to the endpoints that subscribe to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def note_session_event(
     reason: str | None = None,
     now: datetime,
 ) -> None:
-    """Note an event about a session as it is now. The caller commits."""
+    """Note an event about the present state of a session. The caller commits the unit."""
     note_event(
         unit,
         Event(

@@ -1,4 +1,4 @@
-"""Notice links that nobody has opened."""
+"""Send events about links that nobody has opened."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from domain.sessions.session import CardSession, half_of_life
 from domain.storage import Storage, WriteUnit, do_due
 
 MAX_PER_CALL: Final = 100
-"""A call is limited, because other chores wait meanwhile."""
+"""How many sessions one call examines at most, because the worker's other tasks wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeUnopened:
-    """Use case: note `session.unopened` for links that are not opened by half of their life.
+    """Use case: note `session.unopened` for links that are unopened after half of their lifetime.
 
-    Each session has the event at most once, in the commit that clears its `unopened_at`. A call
-    that comes late notes it late, but not after the end of the link. The half of a session that an
-    earlier release started is computed here. May be called at any time, by several processes at
-    once. Raises ServiceUnavailable.
+    Each session has the event at most once, because the same commit clears its `unopened_at`. If the
+    call comes late, so does the event, but there is no event after the end of the link. Sessions of
+    an earlier release lack the time, which is then computed. May be called at any time, also by
+    several processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -31,9 +31,9 @@ class NoticeUnopened:
     note_event: NoteEvent
 
     def __call__(self) -> bool:
-        """Look at a limited number of sessions; return whether more may be due.
+        """Examine a limited number of sessions, and return whether more may be due.
 
-        Notes nothing while the clock is not steady: an event cannot be taken back.
+        Does nothing while the clock is not steady, because an event cannot be revoked.
         """
         if not self.clock.is_steady():
             return False

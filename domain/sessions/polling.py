@@ -1,4 +1,4 @@
-"""The hosted page of a card-addition session, and the times at which the PSP is asked about it."""
+"""The polled part of a session: its latest page, and when the PSP is asked about the page."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minu
 POLL_EVERY: Final = timedelta(minutes=10)
 
 ASK_AGAIN_AFTER: Final = timedelta(seconds=2)
-"""How long after the PSP's answer a browser may cause the next question about the session."""
+"""How long a browser must wait after the PSP's answer before it can cause the next question."""
 
 ANSWERED_WITHIN: Final = timedelta(seconds=5)
-"""The longest time that a question may take. After it, the asking process counts as dead."""
+"""How long a question may take. After this time, the process that asked it counts as dead."""
 
 
 class Progress(StrEnum):
-    """The guest's last step.
+    """The last step of the guest.
 
-    CANCELLED also means that the page ended without a card, or that the client cancelled.
+    CANCELLED also means that the page ended without a card, or that the client cancelled the session.
     """
 
     CREATED = "created"
@@ -36,13 +36,14 @@ class Progress(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PolledSession(EndingSession):
-    """A session and its latest page, about which the PSP is asked until the page ends.
+    """A session with its latest page, about which the PSP is polled until the page ends.
 
-    `due_at` is the time of the next poll or retry, the session's expiry, or the end of a lease;
-    None means that only a webhook makes the session due. `ask_again_at` is the earliest time at
-    which a browser may cause the next question; None means now. `opened_at` is when the link first
-    led to an attempt. `returned_at` is when the guest first came back from a page, with a card or
-    without. Both are None if an earlier release did not note them.
+    `due_at` is the time of the next poll or retry, of the session's expiry, or of the end of a
+    lease. If it is None, only a webhook makes the session due. `ask_again_at` is the earliest time
+    at which a browser may cause the next question to the PSP; None means now.
+
+    `opened_at` is when the link first led to an attempt. `returned_at` is when the guest first came
+    back from a page, with or without a card. Both are None if an earlier release did not store them.
     """
 
     progress: Progress = Progress.CREATED
@@ -53,7 +54,7 @@ class PolledSession(EndingSession):
 
     @property
     def current_attempt(self) -> PageAttempt:
-        """The latest attempt. Raises RuntimeError before the first."""
+        """The latest attempt. Raises RuntimeError if there was no attempt yet."""
         if self.attempt is None:
             raise RuntimeError("no page has been requested for the session yet")
         return self.attempt
@@ -64,22 +65,24 @@ class PolledSession(EndingSession):
         return self.attempt is not None and self.attempt.page is not None
 
     def has_page_of(self, earlier: Self) -> bool:
-        """Return whether `earlier`, a former state of the session, has the same page."""
-        # Not the whole requests, because an earlier release drops the fields that it does not know.
+        """Return whether the page is still the same as in `earlier`, a former state of the session."""
+        # The whole requests are not compared, because an earlier release drops fields that it does
+        # not know.
         key = earlier.current_attempt.request.idempotency_key
         return self.attempt is not None and self.attempt.request.idempotency_key == key
 
     def waits_for_page_of(self, earlier: Self) -> bool:
-        """Return whether the session still has no result for the page requested in `earlier`.
+        """Return whether the page that was requested in `earlier` is still not created.
 
-        This holds even if the guest has agreed in another browser after `earlier`.
+        `earlier` is a former state of the session. It does not matter whether the guest has agreed
+        in another browser since then.
         """
         return bool(self.attempt and self.attempt.is_unanswered and self.has_page_of(earlier))
 
     def has_attempt_of(self, earlier: Self) -> bool:
-        """Return whether the latest attempt is the same as in `earlier`.
+        """Return whether the attempt is still the same as in `earlier`, a former state of the session.
 
-        Later answers of the PSP, and the browsers in which the guest agreed, are ignored.
+        Times of unknown pages, and the browsers in which the guest agreed, are not compared.
         """
         ours, theirs = (
             each.attempt
@@ -95,26 +98,29 @@ class PolledSession(EndingSession):
         return ours == theirs
 
     def is_page_past_end(self, now: datetime) -> bool:
-        """Return whether the page is past its end. The link may live longer."""
+        """Return whether the page is past its end. The link may still work."""
         page = self.attempt.page if self.attempt else None
         return self.is_past_end(now) or (page is not None and now >= page.ends_at)
 
     @property
     def may_be_asked_about(self) -> bool:
-        """Whether the PSP may still report something about the session.
+        """Whether it is useful to ask the PSP about the session.
 
-        An open session may be asked about, and so may an expired session that still has a page.
+        This is so for an open session, and for an expired session that still has a page.
         """
         return not self.is_settled and (not self.is_over or self.has_page)
 
     @property
     def may_go_back(self) -> bool:
-        """Whether an earlier page's card may be stored: there is no other card, and no open page."""
+        """Whether the card of an earlier page may be stored.
+
+        This is so if the session has neither a card nor an open page.
+        """
         attempt = self.attempt
         return not self.is_settled and (attempt is None or attempt.over)
 
     def with_attempt(self, request: HostedPageRequest) -> Self:
-        """Note an attempt, before the PSP is asked for its page."""
+        """Return the session with a new attempt, whose page the PSP has yet to create."""
         attempt, now = PageAttempt(request=request), request.begun_at
         # An earlier release kept only the time of its latest attempt.
         opened_at = self.opened_at or (self.attempt or attempt).request.begun_at
@@ -128,17 +134,21 @@ class PolledSession(EndingSession):
         return replace(opened, ask_again_at=now + ANSWERED_WITHIN).still_pending(now)
 
     def has_agreed(self, browser: str | None) -> bool:
-        """Return whether the guest agreed in this browser to the latest attempt's consent."""
+        """Return whether the guest agreed to the latest attempt's consent in this browser.
+
+        `browser` is the secret in the browser's cookie, or None.
+        """
         return bool(self.attempt and not self.attempt.over and self.attempt.has_agreed(browser))
 
     def agreed(self, browser: str, now: datetime) -> Self:
-        """Note that the guest agreed, in this browser, to the consent of the latest attempt."""
+        """Return the session after the guest agreed to the latest attempt's consent in this browser."""
         return replace(self, attempt=self.current_attempt.agreed(browser, now))
 
     def with_page(self, page: HostedPage, now: datetime) -> Self:
-        """Note the page that the PSP made. The session then lives at least as long as the page.
+        """Return the session with the page that the PSP created.
 
-        A session past its end is not prolonged: its guest has already been told.
+        The session does not expire before the page. But a session that is past its end is not
+        prolonged, because the guest has already read that the link has expired.
         """
         attempt = replace(self.current_attempt, page=page)
         is_past_end = self.is_past_end(now)
@@ -148,7 +158,10 @@ class PolledSession(EndingSession):
         return polled.due_now(now) if is_past_end else polled
 
     def still_pending(self, now: datetime) -> Self:
-        """Note that the guest has not finished. The PSP is asked again on schedule."""
+        """Return the session after the PSP reported that the guest has not finished.
+
+        The PSP is asked again on schedule.
+        """
         attempt, end = replace(self.current_attempt, unknown_since=None), self.expires_at
         # A page may still be pending after its end while the link lives, or after a cancellation if
         # the PSP cannot close the page.
@@ -158,11 +171,10 @@ class PolledSession(EndingSession):
         return pending.postponed(min(next_poll_at(attempt.request.begun_at, now), end))
 
     def page_unknown(self, now: datetime) -> Self:
-        """Note that the PSP does not know the page.
+        """Return the session after the PSP answered that it does not know the page.
 
-        Once confirmed, the page is over without a card.
-
-        Until then the PSP is asked again on schedule, even past the end of the session.
+        When this answer is confirmed, the page is over without a card. Until then, the PSP is asked
+        again on schedule, even past the end of the session.
         """
         attempt = self.current_attempt
         if is_confirmed(attempt.unknown_since, now):
@@ -173,10 +185,9 @@ class PolledSession(EndingSession):
         return replace(self, attempt=unknown).postponed(min(next_poll, confirmed_at))
 
     def without_card(self, now: datetime) -> Self:
-        """Note that there is no page, or that the page is over without a card.
+        """Return the session after the PSP refused a page, or the page ended without a card.
 
-        Before the end of the session, its link may start another attempt. After it, the session
-        expires.
+        If the session is past its end, it expires. If it is not, its link may start another attempt.
         """
         attempt = self.attempt and replace(self.attempt, over=True)
         over = replace(self, attempt=attempt)
@@ -185,10 +196,10 @@ class PolledSession(EndingSession):
         return over.with_progress(self.progress, now).postponed(self.expires_at)
 
     def cancelled(self, now: datetime, *, by: Actor | None = None) -> Self:
-        """Note that the client or an operator cancelled the session, which ends at once.
+        """Return the session after a client or an operator cancelled it. Its link ends at once.
 
-        The session is settled next. A session that is not open, or already cancelled, is returned
-        unchanged.
+        The session is due, so that the worker settles it. A session that is not open, or that was
+        cancelled already, is returned unchanged.
         """
         if self.status is not SessionStatus.OPEN or self.cancelled_at is not None:
             return self
@@ -202,11 +213,11 @@ class PolledSession(EndingSession):
         )
 
     def with_progress(self, progress: Progress, now: datetime) -> Self:
-        """Note the guest's last step, and the time of the first return.
+        """Return the session with the guest's last step, and with the time of the first return.
 
-        A guest who returns from a page that is over without a card counts as one who cancelled.
-        Returns the session unchanged if it is settled or cancelled, or had no attempt: without an
-        attempt, the guest can only have left cardonfile's own consent page.
+        If the guest returns from a page that is over without a card, the step is CANCELLED. A session
+        that is settled or cancelled is returned unchanged. So is a session without an attempt, unless
+        the step is CANCELLED: the guest can only have left cardonfile's own consent page.
         """
         nowhere = self.attempt is None and progress is not Progress.CANCELLED
         if nowhere or self.is_settled or self.cancelled_at is not None:
@@ -217,11 +228,12 @@ class PolledSession(EndingSession):
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def asked(self, now: datetime) -> Self | None:
-        """Note that a browser causes a question to the PSP; return None if it may not now.
+        """Return the session while a browser causes a question to the PSP.
 
-        Only one question runs at a time, and the next waits for 2 seconds after an answer, so that
-        a link opened in a loop does not use up the capacity for other guests. A time in the future,
-        left by a wrong clock, is ignored. A settled session allows no question.
+        Return None if no question is allowed now, or if the session is settled. Only one question
+        runs at a time, and 2 seconds must pass between an answer and the next question. So a link
+        that is opened in a loop does not use up the capacity for other guests. An `ask_again_at` far
+        in the future comes from a wrong clock and is ignored.
         """
         if self._is_early(now) or self.is_settled:
             return None
@@ -232,13 +244,13 @@ class PolledSession(EndingSession):
         return self.ask_again_at is not None and now < self.ask_again_at <= longest
 
     def answered(self, now: datetime) -> Self:
-        """Note that a question has ended, whether or not the PSP responded."""
+        """Return the session after a question has ended, whether or not the PSP responded."""
         return replace(self, ask_again_at=self.ask_again_at and now + ASK_AGAIN_AFTER)
 
     def asked_later(self) -> Self:
-        """Make the session due at the time when a browser may ask again.
+        """Return the session as due at the time when the next question is allowed.
 
-        The worker then asks in place of the browser that was turned away.
+        The worker then asks the PSP in place of the browser whose question was not allowed.
         """
         later = self.ask_again_at
         if later is None or self.is_settled:
@@ -246,32 +258,36 @@ class PolledSession(EndingSession):
         if self.due_at is not None and self.due_at + ANSWERED_WITHIN == later:
             # An earlier call did this already.
             return self
-        # Even if the session is already due, because the running question will set the time of the
-        # next poll.
+        # `due_at` is set even if the session is already due, because the running question will set
+        # the time of the next poll.
         return replace(self, due_at=later, ask_again_at=later + ANSWERED_WITHIN)
 
     def due_now(self, now: datetime) -> Self:
-        """Make the session due at once, because a webhook arrived."""
+        """Return the session as due at once, because a webhook arrived."""
         return replace(self, due_at=now)
 
     def nudged(self, now: datetime) -> Self:
-        """Make the session due as soon as a browser may cause a question about it.
+        """Return the session as due at the time when a browser's question would be allowed.
 
-        Anybody can cause this, so it must not cause more questions than a browser may.
+        Anybody can cause this, so it must not cause more questions than a browser could.
         """
         asked = self.asked(now)
         return asked.due_now(now) if asked else self.asked_later()
 
     def nudged_about_earlier_page(self, now: datetime) -> Self:
-        """Make the session due as `nudged` does, for an earlier page, even if it is settled."""
+        """Return the session as due for a question about an earlier page, even if it is settled.
+
+        The time is chosen as in `nudged`.
+        """
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)
         return replace(self, due_at=min(filter(None, (self.due_at, self.ask_again_at))))
 
     def waiting_for_earlier_page(self, now: datetime, *, since: Self) -> Self:
-        """Make the session due soon, because the outcome of an earlier page is still unknown.
+        """Return the session as due soon, because the outcome of an earlier page is still unknown.
 
-        A settled session is due only for this reason, unless a webhook arrived after `since`.
+        `since` is the state of the session when it was leased. If the session is settled and its
+        `due_at` has not changed since then, `due_at` is the end of the lease and is replaced.
         """
         later = now + POLL_EVERY
         is_lease = self.is_settled and self.due_at == since.due_at
@@ -280,9 +296,10 @@ class PolledSession(EndingSession):
         )
 
     def keeping_due_at(self, current: Self, *, since: Self) -> Self:
-        """Keep the `due_at` that a webhook or a return set between `since` and `current`.
+        """Return the session with the `due_at` of `current` if it has changed since `since`.
 
-        A settled session is returned unchanged, because it is not polled.
+        A webhook or a return may have set it meanwhile. A settled session is returned unchanged,
+        because it is not polled.
         """
         if self.is_settled or current.due_at in (None, since.due_at):
             return self
@@ -290,13 +307,13 @@ class PolledSession(EndingSession):
 
 
 def next_poll_at(opened_at: datetime, now: datetime) -> datetime:
-    """Return the next time to ask the PSP about a page that was opened at `opened_at`.
+    """Return the next time at which to ask the PSP about a page that was opened at `opened_at`.
 
-    The times are 30 seconds, 2 minutes and 10 minutes after the opening, then every 10 minutes.
+    The PSP is asked 30 seconds, 2 minutes and 10 minutes after `opened_at`, then every 10 minutes.
     """
     for wait in POLL_AFTER:
         if opened_at + wait > now:
-            # At most this late, in case the clock was ahead when the page was opened.
+            # The time is limited, in case the clock was ahead when the page was opened.
             return min(opened_at + wait, now + POLL_EVERY)
     rounds = (now - opened_at - POLL_AFTER[-1]) // POLL_EVERY + 1
     return opened_at + POLL_AFTER[-1] + POLL_EVERY * rounds

@@ -1,4 +1,4 @@
-"""The use cases that read card-addition sessions for callers."""
+"""Use cases that read card-addition sessions."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class ListSessions:
     """Use case: return a page of a guest's sessions, newest first.
 
     The list includes sessions that other callers started, so the caller must be allowed to add
-    cards. It returns and counts only sessions at centers that the caller may see. `statuses` and
-    `references` are the unparsed values of the query; an empty list means no filter. Raises
-    UserNotAuthorized, InvalidField, GuestIdNotUsable or GuestNotFound, in this order.
+    cards. Only sessions at centers that the caller may see are returned and counted. `statuses` and
+    `references` contain the unparsed values of the query; an empty list means that there is no
+    filter. Raises UserNotAuthorized, InvalidField, GuestIdNotUsable or GuestNotFound, in this order.
     """
 
     needs = MAY_ADD_CARDS

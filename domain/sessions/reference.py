@@ -1,4 +1,4 @@
-"""The client's own reference of a session, such as an order number."""
+"""The client's own reference for a session, such as an order number."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ EXPECTED_REFERENCE: Final = f"null, or {EXPECTED_TEXT}"
 
 
 def parse_reference(value: object, expected: str = EXPECTED_REFERENCE) -> str | None:
-    """Return a reference unchanged, or None for null. Raises InvalidField.
+    """Return a reference unchanged, or None for null. Raises InvalidField with the text `expected`.
 
-    The reference need not be unique, but must not hold a card number. A refusal says `expected`.
+    The reference does not have to be unique. It must not contain a card number.
     """
     if value is None:
         return None

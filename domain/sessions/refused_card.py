@@ -14,8 +14,8 @@ from domain.sessions.session import CardSession
 WINDOW: Final = timedelta(hours=24)
 """How long a session or a refused card counts toward the limits."""
 COUNTED_FOR: Final = WINDOW + timedelta(hours=1)
-"""WINDOW, plus a margin for clocks that are slightly ahead. A later entry comes from a wrong clock.
-It is not counted, so that it does not lock out a guest.
+"""WINDOW, plus a margin for clocks that are slightly ahead. An entry with a later time comes from a
+wrong clock. Such entries are not counted, so that they do not lock out a guest.
 """
 
 
@@ -23,13 +23,14 @@ It is not counted, so that it does not lock out a guest.
 class RefusedCard:
     """A card that was refused in a session.
 
-    The guest typed the card on the page of `attempt`. `number` counts the refused cards of the page
-    from 1. It is 0 if the page accepted the card, but cardonfile's rules refused it. Attempt and
-    number identify the refusal within the session, so a repeated report is stored once.
+    The guest typed in the card on the page of `attempt`. `number` counts the refused cards of the
+    page from 1. It is 0 if the page accepted the card, but a rule of cardonfile refused it. The
+    attempt and the number identify the refusal within the session, so a repeated report is stored
+    once.
 
-    `refused_at` is when the service learned of the refusal. `code` is the PSP's reason. It is None
-    if the PSP gave no reason. If the service learned of several refusals at once, only the last
-    card has a code.
+    `refused_at` is when the service learned of the refusal. `code` is the PSP's reason, or None if
+    the PSP did not give a reason. If the service learned of several refusals at once, only the last
+    of these cards has a code.
     """
 
     token_id: TokenId
@@ -44,7 +45,7 @@ class RefusedCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardsAtCenter:
-    """The number of sessions and refused cards at a center in the last 24 hours."""
+    """How many sessions and refused cards there were at a center in the last 24 hours."""
 
     center_id: CenterId
     sessions: int
@@ -52,10 +53,10 @@ class CardsAtCenter:
 
 
 class RefusedCards(Protocol):
-    """The refused cards, and the limits on refused cards and sessions."""
+    """Repository of refused cards. It also counts sessions and refused cards for the limits."""
 
     def add(self, cards: Iterable[RefusedCard]) -> int:
-        """Store refused cards, and return how many were new. Known cards stay unchanged."""
+        """Store refused cards, and return how many were new. Cards already stored do not change."""
         ...
 
     def of(self, token_id: TokenId) -> Sequence[RefusedCard]:
@@ -67,26 +68,27 @@ class RefusedCards(Protocol):
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Give the refused cards of a guest to another, so that they count together."""
+        """Move the refused cards of a guest to another guest, so that they are counted together."""
         ...
 
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
-        """Return each reached limit, with the time since which it has been reached.
+        """Return each limit that is reached, with the time of the n-th latest entry.
 
-        A limit of n is reached if the guest, caller or center of the session has n sessions or
-        refused cards within COUNTED_FOR after `since`, whether or not the session itself is stored.
-        The time is that of the n-th latest session or refused card. A call reads n entries of an
-        index for each limit, and all entries of the guest for a limit on a guest at a center. A
-        write unit locks the guest: other units wait until it ends, so they see what it adds for the
-        guest.
+        Entries are sessions or refused cards. A limit of n is reached if the session's guest, caller
+        or center has n entries within COUNTED_FOR after `since`. The session itself may be stored or
+        not.
+
+        A call reads n entries of an index for each limit; for a limit on a guest at one center, it
+        reads all entries of the guest. A write unit locks the guest. Other write units wait until it
+        ends, and then see the entries that it has added for the guest.
         """
         ...
 
     def at_centers(self, *, since: datetime, at_least: int) -> Sequence[CardsAtCenter]:
-        """Return the centers with at least that many refused cards after `since`.
+        """Return the centers with at least `at_least` refused cards after `since`.
 
-        Only the latest 10,000 refused cards are counted.
+        Only the latest 10,000 refused cards of all centers are counted.
         """
         ...

@@ -1,4 +1,4 @@
-"""An add-card request, as sent and as parsed."""
+"""Add-card requests, before and after they are parsed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from domain.source import DEFAULT_SOURCE, Source, parse_source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedSession:
-    """The content of an add-card request, which its session keeps.
+    """The parsed content of an add-card request. The session contains it too.
 
-    `guest_id` is empty if the client sent no UUID; no stored session has such a guest.
-    `link_minutes` is the requested lifetime of the link, `locale` the requested language or `auto`,
-    and `reference` the client's own name for the session. `authentication` is what the client
-    demands beside the center's configuration. `agreement` has the terms of a booking, to which the
-    guest must agree.
+    `guest_id` is empty if the client did not send a UUID; such a request is refused. `link_minutes`
+    is the requested lifetime of the link. `locale` is the requested language, or `auto`. `reference`
+    is the client's own name for the session. `authentication` is what the client requires in
+    addition to the center's configuration. `agreement` contains the terms of a booking to which the
+    guest must agree, or is None.
     """
 
     guest_id: GuestId
@@ -47,13 +47,13 @@ class RequestedSession:
 
     @property
     def requested(self) -> dict[str, Any]:  # of any type
-        """The fields of the content. Requests with equal fields are the same request."""
+        """The fields of the content. Two requests with equal fields count as the same request."""
         return {field.name: getattr(self, field.name) for field in fields(RequestedSession)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCardRequest:
-    """The unparsed values that a client sent. AddCard checks them in a fixed order."""
+    """The unparsed values of an add-card request. AddCard checks them in a fixed order."""
 
     guest_id: str
     center_id: object
@@ -75,10 +75,10 @@ class AddCardRequest:
         decimals_of: Callable[[str], int | None],
         now: datetime,
     ) -> RequestedSession:
-        """Parse the values after the center, in the order of the result's fields.
+        """Parse all values but the center id, in the order of the result's fields.
 
-        `decimals_of` is the method of `LocaleFormats`. Raises RedirectUriRequired or
-        RedirectUriInvalid, InvalidSource, BillingInfoInvalid, and InvalidField for the others.
+        `decimals_of` is that of `LocaleFormats`. Raises the refusal for the first invalid value:
+        RedirectUriRequired, RedirectUriInvalid, InvalidSource, BillingInfoInvalid or InvalidField.
         """
         allowed = configuration.redirect_origins if configuration else ()
         longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES

@@ -7,17 +7,28 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 OVERDUE_AFTER: Final = timedelta(minutes=1)
-"""A session that is due for longer than this shows that the workers cannot keep up."""
+"""If a session has been due for longer than this, the workers cannot keep up."""
 
 
 class SessionResult(StrEnum):
     """The result of a session.
 
-    `RENEWED`, `CARD_ON_FILE_USED` and `STORED` are completed sessions: the card that was typed was
-    already on file, the guest used a card on file without typing it, or the card is new.
-    `DECLINED`, `ABANDONED` and `NEVER_OPENED` are expired sessions: the PSP refused a card, the
-    guest left the page, or the link was not opened. `WAITING_FOR_PSP` and `OVERDUE` are open
-    sessions: the PSP does not respond, or a worker is late.
+    Completed sessions:
+
+    - `STORED`: the card is new.
+    - `RENEWED`: the guest typed in a card that was already on file.
+    - `CARD_ON_FILE_USED`: the guest used a card on file without typing it in.
+
+    Expired sessions:
+
+    - `DECLINED`: the PSP refused a card.
+    - `ABANDONED`: the guest left the page.
+    - `NEVER_OPENED`: the link was not opened.
+
+    Open sessions:
+
+    - `WAITING_FOR_PSP`: the PSP does not respond.
+    - `OVERDUE`: the worker is late.
     """
 
     STORED = "stored"
@@ -33,7 +44,7 @@ class SessionResult(StrEnum):
 
 
 class CountedBy(StrEnum):
-    """The ways to group counted sessions."""
+    """How sessions are grouped when they are counted."""
 
     CENTER = "center"
     MERCHANT = "merchant"

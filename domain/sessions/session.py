@@ -1,4 +1,4 @@
-"""Card-addition sessions, their evidence and idempotency keys."""
+"""Card-addition sessions, the evidence about them, and idempotency keys."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ from domain.sessions.request import RequestedSession
 from domain.sessions.result import CountedBy, CountedResult
 
 MAX_ATTEMPTS: Final = 20
-"""The number of pages that a session may have on each day of its link. The number is limited
-because each page may prolong the session, and every session must end.
+"""How many pages a session may have on each day of its link. The number is limited because each page
+may prolong the session, and every session must end.
 """
 
 DAY: Final = timedelta(days=1)
@@ -73,16 +73,19 @@ stays.
 
 
 def half_of_life(created_at: datetime, expires_at: datetime) -> datetime:
-    """Return when half of a link's life is over. `expires_at` must be that of an unopened link."""
+    """Return the time at which half of a link's lifetime is over.
+
+    `expires_at` must be that of a link that was not opened, because a page may prolong it.
+    """
     return created_at + (expires_at - created_at) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """The card on file that a session's card replaces, as its guest wants it.
+    """The card on file that the session's card will replace.
 
-    `further` are the terms of the bookings that the card guarantees, beside those of the session's
-    `agreement`. The guest agrees to all of them again.
+    `further` are the terms of the bookings that the old card guarantees, in addition to those of the
+    session's `agreement`. The guest agrees again to all of them.
     """
 
     account_id: AccountId
@@ -91,7 +94,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFilter:
-    """The sessions to look for, among all guests and centers. None means no condition."""
+    """The conditions of a search for sessions. A field that is None is not a condition."""
 
     guest_id: GuestId | None = None
     center_id: CenterId | None = None
@@ -100,7 +103,7 @@ class SessionFilter:
 
 
 class DueSession(NamedTuple):
-    """A session that is due, and the merchant account to ask about it."""
+    """A session that is due, and the merchant account whose PSP is to be asked about it."""
 
     token_id: TokenId
     psp_account: PspAccount
@@ -110,15 +113,23 @@ class DueSession(NamedTuple):
 class CardSession(PolledSession, RequestedSession):
     """One addition of a card: the request, the polled page, and the end.
 
-    `configuration` is the center's payment configuration at the time of add-card. `shows_guest` is
-    whether the page may show the guest's name and e-mail address, because the caller may read them.
-    `link_key` opens the link. It is None in sessions of earlier releases, whose token opens the
-    link. `clicks` are the clicks with which the guest agreed to the terms of `agreement`. `card` is
-    the card that the session stored or renewed, as the PSP reported it at that time; None also if
-    an earlier release stored the card. `browsers` are the browsers in which the guest clicked, if
-    the operator has chosen to record browsers. `trace` is the trace of the add-card request.
-    `unopened_at` is when `NoticeUnopened` checks whether the link was opened; None after that.
-    `replaces` is the card that the guest replaces on the guest's own page.
+    The request:
+
+    - `configuration` is the center's payment configuration at the time of add-card.
+    - `shows_guest` is whether the page may show the guest's name and email address, because the
+      caller may read them.
+    - `link_key` opens the link. It is None in sessions of earlier releases, whose token opens it.
+    - `trace` is the trace of the add-card request.
+    - `replaces` is the card that the guest replaces on the guest's own page, or None.
+
+    The guest's steps:
+
+    - `unopened_at` is when `NoticeUnopened` will check whether the link was opened. It is None after
+      the check.
+    - `clicks` are the clicks with which the guest agreed to the terms of `agreement`.
+    - `browsers` are the browsers in which the guest clicked, if the operator records browsers.
+    - `card` is the card that the session stored or renewed, as the PSP reported it at that time. It
+      is None also if an earlier release stored the card.
     """
 
     token_id: TokenId
@@ -136,12 +147,15 @@ class CardSession(PolledSession, RequestedSession):
 
     @property
     def bookings(self) -> Sequence[AgreementTerms]:
-        """The terms of all bookings that the session's card is to guarantee."""
+        """The terms of all bookings that the session's card will guarantee."""
         further = self.replaces.further if self.replaces else ()
         return (self.agreement, *further) if self.agreement else ()
 
     def clicked_in(self, browser: BrowserOfClick) -> CardSession:
-        """Note the browser of a click. The first click and the latest ones are kept."""
+        """Return the session with the browser of a click added.
+
+        The browsers of the first click and of the latest clicks are kept.
+        """
         kept = self.browsers or ()
         latest = kept[1:][-MAX_CLICKS + 2 :]
         return replace(self, browsers=(*kept[:1], *latest, browser))
@@ -149,7 +163,10 @@ class CardSession(PolledSession, RequestedSession):
     def agreed_to(
         self, shown: ShownAgreement, *, keeps: bool, browser: str, now: datetime
     ) -> CardSession:
-        """Note a click on the page that shows an agreement. `keeps` says whether the box is ticked."""
+        """Return the session after a click on the page that shows an agreement.
+
+        `keeps` is whether the box is ticked. `browser` is the secret in the browser's cookie.
+        """
         attempt = self.current_attempt
         click = shown.clicked(
             attempt=attempt.request.attempt,
@@ -162,10 +179,10 @@ class CardSession(PolledSession, RequestedSession):
     def completed_with(
         self, account_id: AccountId, click: AgreementClick, now: datetime
     ) -> CardSession:
-        """End the session, because the guest agreed to use a card on file.
+        """Return the session as completed with a card on file that the guest agreed to use.
 
-        The returned session has no page. If this session has a page, the caller must keep that page
-        as an earlier page, so that the PSP is still asked about it.
+        The returned session has no page. If this session has a page, the caller must store it as an
+        earlier page, so that the PSP is still asked about it.
         """
         used = replace(
             self,
@@ -178,24 +195,24 @@ class CardSession(PolledSession, RequestedSession):
 
     @property
     def prefix(self) -> str:
-        """The beginning of the token, which is enough to find the session."""
+        """The beginning of the token, by which operators can find the session."""
         return self.token_id[:SHOWN_OF_TOKENS]
 
     def psp_guest(self, request: HostedPageRequest) -> PspGuest:
-        """Return the guest at the PSP for whom the page of a request is made."""
+        """Return the key of the guest's reference at the PSP for the page of a request."""
         psp, account = self.configuration.provider, request.merchant_account
         return PspGuest(psp, account, self.guest_id, self.center_id, request.prefill)
 
     @property
     def required_authentication(self) -> Authentication:
-        """Whether the bank must authenticate the guest, as the center or the client requires."""
+        """Whether the bank must authenticate the guest, because the center or the client requires it."""
         required = Authentication.REQUIRED
         is_required = required in (self.configuration.authentication, self.authentication)
         return required if is_required else Authentication.AUTOMATIC
 
     @property
     def old_at(self) -> datetime:
-        """When the link becomes old: a person who opens it later may not be the guest."""
+        """When the link becomes old. After that, the person who opens it may not be the guest."""
         return self.created_at + DAY
 
     def is_old(self, now: datetime) -> bool:
@@ -203,9 +220,10 @@ class CardSession(PolledSession, RequestedSession):
         return now > self.old_at
 
     def is_page_past_end(self, now: datetime) -> bool:
-        """Return whether the page is past its end, or shows the guest's details on an old link.
+        """Return whether the page can no longer be used.
 
-        The PSP may create the page of an early attempt late, after an outage.
+        Either the page is past its end, or the link is old and the page shows the guest's details.
+        The latter happens if the PSP creates a page late, after an outage.
         """
         attempt = self.attempt
         shows_details = attempt is not None and attempt.request.prefill is not Prefill.NOTHING
@@ -213,35 +231,35 @@ class CardSession(PolledSession, RequestedSession):
         return PolledSession.is_page_past_end(self, now) or (shows_details and self.is_old(now))
 
     def may_have_details(self, now: datetime) -> bool:
-        """Return whether a page that is made now may have the guest's details.
+        """Return whether a page that is created now may contain the guest's details.
 
-        A person who opens an old link may not be the guest. So a page with details must end before
-        the link is old.
+        The person who opens an old link may not be the guest. A page with details must therefore end
+        before the link is old.
         """
         return not self.is_old(now + TIME_TO_TYPE)
 
     def needs_click(self, now: datetime) -> bool:
-        """Return whether the guest must confirm by a click that the link is to be opened.
+        """Return whether the guest must click on a button before the link opens a page.
 
-        Messengers open the links in messages to make previews. Links that live for days are often
-        sent by messenger, so an old link alone opens no page.
+        This is so for an old link. Links that work for days are often sent by messenger, and
+        messengers open the links in messages to make previews.
         """
         return self.is_old(now) and self.has_link(now)
 
     def may_have_page(self, number: int, now: datetime) -> bool:
-        """Return whether the session may have this number of pages at this time.
+        """Return whether the session may have `number` pages at the time `now`.
 
-        The number is 20 for each started day of the link's life, so that one day cannot use up the
-        pages of the next.
+        The maximum is 20 for each started day of the link's lifetime, so that the pages of one day
+        cannot use up those of the next day.
         """
         lifetime = self.configuration.link_lifetime(self.link_minutes)
         days = ceil(min(now - self.created_at, lifetime) / DAY)
         return number <= MAX_ATTEMPTS * max(days, 1)
 
     def without_personal_data(self) -> CardSession:
-        """Return the session without the guest's data that its end does not need.
+        """Return the session without those data of the guest that are not needed to end it.
 
-        Until the end, the PSP finds the page by the parameters with which it was made.
+        The parameters of the page are kept, because the PSP finds the page by them until the end.
         """
         blank = replace(self, **TELLS_OF_THE_GUEST)
         if not self.is_over:
@@ -262,7 +280,7 @@ IDEMPOTENCY_KEYS_LAST: Final = timedelta(hours=24)
 
 
 class CardSessions(WorkAtPsps, Protocol):
-    """Card-addition sessions."""
+    """Repository of card-addition sessions."""
 
     def add(self, session: CardSession) -> None:
         """Store a new session."""
@@ -273,93 +291,99 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def with_link_key(self, link_key: LinkKey) -> CardSession | None:
-        """Return the session whose link has this key, or None. Locks nothing."""
+        """Return the session whose link has this key, or None. Does not lock it."""
         ...
 
     def is_any_without_key(self, *, since: datetime, before: datetime) -> bool:
-        """Return whether an earlier release started a session between two times. Locks nothing."""
+        """Return whether a session without a key was started between two times.
+
+        Only earlier releases start such sessions. Does not lock them.
+        """
         ...
 
     def with_page(
         self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
     ) -> CardSession | None:
-        """Return the session with this page at the PSP, or None.
-
-        Earlier pages of a session count too.
+        """Return the session that has or had this page at the PSP, or None.
 
         A write unit locks the session.
         """
         ...
 
     def update(self, session: CardSession) -> None:
-        """Store a session that exists."""
+        """Replace a stored session."""
         ...
 
     def make_pages_due(
         self, guest_id: GuestId, now: datetime, *, except_for: TokenId | None = None
     ) -> None:
-        """Make the guest's open sessions with an open page due at `now`, except for one session.
+        """Make the guest's open sessions with an open page due at `now`.
 
-        Waits for units that have locked one of the sessions, so the caller must hold no lock yet.
-        Locks the sessions in the order of their ids.
+        The session `except_for` is left out. The sessions are locked in the order of their ids. This
+        may wait for other units, so the caller must not hold any lock yet.
         """
         ...
 
     def open_of(self, caller: CallerName) -> Sequence[TokenId]:
-        """Return a caller's open sessions that are not cancelled. Locks nothing."""
+        """Return a caller's open sessions that are not cancelled. Does not lock them."""
         ...
 
     def without_agreement(self, *, since: datetime) -> Sequence[TokenId]:
-        """Return the sessions about a booking that stored a card without an agreement.
+        """Return the sessions for a booking that stored a card without its agreement, oldest first.
 
-        They ended after `since`, and come oldest first. Locks nothing.
+        Only sessions that ended after `since` are returned. Does not lock them.
         """
         ...
 
     def half_over(self, now: datetime, *, at_most: int, skip: int) -> Sequence[CardSession | None]:
-        """Return sessions that have not ended, with an `unopened_at` up to `now`, oldest first.
+        """Return at most `at_most` open sessions whose `unopened_at` has come, oldest first.
 
-        A session of an earlier release has such a time too, long ago. The first `skip` are left
-        out. None stands for a session that cannot be decoded. Locks nothing.
+        Sessions of an earlier release are included; their `unopened_at` is long ago. The first `skip`
+        sessions are left out. None stands for a session that cannot be decoded. Does not lock the
+        sessions.
         """
         ...
 
     def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
-        """Return a merchant account's sessions whose outcome the PSP is still asked for.
+        """Return the sessions of a merchant account about which the PSP is still asked.
 
-        Locks nothing.
+        Does not lock them.
         """
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a limited number of sessions that ended before a time; return the number.
+        """Delete sessions that ended before a time, a limited number per call.
 
-        Their evidence, earlier pages and refused cards are deleted too. A session stays if it is
-        due, if its account has no consent of its own, or while its agreement is stored.
+        Return how many were deleted. Their evidence, earlier pages and refused cards are deleted too.
+        A session is kept while it is due, while its account's consent is stored only in the session,
+        and while its agreement is stored.
         """
         ...
 
     def forget_browsers(self, *, before: datetime) -> int:
-        """Delete the `browsers` of a limited number of sessions that ended before a time.
+        """Delete the `browsers` of sessions that ended before a time, a limited number per call.
 
-        Returns the number of sessions.
+        Return the number of these sessions.
         """
         ...
 
     def of_guest(self, guest_id: GuestId) -> Sequence[CardSession]:
-        """Return every readable session of a guest. A write unit locks them."""
+        """Return all sessions of a guest, except those that cannot be decoded.
+
+        A write unit locks them.
+        """
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Give every session of a guest to another. Attempts keep the guest they were made for."""
+        """Move all sessions of a guest to another guest. The requests of pages keep the former guest."""
         ...
 
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
-        """Delete the guest's data in those sessions of the guest that cannot be decoded.
+        """Clear the guest's data in those sessions of the guest that cannot be decoded.
 
-        An open session keeps the data by which its page is found until its `expires_at`, for the
-        release that can decode it; then it ends. Consents stay. Return True if no such session is
-        open.
+        Until its `expires_at`, an open session keeps the data that is needed to find its page, for a
+        release that can decode the session. Then it is ended. Consents are kept. Return whether none
+        of these sessions is open.
         """
         ...
 
@@ -372,63 +396,70 @@ class CardSessions(WorkAtPsps, Protocol):
         status: SessionStatus | None = None,
         reference: str | None = None,
     ) -> Page[CardSession]:
-        """Return a page of a guest's sessions, newest first. None means no condition."""
+        """Return a page of a guest's sessions, newest first.
+
+        If `centers` is None, the sessions at all centers are included. A `status` or `reference` of
+        None is not a condition.
+        """
         ...
 
     def between(self, first: str, last: str, *, limit: int) -> Sequence[CardSession]:
-        """Return the sessions whose tokens lie between two UUIDs, in the order of the tokens.
+        """Return at most `limit` sessions whose tokens are between two UUIDs, sorted by token.
 
-        Locks nothing.
+        Does not lock them.
         """
         ...
 
     def search(self, wanted: SessionFilter, *, limit: int) -> Sequence[CardSession]:
-        """Return sessions of any guest, newest first, without those that cannot be decoded.
+        """Return at most `limit` sessions that meet the conditions in `wanted`, newest first.
 
-        Reads every session since `created_since` unless `wanted` names a guest or a center.
+        Sessions that cannot be decoded are left out. Unless `wanted` names a guest or a center, this
+        reads every session since `created_since`.
         """
         ...
 
     def count(
         self, by: CountedBy | None, *, since: datetime, overdue_before: datetime
     ) -> Sequence[CountedResult]:
-        """Count the sessions created since a time, by group, with the most frequent result first.
+        """Count the results of the sessions created since a time, the most frequent result first.
 
-        An open session that was due before `overdue_before` is overdue. A group is a center's id,
-        or PSP and merchant account such as `fake/default`, or "" for all sessions. Reads each of
-        these sessions.
+        Depending on `by`, the sessions are grouped by the center's id or by PSP and merchant account,
+        such as `fake/default`. If `by` is None, all sessions are in the group "". An open session
+        that was due before `overdue_before` counts as overdue. Every one of the sessions is read.
         """
         ...
 
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> DueSession | None:
-        """Lease a session that is due; return None if no session is due.
+        """Lease a session that is due and return it, or return None if no session is due.
 
-        A session is due from `due_at` on. If that is later than `latest_due`, it is due earlier:
-        after MAX_BACKOFF while its PSP does not respond, after POLL_EVERY if its page is open or
-        its `expires_at` has passed, otherwise at its `expires_at`.
+        A session is due from `due_at` on. A `due_at` that a wrong clock has set too late is not
+        waited for. It is too late if it is later than `latest_due` allows for the longest wait:
+
+        - MAX_BACKOFF while the PSP does not respond,
+        - POLL_EVERY if the page is open or `expires_at` has passed,
+        - the time until `expires_at` in all other cases.
 
         Each merchant account has one queue for each of these three cases. The queues take turns, in
-        an order that follows from `now`, and each queue begins with the session that has been due
-        for the longest time. So a backlog at one account does not delay the others. Sessions of the
-        merchant accounts in `except_at` are left out, and however many they are, they do not slow
-        down the call.
+        an order that depends on `now`, so that a backlog at one account does not delay the others.
+        In each queue, the session that has been due longest comes first. Sessions of the merchant
+        accounts in `except_at` are left out. They do not slow down the call, even if there are many.
 
-        The lease ends at `until`. The session is then due again, in case the process that leased it
-        has died. A row that cannot be decoded is leased like any other, so that it does not block
-        the rest.
+        The lease ends at `until`. Then the session is due again, because the process that leased it
+        may have died. A session that cannot be decoded is leased like any other, so that it does not
+        block the others.
         """
         ...
 
 
 class EvidenceLog(Protocol):
-    """Reports of PSPs about sessions, by webhook or return address."""
+    """Repository of the evidence about sessions."""
 
     def add(self, token_id: TokenId, evidence: Evidence, *, at_most: int) -> None:
-        """Store a piece of evidence once, however often it arrives.
+        """Store a piece of evidence. If it arrives several times, it is stored once.
 
-        If the session already has `at_most` pieces of the same origin, nothing is stored.
+        Nothing is stored if the session already has `at_most` pieces of the same origin.
         """
         ...
 
@@ -437,12 +468,12 @@ class EvidenceLog(Protocol):
         ...
 
     def remove(self, token_id: TokenId) -> None:
-        """Delete the evidence about a session."""
+        """Delete all evidence about a session, if any."""
         ...
 
 
 class IdempotencyKeys(Protocol):
-    """The session that each caller's Idempotency-Key refers to."""
+    """Repository of idempotency keys. Each key of a caller refers to a session."""
 
     def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
         """Return the session for which the key was used after `since`, or None."""
@@ -451,13 +482,16 @@ class IdempotencyKeys(Protocol):
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:
-        """Use the key for `token_id`, unless it was used after `since`.
+        """Let the key refer to the session `token_id`, unless it was already used after `since`.
 
-        Return the session that the key now refers to. If several processes claim a key at once, one
-        succeeds.
+        Return the session to which the key now refers. If several processes claim a key at once, the
+        first wins.
         """
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete a limited number of keys that were used before a time; return the number."""
+        """Delete keys that were used before a time, a limited number per call.
+
+        Return how many were deleted.
+        """
         ...

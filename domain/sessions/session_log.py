@@ -1,4 +1,4 @@
-"""The steps in the life of a session, which operators read in the log."""
+"""The steps of a session, which are logged for operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.sessions.session import CardSession
 
 
 class Step(StrEnum):
-    """The steps. Each is also the name of a log event."""
+    """The steps of a session. The value of each is also the name of its log event."""
 
     CREATED = "session_created"
     OPENED = "session_opened"
@@ -28,16 +28,16 @@ class Step(StrEnum):
 
 
 class SessionStep(NamedTuple):
-    """A step of a session, and the session after it.
+    """A step, and the session after the step.
 
-    `reason` is None if there is no reason, or if it is unknown. Otherwise it depends on `step`:
+    `reason` is None if there is no reason, or if it is unknown. For these steps, it is:
 
     - DECLINED: the PSP's code.
     - NOT_ACCEPTED: why the center did not accept the card. The session stays open for another card.
     - REFUSED: the type of the refusal. The session has ended.
     - EXPIRED: why the session expired.
 
-    `collected_at` is when a STORED or RENEWED card was collected, by the PSP's clock.
+    For STORED and RENEWED, `collected_at` is when the card was collected, by the PSP's clock.
     """
 
     step: Step
@@ -50,12 +50,15 @@ class SessionLog(Protocol):
     """Logs steps for operators. Use cases call it after the commit that stored the steps."""
 
     def __call__(self, *steps: SessionStep) -> None:
-        """Log steps in their order. Never raises."""
+        """Log steps in the given order. Never raises."""
         ...
 
 
 def steps_between(before: CardSession, after: CardSession) -> list[SessionStep]:
-    """Return the steps between two stored states of a session, except those about stored cards."""
+    """Return the steps that lead from one stored state of a session to another.
+
+    Steps about stored cards are left out.
+    """
     steps = []
     if after.opened_at is not None and before.opened_at is None:
         steps.append(SessionStep(Step.OPENED, after))

@@ -1,4 +1,4 @@
-"""Trace a card-addition session for an operator: the events in it, and their times."""
+"""Trace a card-addition session for an operator: list everything that happened in it, with times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class TraceEntry(NamedTuple):
-    """An event in the life of a session. `details` say more; None values are left out."""
+    """Something that happened in a session. Details without a value (None) are left out."""
 
     at: datetime
     step: str
@@ -26,7 +26,7 @@ class TraceEntry(NamedTuple):
 def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
     """Return the session whose token begins with `prefix`.
 
-    Raises InvalidField unless exactly one does.
+    Raises InvalidField if there is no such session, or if there are several.
     """
     first, last = (plain_uuid(prefix + end[len(prefix) :]) for end in (_FIRST, _LAST))
     if first is None or last is None or len(prefix) < SHOWN_OF_TOKENS:
@@ -40,7 +40,7 @@ def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
 
 
 def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
-    """Return what `steps_seen` returns, and the events sent to clients, in the order of time."""
+    """Return everything that happened in a session, oldest first, with the events sent to clients."""
     deliveries = unit.event_deliveries.of_session(session.token_id, since=session.created_at)
     told = [
         TraceEntry(
@@ -63,7 +63,7 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
 
 
 def steps_seen(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
-    """Return what happened in a session so far, in the order of time."""
+    """Return everything that happened in a session, oldest first, without events sent to clients."""
     request = session.attempt.request if session.attempt else None
     # An earlier release kept only the time of the latest attempt.
     opened_at = session.opened_at or (request.begun_at if request else None)
