@@ -1,10 +1,10 @@
-"""Every refusal by a rule, with its code, type and message.
+"""The refusals by rules of the domain, each with its code, type and message.
 
-`adapters/http/errors.py` has the refusals of requests that do not reach a rule.
+Refusals of requests that do not reach a rule are in `adapters/http/errors.py`.
 
 The code is both the HTTP status and the response's `error.code`. Types and messages are part of the
-interface: clients compare them, so they do not change within a version of the path, whatever the
-names of the classes.
+interface, because clients compare them. They do not change within a version of the path, even if
+the names of the classes change.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ class IncorrectBillingAddress(Refusal):
 class InvalidField(Refusal):
     """A field of a request, record, token or configuration is missing or has an invalid value.
 
-    `expected` describes the valid values so that it can follow "expected" and "must be", such as
-    "a UUID". The text never contains the value, which may be a card number.
+    `expected` describes the valid values, for example "a UUID". Messages put it after "expected" or
+    "must be". It never contains the invalid value, which may be a card number.
     """
 
     code = 400

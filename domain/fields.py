@@ -1,4 +1,4 @@
-"""Fields from outside, such as a cell of a file or an option of a command."""
+"""Parse and check fields from outside, such as a cell of a file or an option of a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_CARD_NUMBER: Final = "text without a card number"
 
 
 def parse_uuid(field: str, value: object) -> str:
-    """Return a UUID in lower case. Raises InvalidField for any other than the 36-character form."""
+    """Return a UUID in lower case. Raises InvalidField unless it is in 36-character form."""
     uuid = plain_uuid(value)
     if uuid is None:
         raise InvalidField(field, "a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3")
@@ -23,8 +23,8 @@ def parse_uuid(field: str, value: object) -> str:
 def parse_line(field: str, value: object, *, max_length: int) -> str:
     """Return a line of text unchanged.
 
-    Raises InvalidField if the text is missing, blank or too long, or has control characters or line
-    breaks.
+    Raises InvalidField if the text is missing, blank or too long, or if it contains control
+    characters or line breaks.
     """
     if (
         isinstance(value, str)
@@ -37,7 +37,7 @@ def parse_line(field: str, value: object, *, max_length: int) -> str:
 
 
 def invalid_line(field: str, *, max_length: int) -> InvalidField:
-    """Return the refusal of a text that `parse_line` does not accept."""
+    """Return the error for a text that `parse_line` does not accept."""
     return InvalidField(
         field,
         f"1 to {max_length} characters, not blank, without control characters and line breaks",
@@ -65,7 +65,7 @@ _INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
 
 def is_visible(text: str) -> bool:
-    """Return whether a reader of `text` sees anything."""
+    """Return whether `text` contains a visible character."""
     return any(
         unicodedata.category(character)[0] in "LNPS" and character not in _INVISIBLE
         for character in text
@@ -73,7 +73,7 @@ def is_visible(text: str) -> bool:
 
 
 def is_clean(text: str) -> bool:
-    """Return whether `text` is free of control characters, line breaks and broken characters."""
+    """Return whether `text` contains no control characters, line breaks or lone surrogates."""
     return text.isprintable() or not any(
         unicodedata.category(character) in _REFUSED_CATEGORIES or character in _DIRECTION_OVERRIDES
         for character in text

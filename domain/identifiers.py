@@ -1,6 +1,6 @@
-"""Identifiers, each with its own type, so that the type checker finds mix-ups.
+"""The types of identifiers. Each has a separate type, so that the type checker finds mix-ups.
 
-UUIDs are lower-case text in 36-character form.
+UUIDs are texts in 36-character form and lower case.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ ProductId = NewType("ProductId", str)
 TokenId = NewType("TokenId", str)
 """The token of a card-addition session."""
 SHOWN_OF_TOKENS: Final = 8
-"""How many characters of a token are shown: enough to find it, but not enough to open a link of an
-earlier release.
+"""How many characters of a token are shown: enough to find the session, but not enough to open the
+link of a session of an earlier release.
 """
 LinkKey = NewType("LinkKey", str)
 """The secret of a session's link: 26 characters, `a` to `z` and `2` to `7`, which hold 128 bits."""
@@ -28,7 +28,7 @@ CallerName = NewType("CallerName", str)
 ProviderName = NewType("ProviderName", str)
 """The name of a payment service provider (PSP), such as `fake`."""
 MerchantAccount = NewType("MerchantAccount", str)
-"""The name of a merchant account at a PSP. Only the settings have its keys."""
+"""The name of a merchant account at a PSP. The keys of the account are only in the settings."""
 DEFAULT_MERCHANT_ACCOUNT: Final = MerchantAccount("default")
 """The merchant account of webhooks whose path does not name an account."""
 GuestReference = NewType("GuestReference", str)
@@ -57,7 +57,7 @@ _PLAIN_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 def plain_uuid(value: object) -> str | None:
     """Return `value` in lower case if it is a UUID in 36-character form, otherwise None.
 
-    Braces, `urn:uuid:`, missing hyphens and digits of other scripts are refused.
+    Other forms, such as those with braces, with `urn:uuid:` or without hyphens, are not accepted.
     """
     if isinstance(value, str) and _PLAIN_UUID.fullmatch(value):
         return value.lower()
@@ -75,13 +75,13 @@ _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 
 
 def link_key_from(secret: str) -> LinkKey:
-    """Return the key that is made from a secret, of which 128 bits are used."""
+    """Return the link key that is made from the first 128 bits of a secret."""
     return LinkKey(b32encode(sha256(secret.encode()).digest()[:16]).decode().rstrip("=").lower())
 
 
 def find_link_key(text: str) -> LinkKey | None:
-    """Return the first text in the form of a link's key within a text, in lower case, or None."""
-    # Some programs escape text that is already escaped, and the digits of escapes could be those of
-    # a key.
+    """Return the first part of a text that has the form of a link key, in lower case, or None."""
+    # Some programs escape text that is already escaped. The digits of an escape could be taken for part
+    # of a key.
     found = _LINK_KEY.search(_ESCAPE.sub(" ", text))
     return found and LinkKey(found[0].lower())

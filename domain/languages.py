@@ -1,4 +1,4 @@
-"""Languages of guests, as tags of BCP 47 (RFC 5646) such as `de` and `pt-BR`."""
+"""The languages of guests, as BCP 47 tags (RFC 5646) such as `de` and `pt-BR`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from domain.errors import InvalidField
 DEFAULT_LANGUAGE: Final = "en"
 
 AUTO: Final = "auto"
-"""In place of a tag: the language that the guest's browser requests."""
+"""The value that stands for the language that the guest's browser requests."""
 
 MAX_TAG_LENGTH: Final = 35
-"""The length that every implementation must accept (RFC 5646, section 4.4.1)."""
+"""The maximum length of a tag. Every implementation must accept it (RFC 5646, section 4.4.1)."""
 
 _EXPECTED: Final = "a language tag such as de or pt-BR (BCP 47)"
 EXPECTED_LOCALE: Final = f"{_EXPECTED}, or {AUTO}"
@@ -28,9 +28,10 @@ _TAG: Final = re.compile(
 
 
 def parse_language(field: str, value: object) -> str | None:
-    """Parse a tag from outside, in its usual case (`pt-BR`). None and "" return None.
+    """Parse a language tag from outside, and return it in its usual case (`pt-BR`).
 
-    Raises InvalidField, also for `auto`. The subtags need not be registered.
+    Return None for None and "". Subtags do not have to be registered. Raises InvalidField, also for
+    `auto`.
     """
     if value is None or value == "":
         return None
@@ -41,7 +42,7 @@ def parse_language(field: str, value: object) -> str | None:
 
 
 def parse_locale(value: object) -> str | None:
-    """Parse the locale of add-card: a tag, or `auto`. Raises InvalidField."""
+    """Parse the locale of a request: a language tag, `auto`, or nothing. Raises InvalidField."""
     if value == AUTO:
         return AUTO
     try:
@@ -51,7 +52,7 @@ def parse_locale(value: object) -> str | None:
 
 
 def canonical(tag: str) -> str | None:
-    """Return a tag in the case of RFC 5646, section 2.1.1; None if it is malformed."""
+    """Return a tag in the case of RFC 5646, section 2.1.1, or None if it is malformed."""
     if len(tag) > MAX_TAG_LENGTH or not tag.isascii() or not _TAG.fullmatch(tag.lower()):
         return None
     subtags = tag.lower().split("-")
@@ -66,10 +67,10 @@ def canonical(tag: str) -> str | None:
 
 
 def look_up(tag: str, available: Collection[str]) -> str | None:
-    """Return the available language that is nearest to a tag: `de` for `de-AT`.
+    """Return the available language that is nearest to a tag, for example `de` for `de-AT`.
 
-    The nearest language is the tag itself, or the tag after subtags are removed from its end (RFC
-    4647, section 3.4). None if no such language is available.
+    Subtags are removed from the end of the tag until the language is available (RFC 4647, section
+    3.4). Return None if no such language is available.
     """
     subtags = tag.split("-")
     while subtags:
@@ -82,7 +83,7 @@ def look_up(tag: str, available: Collection[str]) -> str | None:
 
 
 def first_of(wishes: Iterable[str | None], available: Collection[str]) -> str:
-    """Return the available language for the first wish that has one; otherwise English."""
+    """Return the language of the first wish for which a language is available, or English."""
     for wish in wishes:
         if wish is not None and (found := look_up(wish, available)) is not None:
             return found

@@ -1,4 +1,4 @@
-"""The current time, random identifiers and traces, which the domain takes from outside."""
+"""The ports for the current time, random identifiers, and traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """The time."""
+    """The port that returns the current time."""
 
     def now(self) -> datetime:
         """Return the current time, with the time zone UTC."""
@@ -20,24 +20,24 @@ class Clock(Protocol):
     def is_steady(self) -> bool:
         """Return whether the clock has advanced evenly for 10 minutes in this process.
 
-        Irreversible work waits for that, so that a clock that is ahead for some minutes, as after
-        the start of a machine, cannot cause it.
+        Irreversible work waits for a steady clock. Otherwise, a clock that is ahead for some minutes,
+        for example after the start of a machine, could cause such work too early.
         """
         return True
 
 
 def time_before(now: datetime, ago: timedelta) -> datetime:
-    """Return the time `ago` before `now`, or the first time that can be stored."""
+    """Return the time `ago` before `now`, but not earlier than the first time that can be stored."""
     return now - min(ago, now - _FIRST)
 
 
 def time_after(now: datetime, wait: timedelta) -> datetime:
-    """Return the time `wait` after `now`, or the last time that can be stored."""
+    """Return the time `wait` after `now`, but not later than the last time that can be stored."""
     return now + min(wait, _LAST - now)
 
 
 class Ids(Protocol):
-    """Random identifiers and secrets."""
+    """The port that returns random identifiers and secrets."""
 
     def uuid(self) -> str:
         """Return a new random UUID in 36-character form, lower case (RFC 9562, version 4)."""
@@ -49,16 +49,19 @@ class Ids(Protocol):
 
 
 Trace = NewType("Trace", str)
-"""The trace of a client's request through several systems, as the adapters write it."""
+"""The trace of a client's request through several systems, in the format of the adapters."""
 
 
 class Traces(Protocol):
-    """The trace to which the present work of this thread belongs."""
+    """The port that knows the trace to which the current work of a thread belongs."""
 
     def current(self) -> Trace | None:
-        """Return the trace, or None if the work belongs to no trace."""
+        """Return the trace of this thread's current work, or None."""
         ...
 
     def following(self, trace: Trace | None) -> AbstractContextManager[None]:
-        """Let the work in a `with` statement belong to a trace, unless it already has another."""
+        """Return a context manager whose `with` block belongs to a trace.
+
+        If the current work already belongs to a trace, it keeps that trace.
+        """
         ...

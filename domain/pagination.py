@@ -13,7 +13,7 @@ DEFAULT_PAGE: Final = 1
 DEFAULT_SIZE: Final = 10
 MAX_SIZE: Final = 100
 ALL: Final = 2**31
-"""The size of a page with all items. The API does not accept it."""
+"""The size of a page that contains all items. The API does not accept it."""
 MAX_DIGITS: Final = 4_000
 """Python itself refuses to parse numbers of more than 4,300 digits."""
 
@@ -31,10 +31,10 @@ class PageRequest:
 
     @classmethod
     def parse(cls, *, pages: Sequence[str], sizes: Sequence[str]) -> PageRequest:
-        """Parse every `page` and `size` of a query. An empty list means the default.
+        """Parse the values of the query parameters `page` and `size`. No value means the default.
 
-        Raises TooManyItems for a size over 100, and PageParameterInvalid for anything that is not a
-        plain decimal number of at least 1, or is repeated.
+        Raises TooManyItems if the size is over 100. Raises PageParameterInvalid for a value that is not a
+        plain decimal number of at least 1, and for several values.
         """
         page = _parse_number("page", pages, DEFAULT_PAGE)
         size = _parse_number("size", sizes, DEFAULT_SIZE)

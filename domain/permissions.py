@@ -28,10 +28,10 @@ class Permission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """A use case's requirement: one of the permissions `any_of`, and each of `also`.
+    """The permissions that a use case requires: at least one of `any_of`, and all of `also`.
 
-    If both are empty, any caller may call the use case. With `every_center`, a caller that is
-    limited to some centers may not, because guests belong to no center.
+    If both are empty, every caller may call the use case. With `every_center`, callers that are
+    limited to some centers may not call it, because guests do not belong to centers.
     """
 
     any_of: tuple[Permission, ...]
@@ -61,9 +61,9 @@ MAY_READ_EVENTS: Final = Needs((Permission.EVENTS_READ,))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller: its unique name, its permissions, and the centers it may act for.
+    """An authenticated caller: its unique name, its permissions, and its centers.
 
-    `centers` is None if the caller may act for all centers.
+    The caller may act only for its `centers`, or for all centers if it is None.
     """
 
     name: CallerName
@@ -71,13 +71,13 @@ class Caller:
     centers: frozenset[CenterId] | None = None
 
     def may(self, needs: Needs) -> bool:
-        """Return whether the caller meets the requirement."""
+        """Return whether the caller has the required permissions."""
         has_any = not (needs.any_of and self.permissions.isdisjoint(needs.any_of))
         is_permitted = has_any and self.permissions.issuperset(needs.also)
         return is_permitted and (self.centers is None or not needs.every_center)
 
     def require(self, needs: Needs) -> None:
-        """Raise UserNotAuthorized unless the caller meets the requirement."""
+        """Raise UserNotAuthorized if the caller lacks a required permission."""
         if not self.may(needs):
             raise UserNotAuthorized
 

@@ -1,7 +1,7 @@
-"""The redirect_uris to which a guest's browser may be redirected.
+"""The addresses (redirect_uri) to which a guest's browser may be redirected.
 
-The address is checked once, before it is stored, and then used byte for byte. The service never
-fetches it.
+An address is checked once, before it is stored, and then used unchanged. The service never fetches
+it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _WEB_SCHEMES = frozenset({"http", "https"})
 
 
 def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
-    """Check a redirect_uri as a client sent it, and return it unchanged.
+    """Check the redirect_uri that a client sent, and return it unchanged.
 
-    `allowed` holds the center's origins and custom schemes. If it is empty, every absolute http and
-    https address with a host is allowed. Raises RedirectUriRequired if the value is missing, null
+    `allowed` contains the center's origins and custom schemes. If it is empty, every absolute http
+    or https address with a host is allowed. Raises RedirectUriRequired if the value is missing, null
     or blank, and RedirectUriInvalid if the address is not allowed (interface, `addCard`).
     """
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -49,8 +49,8 @@ def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
 def redirect_origin(uri: str) -> str | None:
     """Return the origin of an address (RFC 6454), or `scheme://` for the custom scheme of an app.
 
-    An app's address may begin `myspa://` or `com.example.app:/` (RFC 8252, section 7.1). None means
-    that the address is never allowed.
+    The address of an app may begin with `myspa://` or `com.example.app:/` (RFC 8252, section 7.1).
+    Return None if the address is never allowed.
     """
     if len(uri) > MAX_REDIRECT_URI_LENGTH or not _URI_CHARACTERS.fullmatch(uri):
         return None
@@ -79,7 +79,7 @@ def _web_origin(scheme: str, parts: SplitResult, port: int | None) -> str | None
 
 
 def _is_host(host: str) -> bool:
-    """Return whether this is a valid host that every browser reads in the same way."""
+    """Return whether `host` is a valid host that all browsers interpret in the same way."""
     if _HOST_NAME.fullmatch(host) and not _NUMBER_AT_END.fullmatch(host):
         return True
     address = host[1:-1] if host.startswith("[") and host.endswith("]") else host
@@ -92,9 +92,9 @@ def _is_host(host: str) -> bool:
 
 
 def parse_allowed_origin(value: str) -> str:
-    """Parse a center's origin (`https://shop.example`) or custom scheme (`myspa://`).
+    """Parse an origin (`https://shop.example`) or a custom scheme (`myspa://`) of a center.
 
-    Return it in the form of `redirect_origin`. Raises ValueError for anything else.
+    Return it in the form that `redirect_origin` returns. Raises ValueError for any other text.
     """
     origin = redirect_origin(value)
     if origin is None or value.lower().rstrip("/") not in _spellings(origin):

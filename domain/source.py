@@ -19,9 +19,9 @@ DEFAULT_SOURCE: Final = Source.WEB_STORE
 
 
 def parse_source(value: object) -> Source:
-    """Parse a source as a client sent it.
+    """Parse the source that a client sent.
 
-    1 and 5 are accepted, as integers or strings. Anything else raises InvalidSource, including
+    1 and 5 are accepted, as integers or strings. Raises InvalidSource for anything else, including
     `true` and `1.0`.
     """
     if type(value) in (int, str):

@@ -1,6 +1,7 @@
-"""The storage port: units of work that join the repositories of all capabilities.
+"""The storage port: units of work that combine the repositories of all capabilities.
 
-Each repository's port stands beside its noun. Each storage passes the suite in `tests/contracts/`.
+The port of each repository is in the module of its entity. Each storage passes the test suite in
+`tests/contracts/`.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from domain.worker.heartbeat import Workers
 
 
 class RecordUnreadable(Exception):
-    """A stored record that this release cannot decode; most likely another release wrote it.
+    """This release cannot decode a stored record. Most likely, another release wrote it.
 
-    The storage has logged its table and key, once in each process. A repository that returns
-    several records leaves such a record out if the method says so.
+    The storage logs the table and the key of the record, once in each process. Some methods of
+    repositories leave such records out; their docstrings say so.
     """
 
 
@@ -52,7 +53,7 @@ class AlreadyStored(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOfWork:
-    """The repositories, all seen in one consistent state."""
+    """The repositories. All of them show the same consistent state."""
 
     centers: Centers
     guests: Guests
@@ -101,11 +102,9 @@ Returned = TypeVar("Returned")
 class Storage(Protocol):
     """The place where records are stored.
 
-    After ServiceUnavailable from any call, nothing was written.
-
-    The exception is a commit in doubt: the connection was lost during the commit, and the database
-    did not come back within seconds. The unit may then have been committed. Every use case may
-    therefore be called again after ServiceUnavailable.
+    If a call raises ServiceUnavailable, nothing was written, with one exception: if the connection
+    was lost during the commit, and the database did not come back within seconds, the unit may have
+    been committed. Every use case may therefore be repeated after ServiceUnavailable.
 
     Units are short and never span a call to a PSP. Nested units, writes in a read unit and writes
     after the commit are programming errors and raise RuntimeError.
@@ -125,8 +124,8 @@ class Storage(Protocol):
     def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
         """Call `work` with a new write unit, and return its result.
 
-        After a conflict with another unit, `work` is called again with a new unit, a few times. It
-        must therefore have no effect outside the unit.
+        After a conflict with another unit, `work` is called once more with a new unit, up to a few
+        times. It must therefore not have effects outside the unit.
         """
         ...
 
@@ -135,10 +134,9 @@ class Storage(Protocol):
         ...
 
     def overwrite_deleted(self) -> bool:
-        """Overwrite deleted and changed data in the files, as far as the storage can.
+        """Overwrite deleted and changed data in the files, as far as the storage can do so.
 
-        Return whether it succeeded: it fails while somebody reads the former state. May be called
-        again.
+        Return False if another process is reading the former state; then repeat the call later.
         """
         ...
 
@@ -152,9 +150,9 @@ def take_due(
     is_any: Callable[[UnitOfWork], bool],
     take: Callable[[WriteUnit], Returned | None],
 ) -> Returned | None:
-    """Return what `take` leased, and commit.
+    """Call `take` in a write unit, commit, and return what it has leased.
 
-    If `is_any` finds nothing, return None without writing.
+    If `is_any` finds that nothing is due, return None without writing.
     """
     with storage.read() as unit:
         if not is_any(unit):
@@ -175,11 +173,11 @@ def do_due(
     *,
     at_most: int,
 ) -> bool:
-    """Call `do` for due records until `at_most` are done; return whether more may be due.
+    """Call `do` for due records until `at_most` are done, and return whether more may be due.
 
     `do` is called with a record and a new write unit, which it commits. `find` is called with the
-    number of records to skip, and returns the next `at_most` records of the queue. None stands for
-    a record that cannot be decoded. Such records are skipped, and so are records for which `do`
+    number of records to skip, and returns the next `at_most` records of the queue, with None for
+    each record that cannot be decoded. Such records are skipped. So are records for which `do`
     raises RecordUnreadable. Skipped records do not count toward `at_most`.
     """
     done = skipped = 0

@@ -387,11 +387,11 @@ _UNREGISTERED: Final = frozenset(
 _FAMILIES: Final = re.compile(
     r"(?:chrome|itms|microsoft|moz|ms|web|x-apple|x-help)[-+].*|(?:microsoft|x-apple)\..*"
 )
-"""Schemes whose beginning shows their owner."""
+"""Families of schemes whose first letters show to whom they belong."""
 
 
 def belongs_to_others(scheme: str) -> bool:
-    """Return whether a scheme, in lower case, cannot belong to a shop's own app."""
+    """Return whether `scheme`, in lower case, cannot be the custom scheme of a shop's app."""
     return (
         scheme in _REGISTERED or scheme in _UNREGISTERED or _FAMILIES.fullmatch(scheme) is not None
     )

@@ -53,7 +53,7 @@ may prolong the session, and every session must end.
 
 DAY: Final = timedelta(days=1)
 TIME_TO_TYPE: Final = timedelta(hours=1)
-"""A new page may contain the guest's details only if the link is not old for at least this time."""
+"""How long before the link becomes old a new page may still contain the guest's details."""
 
 TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
     "billing_info": None,

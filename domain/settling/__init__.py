@@ -1,1 +1,1 @@
-"""From the PSP's answer to a stored card: ask, judge and store."""
+"""Settle sessions: ask the PSP for the outcome of a page, decide, and store the card."""

@@ -20,14 +20,16 @@ from domain.storage import RecordUnreadable, Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelSession:
-    """Use case: end a guest's open session now, and close its page at the PSP.
+    """Use case: cancel a guest's open session, and close its page at the PSP.
 
-    A card that the PSP collected before the cancellation is stored; a card collected later is
-    discarded. The PSP's time and the service's time are compared directly, so their clocks must
-    agree. If the session cannot be settled now, the reconciler settles it. A session that has ended
-    or is already cancelled is not changed. Raises SessionNotFound if the guest has no such session
-    at a center that the caller may see. Raises UserNotAuthorized without the permission, or if
-    another caller started the session and this caller may not read the guest.
+    A card that the PSP collected before the cancellation is stored, and a card that it collected
+    later is discarded. For this, the PSP's clock and the service's clock must agree. If the session
+    cannot be settled now, the worker settles it. A session that has ended or is already cancelled
+    does not change.
+
+    Raises SessionNotFound if the guest has no such session at a center that the caller may see.
+    Raises UserNotAuthorized if the caller lacks the permission, or if another caller started the
+    session and this caller may not read the guest.
     """
 
     needs = MAY_ADD_CARDS
@@ -37,7 +39,7 @@ class CancelSession:
     clock: Clock
 
     def __call__(self, caller: Caller, *, guest_id: str, token_id: str) -> CardSession:
-        """Cancel the session, and return it in its new state."""
+        """Cancel the session, and return its new state."""
         caller.require(self.needs)
         now = self.clock.now()
 
@@ -53,7 +55,7 @@ class CancelSession:
 
         session = self.storage.transact(cancel)
         if not session.is_over:
-            # The cancellation is already stored, whether or not this succeeds.
+            # The cancellation is stored already, so settling may fail.
             with suppress(ServiceUnavailable):
                 return self.settle(session.token_id) or session
         return session
@@ -61,12 +63,12 @@ class CancelSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelSessionsOfCaller:
-    """Use case: cancel every open session of a caller; for operators.
+    """Use case: cancel every open session of a caller. Only operators call it.
 
-    The reconciler then settles the sessions: it closes their pages at the PSP, and stores cards
-    that were collected before the cancellation. After ServiceUnavailable some sessions may be
-    cancelled; call again for the rest. Raises InvalidField for a caller that has no open session
-    and never had a token.
+    The worker then settles the sessions: it closes their pages at the PSP, and stores cards that
+    were collected before the cancellation. Raises InvalidField for a caller that has no open session
+    and never had a token. After ServiceUnavailable, only some sessions may be cancelled; repeat the
+    call to cancel the others.
     """
 
     storage: Storage
@@ -74,7 +76,7 @@ class CancelSessionsOfCaller:
     note_act: NoteAct
 
     def __call__(self, caller: str) -> int:
-        """Cancel the sessions, and return their number."""
+        """Cancel the sessions, and return how many were cancelled."""
         now = self.clock.now()
         with self.storage.read() as unit:
             found = unit.sessions.open_of(CallerName(caller))
@@ -98,7 +100,7 @@ class CancelSessionsOfCaller:
                     return True
             return False
 
-        # Each session in its own unit, so that others wait only briefly.
+        # Each session has a separate unit, so that other units wait only briefly.
         count = 0
         for token_id in found:
             count += self.storage.transact(partial(cancel, token_id=token_id, is_first=not count))

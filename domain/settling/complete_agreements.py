@@ -1,4 +1,4 @@
-"""Complete what an earlier release, which has no agreements, left out when it stored a card."""
+"""Add the agreements that an earlier release, which has no agreements, did not store with a card."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from domain.settling.store_agreement import store_agreement
 from domain.storage import RecordUnreadable, Storage, WriteUnit
 
 COMPLETED_WITHIN: Final = timedelta(days=7)
-"""How long after the end of a session its agreement is completed."""
+"""How long after the end of a session a missing agreement is added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteAgreements:
-    """Use case: add the agreements that are missing because an earlier release settled sessions.
+    """Use case: add agreements that are missing because an earlier release settled the sessions.
 
-    During an upgrade, a process of an earlier release may store a card without its agreement,
-    `keep_until`, and the consent as shown. Each session is completed in its own commit, with the
-    event `agreement.added`. Cards that were removed, and sessions that ended more than
-    COMPLETED_WITHIN ago, stay as they are. May be called at any time, by several processes at once.
-    Raises ServiceUnavailable.
+    During an upgrade, a process of an earlier release may store a card without its agreement, its
+    `keep_until` and the consent that the guest read. Each session is completed in a separate commit,
+    with the event `agreement.added`. Cards that were removed, and sessions that ended more than
+    COMPLETED_WITHIN ago, do not change. May be called at any time, also by several processes at
+    once. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -41,9 +41,9 @@ class CompleteAgreements:
     note_event: NoteEvent
 
     def __call__(self) -> Sequence[CardSession]:
-        """Complete all agreements, and return the sessions whose guests did not agree.
+        """Add all missing agreements, and return the sessions whose guests did not agree.
 
-        Their pages were shown by an earlier release, without the text about the booking.
+        In these sessions, an earlier release showed the page without the text about the booking.
         """
         now = self.clock.now()
         with self.storage.read() as unit:
@@ -56,7 +56,7 @@ class CompleteAgreements:
         return not_agreed
 
     def _complete(self, unit: WriteUnit, token_id: TokenId) -> CardSession | None:
-        """Complete one session; return it if the guest did not agree."""
+        """Add the agreement of one session. Return the session if its guest did not agree."""
         session = unit.sessions.get(token_id)
         # The guest may have been erased meanwhile, or another process may have completed it.
         if session is None or session.agreement is None or session.ended_at is None:
@@ -79,7 +79,7 @@ class CompleteAgreements:
             agreement_ids=[AgreementId(self.ids.uuid()) for _ in session.bookings],
         )
         if not agreed.agreements:
-            # The earlier release stores no consent of its own.
+            # The earlier release does not store the consent in the account's consents.
             unit.consents.add(agreed.consent)
             unit.commit()
             return session
@@ -87,7 +87,7 @@ class CompleteAgreements:
         general = general_among(consents, agreements)
         before = account.keep_until
         if not general and account.token_id in {each.token_id for each in agreements}:
-            # The earlier release kept the card, although its guest agreed to bookings only.
+            # The earlier release kept the card without an end, although the guest agreed to bookings only.
             before = last_kept_until(agreements)
         version, keeps_until = account.consent_version, agreed.keep_until
         if account.has_withdrawn(agreed.consent.agreed_at):
@@ -108,7 +108,7 @@ class CompleteAgreements:
                 psp_account=account.psp_account,
                 now=self.clock.now(),
             )
-        # Last, as the contract of `add` requires.
+        # This comes last in the unit, as `add` requires.
         unit.consents.add(agreed.consent)
         unit.commit()
         return None

@@ -1,6 +1,6 @@
-"""Judge what a PSP reported about a session. Nothing is read or written here.
+"""Decide what follows from a PSP's report about a session. This module does no input or output.
 
-The verdict decides the fate of the session, the guest's account and the collected token.
+The verdict contains the new states of the session, the guest's account and the collected token.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnFile:
-    """The stored records that a judgement about a card needs.
+    """The stored records that are needed to judge a card. All of them were read under lock.
 
-    `accounts` are the guest's active accounts at the center, `removed_by_guest` are the
-    accounts there that the guest removed, `open_agreements` counts the open agreements of each if the
-    session has an agreement, and `discard` is the discard of the collected token; all were read
-    under lock. The guest, the center or its payment configuration may have been deleted since
-    add-card. `has_bookings` is whether all agreements of a card that the guest replaces still run.
+    `accounts` are the guest's active accounts at the center, and `removed_by_guest` are the accounts
+    there that the guest removed. If the session has an agreement, `open_agreements` is the number of
+    open agreements of each account. `discard` is the discard of the collected token, or None.
+
+    If the guest replaces a card, `has_bookings` is whether all agreements of that card still run.
+    The guest, the center or its payment configuration may have been deleted since add-card.
     """
 
     accounts: Sequence[Account]
@@ -75,10 +76,11 @@ class Verdict:
     - `session` replaces the current session.
     - `added` is a new account.
     - `renewed` replaces the account with its id.
-    - `kept` is an account that an outdated result does not renew. It may be kept longer.
-    - `doubted` is the account of a card that was typed again. The card is read at the PSP at once,
-      because the PSP may have lost it.
-    - `consent` is what the guest agreed to for the account that is added, renewed or kept.
+    - `kept` is an account that is not renewed, because the result is outdated. The account may be
+      kept longer.
+    - `doubted` is the account of a card that the guest typed in again. The card is read at the PSP
+      at once, because the PSP may have lost it.
+    - `consent` is the consent to the account that is added, renewed or kept.
     - `agreements` are the guest's agreements about bookings.
     - `unkept` is the token to discard: the collected token, or the former token of the renewed
       account.
@@ -97,7 +99,7 @@ class Verdict:
 
     @property
     def account_events(self) -> Iterator[tuple[EventType, Account]]:
-        """The events about accounts to send to clients. The session's status decides its own event."""
+        """The events about accounts. The event about the session depends on its status instead."""
         if self.added is not None:
             yield EventType.ACCOUNT_STORED, self.added
         if self.renewed is not None:
@@ -107,14 +109,14 @@ class Verdict:
 def judge(
     asked: CardSession, current: CardSession, outcome: Reported, now: datetime
 ) -> Verdict | None:
-    """Judge an outcome that `judge_card` does not cover; None means that nothing changes.
+    """Judge an outcome without a card. Return None if nothing changes.
 
-    `asked` is the session about which the PSP was asked, and `current` is its present state. The
-    first matching case applies.
+    `asked` is the state of the session when the PSP was asked, and `current` is its present state.
+    The first matching case applies.
     """
     match outcome:
         case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
-            # The session stays open for the guest's current page.
+            # The session stays open because of the guest's current page.
             return Verdict(session=current, unkept=_token(current, outcome))
         case _ if current.is_settled:
             return None
@@ -145,11 +147,11 @@ def judge(
 def judge_token(
     session: CardSession, collected: CardCollected, discard: Discard | None, now: datetime
 ) -> Verdict | None:
-    """Judge the token of a collected card; None means that the card may be stored.
+    """Judge the token of a collected card. Return None if the card may be stored.
 
-    A card is not stored, and its page is over, if its token was discarded before, or if the card
-    was collected after the client cancelled. While its token is being discarded, the session waits,
-    unless the page is already over because the center did not accept its card.
+    A card is not stored if its token was already discarded, or if the card was collected after the
+    client had cancelled the session; the page is then over. While the token is being discarded, the
+    session waits, unless the page is already over because the center did not accept the card.
     """
     if session.not_accepted is not None and session.current_attempt.over and discard is not None:
         # A PSP that refuses the discard must not keep the session open.
@@ -182,10 +184,13 @@ def judge_card(
     """Judge a card that was collected on the current page of a session that is not settled.
 
     Call `judge_token` first. The card becomes the account `account_id`, renews the account of the
-    same card, or is refused. If the center does not accept the card, the page is over, but not the
-    session. If the guest agreed to charges for bookings, the card has these agreements, with the
-    `agreement_ids`. If the guest withdrew the consent since, the card is kept for these bookings
-    only; without a booking, a removed card is not stored again, and the page is over.
+    same card, or is refused. If the center does not accept the card, the page is over, but the
+    session stays open.
+
+    If the guest agreed to charges for bookings, the card gets these agreements, with the ids in
+    `agreement_ids`. If the guest has withdrawn the consent since then, the card is kept only for
+    these bookings. If there is no booking and the guest has removed the card since then, it is not
+    stored again, and the page is over.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
     same = next(
@@ -225,15 +230,15 @@ def judge_card(
         and each.has_withdrawn(consent.agreed_at)
     ]
     if withdrawals:
-        # Before that, the guest agreed that the card is kept. Only the bookings remain.
+        # The guest withdrew the consent to keep the card after giving it. Only the bookings remain.
         keep_until = agreed.bookings_until or (same.keep_until if same else None)
         if same is None and keep_until is None:
             return Verdict(session=session.without_card(now), unkept=_token(session, collected))
-    # Keep a copy in the session: the account changes when the bank or the guest renews the card.
+    # The session keeps a copy, because the account changes when the bank or the guest renews the card.
     session = replace(session, card=CardSummary.of(card, authenticated=collected.authenticated))
     if same is not None:
         if _is_stale(collected, same):
-            # An outdated result must not undo a renewal, but what the guest agreed to is stored.
+            # An outdated result must not undo a renewal, but the guest's consent and agreements are stored.
             return Verdict(
                 session=session.completed(same.account_id, now),
                 kept=same.kept_longer(keep_until, consent.version),
@@ -285,9 +290,9 @@ def judge_card(
 
 
 class Agreed(NamedTuple):
-    """What a guest agreed to for a card.
+    """The consent and the agreements of a guest for one card.
 
-    `keep_until` is None if the guest agreed that the card is kept.
+    `keep_until` is None if the guest agreed that the card is kept without an end.
     """
 
     consent: GivenConsent
@@ -296,7 +301,7 @@ class Agreed(NamedTuple):
 
     @property
     def bookings_until(self) -> datetime | None:
-        """Until when the bookings keep the card; None if the guest agreed to no booking."""
+        """The time until which the card is kept for its bookings, or None if there are none."""
         return last_kept_until(self.agreements)
 
 
@@ -308,9 +313,9 @@ def agreed_to(
     account_id: AccountId,
     agreement_ids: Sequence[AgreementId],
 ) -> Agreed:
-    """Return what the guest agreed to by `click`, or on the session's page if `click` is None.
+    """Return what the guest agreed to with `click`, or on the session's page if `click` is None.
 
-    `agreement_ids` are the ids of the agreements, one for each of the session's `bookings`.
+    `agreement_ids` are the ids for the agreements, one for each of the session's `bookings`.
     """
     if click is None:
         attempt = session.current_attempt
@@ -360,7 +365,7 @@ def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> 
 
 
 def _not_accepted(session: CardSession, collected: CardCollected) -> NotAccepted | None:
-    """Return why the center does not accept a card; None if it does."""
+    """Return the reason why the center does not accept a card, or None if it accepts the card."""
     if not session.configuration.accepts(collected.card):
         return NotAccepted.FUNDING
     is_required = session.required_authentication is Authentication.REQUIRED
@@ -386,8 +391,8 @@ def _refusal(
         return IncorrectBillingAddress()
     if same is not None:
         is_known = _is_stale(collected, same) or same.expires_with(collected.card)
-        # If the session has an agreement, the card that is typed again gets that agreement too. If
-        # the card was kept for bookings only, the guest now agrees that the card is kept.
+        # If the session has an agreement, the card on file gets that agreement too. If the card was
+        # kept for bookings only, the guest now agrees that the card is kept.
         is_on_file = is_known and session.agreement is None and same.keep_until is None
         return PaymentMethodAlreadyExists() if is_on_file else None
     replaced = session.replaces.account_id if session.replaces else None
@@ -397,7 +402,7 @@ def _refusal(
 
 
 def _is_stale(collected: CardCollected, same: Account) -> bool:
-    """Return whether a card was typed before the guest agreed to the stored state of its account."""
+    """Return whether the card was typed in before the guest gave the account's stored consent."""
     return collected.collected_at < same.consented_at
 
 
@@ -409,7 +414,7 @@ def _refusal_of_agreement(
     same: Account | None,
     now: datetime,
 ) -> Refusal | None:
-    # If the card was typed before the booking ended, it is kept for a no-show until `kept_until`.
+    # If the card was typed in before the booking ended, it is kept until `kept_until` for a no-show.
     is_over = any(collected.collected_at >= each.ends_at for each in session.bookings)
     if is_over or now >= click.kept_until or not on_file.has_bookings:
         return AgreementEnded()

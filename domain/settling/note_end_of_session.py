@@ -1,4 +1,4 @@
-"""Note the event that a session ended without a card."""
+"""Note the event about a session that has ended without a card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def note_end_of_session(
     *,
     now: datetime,
 ) -> None:
-    """Note that a session just ended without a card, if it did. The caller commits."""
+    """Note the event if the session has ended without a card between its two states.
+
+    The caller commits the unit.
+    """
     event_type = _EVENTS.get(after.status)
     if event_type is None or after.status is before.status:
         return

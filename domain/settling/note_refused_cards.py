@@ -1,4 +1,4 @@
-"""Note a page's refused cards, and make the guest's other pages due."""
+"""Record the refused cards of a page, and make the guest's other open pages due."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ MAX_REFUSED_ON_PAGE: Final = 100
 """The maximum number of refused cards that are recorded for one page, whatever the PSP reports."""
 
 MAX_DECLINED_EVENTS: Final = 10
-"""The most `session.card_declined` of a session, so that card testing does not flood readers."""
+"""How many `session.card_declined` a session causes at most, so that card testing does not flood
+readers.
+"""
 
 
 def note_refused_cards(
@@ -33,13 +35,14 @@ def note_refused_cards(
     *,
     now: datetime,
 ) -> int:
-    """Record the cards that the page of `asked` refused, and the card that a rule refused.
+    """Record the cards that the page of `asked` refused, and the card that a rule refused, if any.
 
-    `changed` is the stored session after the outcome was applied. The refusal code belongs to the
-    last of the reported cards. `session.card_declined` is noted for each card that was not recorded
-    before, unless the session failed by it. May be called again: each card is recorded once. Return
-    how many cards the page has refused since the last call. The caller commits, and then calls
-    `ask_about_open_pages`.
+    `changed` is the stored session after the outcome was applied. The refusal code is stored with the
+    last of the reported cards. Each card is recorded once, even if it is reported several times. For
+    each new card, `session.card_declined` is noted, unless the session failed because of the card.
+
+    Return how many cards the page has refused since the last call. The caller commits the unit, and
+    then calls `ask_about_open_pages`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     code = outcome.refusal_code if outcome else None
@@ -87,12 +90,12 @@ def _refused(
 def ask_about_open_pages(
     storage: Storage, limits: Sequence[CardLimit], session: CardSession, now: datetime
 ) -> None:
-    """Make the guest's other open pages due after a page of `session` refused a card.
+    """Make the guest's other open pages due after the page of `session` has refused a card.
 
-    Cards that the other pages refused in the meantime then count too. Once too many cards were
-    refused, the page of `session` is due as well, and settling closes all the pages. Without a
-    limit that closes pages, nothing becomes due. May be called again. If the process dies before
-    this call, each page is asked about at its next poll.
+    The PSP is then asked about them, so that cards that they have refused meanwhile are counted. If
+    too many cards were refused, the page of `session` becomes due too, and settling closes all the
+    pages. Nothing becomes due if no limit closes pages. May be called more than once. If the process
+    dies before this call, the PSP is asked about each page at the next poll.
     """
     if not limits_that_close_pages(limits, session):
         return
@@ -100,8 +103,8 @@ def ask_about_open_pages(
         is_limit_reached = must_close_page(unit, limits, session, now)
 
     def make_due(unit: WriteUnit) -> None:
-        # Alone in its unit: two units that each held a session and waited for the other's would
-        # deadlock.
+        # This needs a separate unit. Two units that each held a lock on a session would wait for each
+        # other.
         except_for = None if is_limit_reached else session.token_id
         unit.sessions.make_pages_due(session.guest_id, now, except_for=except_for)
         unit.commit()

@@ -24,10 +24,10 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObtainPage:
-    """Step of opening a link and of settling: create the page of a session's current attempt.
+    """Step: create the page of a session's current attempt. Opening a link and settling use it.
 
-    May be called again after a failure: it repeats the call with the same idempotency key, so the
-    PSP creates one page. Raises ProviderUnavailable.
+    May be called more than once, also after a failure. The call to the PSP has the same idempotency
+    key each time, so the PSP creates only one page. Raises ProviderUnavailable.
     """
 
     storage: Storage
@@ -39,7 +39,7 @@ class ObtainPage:
     def __call__(self, session: CardSession) -> CardSession:
         """Call the PSP, store the result, and return the updated session.
 
-        Its attempt then has a page, or is over because the PSP refused it permanently.
+        The session's attempt then has a page, or it is over because the PSP refused it permanently.
         """
         provider = self.providers[session.configuration.provider]
         request = session.current_attempt.request
@@ -76,7 +76,7 @@ class ObtainPage:
                 # The guest was merged. The PSP knows the former guest by this reference.
                 psp_account = session.configuration.psp_account
                 unit.guest_references.keep_former(session.guest_id, psp_account, reference)
-            # An earlier release asked for a guest that all centers share.
+            # The request of an earlier release was for a guest that all centers share.
             elif reference is not None and request.center_id is not None:
                 unit.guest_references.keep(session.psp_guest(request), reference)
             unit.sessions.update(changed)

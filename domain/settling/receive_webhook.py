@@ -1,6 +1,6 @@
 """Receive a PSP's webhook: store it as evidence, and make its sessions and cards on file due.
 
-An unsigned webhook is not evidence. It makes sessions due no more often than a browser may.
+An unsigned webhook is not evidence, and it cannot make sessions due more often than a browser can.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
-    The cards on file that the webhook names become due for reading. The same webhook may arrive any
-    number of times. Nothing changes for unknown sessions and cards, the page of a settled session,
-    or a merchant account that is closed. Raises WebhookRejected, or ProviderUnavailable if the PSP
-    is not configured or has no keys for the account.
+    The cards on file that the webhook names become due for reading. The same webhook may arrive more
+    than once. A webhook has no effect if it is about an unknown session or card, the page of a
+    settled session, or a closed merchant account. Raises WebhookRejected. Raises ProviderUnavailable
+    if the PSP is not configured, or if there are no keys for the merchant account.
     """
 
     storage: Storage
@@ -34,7 +34,7 @@ class ReceiveWebhook:
     clock: Clock
 
     def __call__(self, provider: ProviderName, delivery: WebhookDelivery) -> None:
-        """Verify and store the webhook. Makes no call to the PSP."""
+        """Verify and store the webhook. Does not call the PSP."""
         notices = [
             notice
             for notice in self._read(provider, delivery)
@@ -80,8 +80,9 @@ class ReceiveWebhook:
             raise WebhookRejected("the sessions belong to another merchant account")
 
     def _read(self, provider: ProviderName, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        """Verify a webhook; return its notices about merchant accounts that are not closed."""
-        # Verify first: the signature could become too old while the database is read.
+        """Verify a webhook, and return its notices except those about closed merchant accounts."""
+        # The webhook is verified first: its signature could become too old while the database is
+        # read.
         try:
             notices = self.providers[provider].read_webhook(delivery)
         except (WebhookRejected, ProviderUnavailable):
@@ -97,10 +98,10 @@ class ReceiveWebhook:
     def _in_order_of_locks(
         self, provider: ProviderName, notices: list[WebhookNotice]
     ) -> list[WebhookNotice]:
-        """Return the notices in the order of locks: sessions by their ids, then cards.
+        """Return the notices in the order in which records are locked: sessions by id, then cards.
 
-        In another order, this unit and a unit that makes the pages of a guest due could each wait
-        for the other.
+        In another order, this unit and a unit that makes the pages of a guest due could wait for
+        each other.
         """
         if len(notices) == 1:
             return notices
@@ -119,8 +120,8 @@ class ReceiveWebhook:
     def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
         """Return whether an unsigned notice would make a session due earlier.
 
-        It does not if it names no session, or if it is repeated before the PSP may be asked again.
-        Such notices are ignored without a write.
+        It would not if it does not identify a session, or if it is repeated before the PSP may be
+        asked about the session. Such a notice is ignored without writing to the storage.
         """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)
@@ -151,7 +152,10 @@ def _session_of(
 def _earlier_pages(
     unit: UnitOfWork, session: CardSession | None, notice: WebhookNotice
 ) -> Sequence[EarlierPage]:
-    """Return the earlier pages that a notice may be about: all, unless it names a page."""
+    """Return the earlier pages of a session that a notice may be about.
+
+    If the notice does not identify a page, all earlier pages are returned.
+    """
     if session is None:
         return ()
     return [

@@ -1,7 +1,7 @@
 """Settle a session: ask the PSP for the outcome of its page, and apply the outcome once.
 
-An opened link, the browser's return, a cancellation and the reconciler (also after webhooks) all
-end here. The first of them stores the card; the others find it stored.
+It is called when a link is opened, when the browser returns, after a cancellation, and by the worker,
+for example after a webhook. The first of these calls stores the card, and the others find it stored.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _COLLECTED: Final = (CardCollected, NoCardCollected)
 
 
 class _Applied(NamedTuple):
-    """A session after its outcome was applied, its steps, and the card that it has replaced."""
+    """A session after the outcome was applied, its steps, and the card that its card replaced."""
 
     session: CardSession
     steps: Sequence[SessionStep]
@@ -65,12 +65,13 @@ class _Applied(NamedTuple):
 class SettleSession:
     """Use case: ask the PSP about a session, and store its card or end the session.
 
-    May be called any number of times, by several processes at once: the session is read again under
-    lock before the outcome is applied. While the PSP does not respond, the session becomes due
-    again later. Once the guest has too many refused cards, by `limits`, the page is closed and the
-    session stays open. A session at a closed merchant account ends without a question to its PSP.
-    `log_taken_back` is called after the commit with a card that the session has replaced. Raises
-    ServiceUnavailable.
+    May be called any number of times, also by several processes at once, because the session is read
+    under lock before the outcome is applied. If the PSP does not respond, the session becomes due
+    later. If too many cards of the guest were refused, according to `limits`, the page is closed, but
+    the session stays open. A session at a closed merchant account ends without a call to the PSP.
+
+    If the session's card has replaced a card, `log_taken_back` is called with the old card after the
+    commit. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -86,12 +87,10 @@ class SettleSession:
     log_taken_back: Callable[[Account], None]
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> DueSession | None:
-        """Lease a session that is due; return None if no session is due.
+        """Lease a session that is due and return it, or return None if no session is due.
 
-        Merchant accounts take turns.
-
-        The lease lasts one minute. Sessions of the merchant accounts in `except_at` are left out.
-        If no session is due, nothing is written.
+        The lease lasts one minute. Merchant accounts take turns, and those in `except_at` are left
+        out. If no session is due, nothing is written.
         """
         now = self.clock.now()
         return take_due(
@@ -131,8 +130,8 @@ class SettleSession:
     def _settle_earlier(self, session: CardSession, page: EarlierPage) -> CardSession:
         """Ask the PSP about an earlier page, because a webhook reported something about it.
 
-        Its card is stored if the session has no card, the guest has no other page now, and the
-        discard of its token has not begun. Otherwise its token is discarded.
+        The card of the page is stored if the session has no card, the guest has no open page, and
+        the discard of the token has not begun. In all other cases, the token is discarded.
         """
         asked, outcome = self._reported(replace(session, attempt=page.attempt))
         now = self.clock.now()
@@ -153,7 +152,7 @@ class SettleSession:
         return self._follow(self.storage.transact(apply), now)
 
     def _follow(self, applied: _Applied, now: datetime) -> CardSession:
-        """Do what follows the commit: log it, and make the guest's other pages due."""
+        """Do what follows the commit: log the steps, and make the guest's other pages due."""
         settled, steps, taken_back = applied
         self.log(*steps)
         if taken_back is not None:
@@ -164,7 +163,10 @@ class SettleSession:
         return settled
 
     def _reported(self, session: CardSession) -> tuple[CardSession, Reported]:
-        """Ask the PSP about the session, after creating its page if needed; return both."""
+        """Ask the PSP about the session, and return the session and the report.
+
+        If the session's page is not created yet, it is created first.
+        """
         try:
             if session.attempt is not None and session.attempt.is_unanswered:
                 session = self.obtain_page(session)
@@ -291,7 +293,10 @@ class SettleSession:
     def _judge_card(
         self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
     ) -> Verdict:
-        """Judge a card by the records stored now. Locks the guest before the token, as always."""
+        """Judge a card by the records stored now.
+
+        The guest is locked before the token, as everywhere else.
+        """
         accounts = unit.accounts.active_at(session.guest_id, session.center_id)
         discard = unit.discards.get(*session.configuration.psp_account, collected.token)
         # Check the token first: a token that must not be kept is discarded in any case.
@@ -329,7 +334,10 @@ class SettleSession:
 
 
 def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected) -> bool:
-    """Return whether the card of an earlier page may be stored. Locks as `_judge_card` does."""
+    """Return whether the card of an earlier page may be stored.
+
+    The guest is locked before the token, as everywhere else.
+    """
     unit.accounts.active_at(session.guest_id, session.center_id)
     discard = unit.discards.get(*session.configuration.psp_account, collected.token)
     is_dead = discard is not None and discard.kills(collected.collected_at)
@@ -339,7 +347,7 @@ def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected
 def _due_for_earlier_pages(
     unit: WriteUnit, session: CardSession, now: datetime, *, since: CardSession
 ) -> CardSession:
-    """Return the session, due again if the outcome of an earlier page is still unknown."""
+    """Return the session, which is due if the outcome of an earlier page is still unknown."""
     if any(page.told_at is not None for page in unit.earlier_pages.of(session.token_id)):
         return session.waiting_for_earlier_page(now, since=since)
     return session.postponed(None) if session.is_settled else session
@@ -353,7 +361,7 @@ def _steps(
     declined: int,
     is_discarded: bool,
 ) -> Sequence[SessionStep]:
-    """Return the steps of the session and its cards, in the order for the log."""
+    """Return the steps of the session and its cards, in the order in which they are logged."""
     steps = [SessionStep(Step.DECLINED, changed) for _ in range(declined)]
     if steps and outcome is not None:
         # The PSP gives a reason for the last refused card only.

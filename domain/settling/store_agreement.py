@@ -21,12 +21,12 @@ def store_agreement(
     psp_account: PspAccount,
     now: datetime,
 ) -> None:
-    """Store a new agreement, and end those that are replaced, each with its event.
+    """Store a new agreement, and end the agreements that it replaces, each with its event.
 
-    A booking has one open agreement: the agreement to which the guest agreed last. If a card is
-    reported late, a later agreement may already be stored; then `agreement` ends. `psp_account` is
-    the merchant account of the agreement's card. The caller stores the card's account first, holds
-    the locks on the guest's cards, and commits.
+    Only the latest agreement about a booking stays open. If the PSP reported the card late, a later
+    agreement may be stored already, and then `agreement` is stored as ended. `psp_account` is the
+    merchant account of the agreement's card. The caller has already stored the card's account and
+    locked the guest's cards, and commits the unit.
     """
     unit.agreements.add(agreement)
     note_agreement_event(

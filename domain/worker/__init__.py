@@ -1,1 +1,1 @@
-"""The background worker's rounds, and its heartbeat."""
+"""The background worker: its jobs, its heartbeat, and the status of the installation."""

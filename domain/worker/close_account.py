@@ -1,4 +1,4 @@
-"""Close a merchant account here, because its PSP can no longer be asked about it."""
+"""Close a merchant account here, because its PSP can no longer be called for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 
 class Affected(NamedTuple):
-    """How many records wait for a merchant account, or waited until it was closed."""
+    """How many records of each kind wait for a merchant account, or waited until it was closed."""
 
     sessions: int
     cards: int
@@ -42,10 +42,10 @@ class _Left(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseAccount:
-    """Use case: close a merchant account permanently; for operators.
+    """Use case: close a merchant account. Only operators call it.
 
-    An operator closes an account that is closed at the PSP, whose keys are revoked, or whose PSP is
-    no longer used here. From then on, the service does not call the PSP for this account:
+    An operator closes an account if it is closed at the PSP, if its keys are revoked, or if its PSP
+    is no longer used here. From then on, the PSP is not called for this account:
 
     - Open sessions end as cancelled.
     - Cards are removed with the reason `account_closed`.
@@ -53,8 +53,8 @@ class CloseAccount:
     - Webhooks change nothing, and the account takes no new cards.
     - Work that other processes have begun ends when a worker takes it over.
 
-    May be called again; a further call finishes what is left. Raises ServiceUnavailable, after
-    which some records may be left, and InvalidField for an account without any record.
+    Raises InvalidField for an account without any record. After ServiceUnavailable, some records may
+    be left; repeat the call to finish them.
     """
 
     storage: Storage
@@ -65,7 +65,7 @@ class CloseAccount:
     note_act: NoteAct
 
     def count(self, psp_account: PspAccount) -> Affected:
-        """Count the affected records, and change nothing. Raises InvalidField."""
+        """Count the records that a call would affect. Changes nothing. Raises InvalidField."""
         return self._left(psp_account).affected
 
     def __call__(self, psp_account: PspAccount) -> Affected:
@@ -83,7 +83,7 @@ class CloseAccount:
             unit.commit()
 
         self.storage.transact(close)
-        # Read again, because a request may have stored something until the account was closed.
+        # The records are read once more, because requests may have stored some until the closing.
         left = self._left(psp_account)
         for token_id in left.sessions:
             # The log names records that cannot be decoded.
@@ -92,14 +92,17 @@ class CloseAccount:
         for account_id in left.cards:
             with suppress(RecordUnreadable):
                 self._remove(account_id)
-        # Read again, because the removed cards have added discards.
+        # The discards are read once more, because the removal of cards has added some.
         for token in self._left(psp_account).discards:
             with suppress(RecordUnreadable):
                 self._give_up(psp_account, token)
         return left.affected
 
     def reopen(self, psp_account: PspAccount) -> bool:
-        """Let the account take cards again; return whether it was closed. Ended records stay ended."""
+        """Allow the account to take cards again. Return whether it was closed.
+
+        Records that the closing has ended do not change.
+        """
 
         def reopen(unit: WriteUnit) -> bool:
             standing = unit.merchant_standings.of(psp_account)

@@ -1,4 +1,4 @@
-"""Delete records that are kept only for a time."""
+"""Delete records whose retention has ended."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from domain.storage import Storage, WriteUnit
 class Retention:
     """How long each kind of record is kept.
 
-    - `sessions`, with their evidence and refused cards: after the end of the session.
-    - `deliveries`: after their event.
-    - `cards`, with their consents: after the removal of the card.
-    - `audit`, the entries of the audit trail: after the act.
-    - `browsers` of clicks: after the end of the session. If zero, browsers are not recorded.
+    - `sessions`: sessions with their evidence and refused cards, from the end of the session.
+    - `deliveries`: deliveries of events, from the event.
+    - `cards`: cards with their consents, from the removal of the card.
+    - `audit`: entries of the audit trail, from the act.
+    - `browsers`: the browsers of clicks, from the end of the session. If it is zero, browsers are not
+      recorded.
     """
 
     sessions: timedelta = timedelta(days=400)
@@ -34,15 +35,16 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetOldRecords:
-    """Use case: delete idempotency keys after 24 hours, and other records after their `retention`.
+    """Use case: delete records whose retention has ended, a limited number of each kind per call.
 
-    Links to guests' own pages are deleted a week after they were made.
+    Idempotency keys are deleted after 24 hours, links to guests' own pages after a week, and other
+    records according to `retention`. Records that are due, open or to be discarded are never
+    deleted. An agreement is evidence until EVIDENCE_KEPT_FOR after its `kept_until`. Until then, its
+    session, the events of the session, and the card are kept too.
 
-    Records that are due, open or to be discarded are never deleted. An agreement is evidence until
-    EVIDENCE_KEPT_FOR after its `kept_until`; until then its session, the events of the session, and
-    the card are kept too. Each kind of record has its own unit of work, which deletes a limited
-    number, so that other writers wait only briefly. May be called at any time. Raises
-    ServiceUnavailable, after trying every kind.
+    Each kind of record has a separate unit of work, so that other writers wait only briefly. May be
+    called at any time. If one kind fails, the others are still tried, and then ServiceUnavailable is
+    raised.
     """
 
     storage: Storage
@@ -50,9 +52,9 @@ class ForgetOldRecords:
     retention: Retention
 
     def __call__(self) -> bool:
-        """Delete some records, or none while the clock is not steady.
+        """Delete some records, and return whether more may be left.
 
-        Return whether more may be left.
+        Does nothing while the clock is not steady.
         """
         if not self.clock.is_steady():
             return False
@@ -66,7 +68,7 @@ class ForgetOldRecords:
             lambda unit: unit.portal_sessions.forget(before=now - PORTAL_SESSIONS_KEPT_FOR),
             lambda unit: unit.agreements.forget(before=evidence),
             lambda unit: unit.event_deliveries.forget(before=deliveries),
-            # Only numbered events are deleted, so that a reader notices what it missed.
+            # Only numbered events are deleted, so that a reader notices which events it has missed.
             lambda unit: unit.events.number(),
             lambda unit: unit.events.forget(before=deliveries, until=now + kept.deliveries),
             lambda unit: unit.sessions.forget(before=sessions),

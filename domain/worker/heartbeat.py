@@ -12,13 +12,13 @@ from typing import Final, Protocol
 from domain.identifiers import WorkerId
 
 BEAT_EVERY: Final = timedelta(seconds=20)
-"""How often a worker stores a heartbeat. A worker is missing after three times this interval."""
+"""How often a worker stores a heartbeat. After three of these intervals, it counts as missing."""
 MISSED_AFTER: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProcess:
-    """A background worker from its start to its end: its machine and its release."""
+    """One run of a background worker, with its machine and its release."""
 
     worker_id: WorkerId
     host: str
@@ -27,7 +27,10 @@ class WorkerProcess:
 
 
 class WorkerState(StrEnum):
-    """The state of a worker. A killed worker is RUNNING until another worker finds it LOST."""
+    """The state of a worker.
+
+    A worker that was killed stays RUNNING until another worker finds that it is LOST.
+    """
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -36,9 +39,9 @@ class WorkerState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWorker:
-    """A worker with its state, the time of its first heartbeat, and the age of its last heartbeat.
+    """A worker, its state, the time of its first heartbeat, and the age of its last heartbeat.
 
-    The age is negative if a clock that was wrong left a heartbeat in the future.
+    The age is negative if a wrong clock caused a heartbeat in the future.
     """
 
     worker: WorkerProcess
@@ -48,18 +51,18 @@ class SeenWorker:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the worker was not seen for a minute, or only in the future."""
+        """Whether the worker's last heartbeat is more than a minute old, or too far in the future."""
         return is_missed(self.age)
 
     @property
     def is_gone(self) -> bool:
-        """Whether the worker is missing and did not stop."""
+        """Whether the worker is missing although it did not stop."""
         return self.is_missing and self.state is not WorkerState.STOPPED
 
     def runs_before(self, release: tuple[int, int]) -> bool:
-        """Return whether the worker's release is earlier, such as 0.2 before 0.3.
+        """Return whether a worker of a release earlier than `release` may still be running.
 
-        A worker that is missing does not count. A worker that has just stopped does, because other
+        A missing worker is ignored. A worker that has just stopped is not ignored, because other
         processes of its release may still run.
         """
         found = re.match(r"(\d+)\.(\d+)", self.worker.release)
@@ -69,21 +72,21 @@ class SeenWorker:
 
 
 def is_missed(age: timedelta) -> bool:
-    """Return whether a heartbeat of this age is over a minute old, or as far in the future."""
+    """Return whether a heartbeat is more than a minute old, or more than a minute in the future."""
     return abs(age) > MISSED_AFTER
 
 
 class Workers(Protocol):
-    """The workers of all processes, by their heartbeats.
+    """Repository of workers and their heartbeats.
 
-    `now` is the time by the caller's clock. A storage that machines share uses its own clock
-    instead, because the machines' clocks differ.
+    `now` is the time by the caller's clock. A storage that several machines share uses its own clock
+    instead, because the machines' clocks may differ.
     """
 
     def leave_heartbeat(
         self, worker: WorkerProcess, now: datetime, state: WorkerState = WorkerState.RUNNING
     ) -> None:
-        """Store that a worker is seen now, in this state."""
+        """Store a heartbeat of a worker in this state."""
         ...
 
     def seen(self, now: datetime) -> Sequence[SeenWorker]:

@@ -28,15 +28,14 @@ Kind: TypeAlias = Literal["sessions", "discards", "cards", "events"]
 """The kind of record that a job works on."""
 
 Target = TypeVar("Target", bound=Hashable)
-"""What a job calls, and what may hang: a merchant account at its PSP, or an endpoint for events."""
+"""The remote side of a job, which may hang: a merchant account at its PSP, or an event endpoint."""
 
 
 class End(StrEnum):
-    """The result for the session, token or event of a job.
+    """The result for the session, token, card or event of a job.
 
-    A session is SETTLED, with a card or without, or still OPEN although its PSP responded. A
-    session is WAITING if its PSP did not respond; so is a token that is not DISCARDED, and a card
-    that is not READ.
+    A session is SETTLED, with or without a card, or it is still OPEN although the PSP responded. If
+    the PSP did not respond, the session, token or card is WAITING.
     """
 
     SETTLED = "settled"
@@ -50,11 +49,11 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """The result of a job, and its findings about the target.
+    """The result of a job, and what it shows about the target.
 
-    `end` is None if the job failed, or if another process did it. `is_silent` means that the PSP
-    has not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is what
-    the job raised.
+    `end` is None if the job failed, or if another process did it. `is_silent` means that the PSP has
+    not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is the exception
+    that the job raised.
     """
 
     end: End | None = None
@@ -64,21 +63,21 @@ class JobResult:
 
     @property
     def is_target_away(self) -> bool:
-        """Whether the target is an unavailable endpoint, so that its other events can wait."""
+        """Whether the target is an endpoint that is unavailable, so that its other events can wait."""
         # No request is sent to an endpoint that is gone or off, so its other events cost no time.
         return self.attempt is not None and self.attempt.endpoint is EndpointState.AWAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Generic[Target]):
-    """A leased piece of work. `do` may raise anything; the job is then due again later."""
+    """A leased piece of work. If `do` raises any exception, the job is retried later."""
 
     target: Target
     do: Callable[[], JobResult]
 
 
 Take: TypeAlias = Callable[[Collection[Target]], Job[Target] | None]
-"""Leases the job due for the longest time, except at these targets; None if no job is due."""
+"""Leases and returns the job that has been due longest, except at these targets, or None."""
 
 
 class _Due(Protocol):
@@ -93,7 +92,7 @@ Due_co = TypeVar("Due_co", bound=_Due, covariant=True)
 def jobs_at_psps(
     settle: SettleSession, discard_token: DiscardToken, refresh: RefreshAccount, clock: Clock
 ) -> Mapping[Kind, Take[PspAccount]]:
-    """Return the functions that lease the jobs at PSPs: due sessions, due tokens, and due cards."""
+    """Return the functions that lease jobs at PSPs: due sessions, discards and readings of cards."""
 
     def settle_it(taken: DueSession) -> JobResult:
         session = settle(taken.token_id)
@@ -131,7 +130,7 @@ def _at_psps(take: _TakeDue[Due], do: Callable[[Due], JobResult]) -> Take[PspAcc
 
 
 def jobs_at_endpoints(deliver: DeliverEvent) -> Mapping[Kind, Take[EndpointId]]:
-    """Return the function that leases the jobs at clients' endpoints: due events."""
+    """Return the function that leases jobs at event endpoints: due deliveries."""
 
     def take_delivery(except_to: Collection[EndpointId]) -> Job[EndpointId] | None:
         taken = deliver.take(except_to=except_to)

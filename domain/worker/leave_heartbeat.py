@@ -1,4 +1,4 @@
-"""Workers store heartbeats, so that every process can see whether a worker runs."""
+"""Store the heartbeats of workers, so that every process can see whether a worker runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KEPT_FOR: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveHeartbeat:
-    """Use case: store that a worker is seen now, or stops. Raises ServiceUnavailable.
+    """Use case: store a heartbeat of this worker, and return lost workers.
 
-    It returns the lost workers: those that did not stop, and were not seen for a minute. It returns
-    no workers if this worker was not seen for a minute either, because the database may have been
-    down, or the clock may have jumped. Each lost worker is returned once, to one worker, and once
-    more if it comes back and is lost again.
+    A worker is lost if it did not stop and its last heartbeat is more than a minute old. Each lost
+    worker is returned once, to one of the other workers. If it comes back and is lost once more, it
+    is returned once more. If the last heartbeat of this worker is old too, no workers are returned,
+    because the database may have been down, or the clock may have jumped. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -50,10 +50,11 @@ class LeaveHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsWorkerMissing:
-    """Use case: return whether no worker was seen for a minute. Raises ServiceUnavailable.
+    """Use case: return whether the last heartbeat of every worker is more than a minute old.
 
-    A heartbeat more than a minute in the future is ignored. `watching_since` is the start of
-    this process: a worker has a minute from then to start.
+    Heartbeats more than a minute in the future are ignored. `watching_since` is the start of this
+    process. In the first minute after it, the result is False, because a worker may still be
+    starting. Raises ServiceUnavailable.
     """
 
     storage: Storage

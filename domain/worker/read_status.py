@@ -1,4 +1,4 @@
-"""Read the status of an installation: its workers, and the waiting work."""
+"""Read the status of an installation: its workers and its waiting work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from domain.worker.heartbeat import SeenWorker
 from domain.worker.jobs import Kind
 
 DueKind: TypeAlias = Kind | Literal["erasures"]
-"""The kinds of waiting work: the worker's jobs, and erasures that are not done, due or not."""
+"""The kinds of waiting work: the worker's jobs, and all erasures that are not done."""
 
 
 class EndpointStatus(NamedTuple):
-    """An endpoint for events, with the counts of deliveries that it has not accepted."""
+    """An event endpoint, and the counts of the deliveries that it has not accepted."""
 
     endpoint: EventEndpoint
     counts: DeliveryCounts
@@ -31,12 +31,12 @@ class EndpointStatus(NamedTuple):
 class Status:
     """The status of an installation at one time.
 
-    - `workers`: the workers seen within a day.
-    - `due`: the work that a worker should do now, and since when.
+    - `workers`: the workers with a heartbeat in the last day.
+    - `due`: the work that a worker should do now, and since when it has waited.
     - `unanswered`: sessions, discards and cards whose PSP has not responded.
     - `erasures`: the erasures that wait for a merchant account.
-    - `readings`: how many cards were read at each merchant account within a minute, of
-      READINGS_PER_MINUTE.
+    - `readings`: how many cards were read at each merchant account in the last minute. The maximum
+      is READINGS_PER_MINUTE.
     - `expiring`: the access tokens that expire within 14 days.
     """
 
@@ -50,13 +50,13 @@ class Status:
 
     @property
     def is_worker_missing(self) -> bool:
-        """Whether no worker was seen for a minute."""
+        """Whether the last heartbeat of every worker is more than a minute old."""
         return all(worker.is_missing for worker in self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStatus:
-    """Use case: read the status, using indexes alone. Raises ServiceUnavailable."""
+    """Use case: read the status. Only indexes are read. Raises ServiceUnavailable."""
 
     storage: Storage
     clock: Clock
