@@ -128,7 +128,7 @@ class IdempotencyKeyInvalid(Refusal):
 
 
 class PreconditionFailed(Refusal):
-    """The guest is not in a state that the header If-Match names: another program has changed it."""
+    """The guest has none of the versions in If-Match, so another program has changed the guest."""
 
     code = 412
     type = "precondition_failed"
@@ -226,7 +226,7 @@ class SessionNotFound(Refusal):
 
 
 class SessionEnded(Refusal):
-    """The link of the session no longer works: the session was cancelled or settled, or expired."""
+    """The link of the session no longer works: it was cancelled or settled, or has expired."""
 
     code = 409
     type = "session_ended"
@@ -234,7 +234,7 @@ class SessionEnded(Refusal):
 
 
 class TooManyDeskLinks(Refusal):
-    """The session has 20 desk links."""
+    """The session already has 20 desk links."""
 
     code = 409
     type = "too_many_desk_links"
@@ -250,7 +250,7 @@ class PaymentAccountNotFound(Refusal):
 
 
 class ConsentNotSet(Refusal):
-    """The center takes no agreements yet: it has no text about bookings."""
+    """The center does not take agreements yet, because it has no text about bookings."""
 
     code = 400
     type = "consent_not_set"
@@ -274,7 +274,7 @@ class AgreementEnded(Refusal):
 
 
 class TooManyAgreements(Refusal):
-    """The card has 20 open agreements."""
+    """The card already has 20 open agreements."""
 
     code = 400
     type = "too_many_agreements"
@@ -306,7 +306,7 @@ class EventsGone(Refusal):
 
 
 class EvidenceKeyMissing(Refusal):
-    """The operator has set no key to sign evidence."""
+    """The operator has not set a key to sign evidence."""
 
     code = 400
     type = "evidence_key_missing"
@@ -314,7 +314,7 @@ class EvidenceKeyMissing(Refusal):
 
 
 class CardsDoNotMatch(Refusal):
-    """The two guests to merge have other cards than the caller has read."""
+    """The cards of the two guests have changed since the caller read them."""
 
     code = 409
     type = "cards_do_not_match"
@@ -358,8 +358,8 @@ class TooManyRequests(Refusal):
 class CardLimitReached(TooManyRequests):
     """A limit against card testing is reached, and nothing was done.
 
-    `counted` is what the limit counts: sessions or refused cards. `of` is the id of the
-    guest or center, or the name of the caller, that reached the limit.
+    `counted` is what the limit counts: sessions or refused cards. `of` is who reached the limit: the
+    id of a guest or a center, or the name of a caller.
     """
 
     type = "card_limit_reached"
@@ -371,7 +371,7 @@ class CardLimitReached(TooManyRequests):
 
 
 class PortalLimitReached(TooManyRequests):
-    """The guest has had 20 portal sessions in 24 hours."""
+    """20 portal sessions were opened for the guest in the last 24 hours."""
 
     type = "portal_limit_reached"
 

@@ -1,4 +1,4 @@
-"""Agreements about bookings: a card's list, one agreement, and its end."""
+"""Agreements about bookings: list a card's agreements, and read and end an agreement."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _AGREEMENT_ID: Final = parameter(
 
 
 class AgreementDetails(Struct, frozen=True, kw_only=True):
-    """What a guest agreed to for one booking."""
+    """An agreement of a guest about one booking."""
 
     agreement_id: Annotated[Uuid, uuid_example("The agreement.")]
     account_id: Annotated[Uuid, uuid_example("The card on file that guarantees the booking.")]
@@ -91,7 +91,7 @@ class AgreementDetails(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, agreement: Agreement) -> Self:
-        """Return the fields of an agreement, with its terms and the text beside each other."""
+        """Return the response for an agreement. Its terms and its text are on the same level."""
         return msgspec.convert(_fields(agreement), cls, from_attributes=True)
 
 
@@ -153,7 +153,7 @@ class AgreementResource:
     def list(
         self, caller: Caller, guest_id: str, account_id: str, page: PageRequest
     ) -> ListedAgreements:
-        """List what a card may be charged for, and what it could be charged for before."""
+        """List a card's agreements, including those that have ended."""
         found = self.list_agreements(caller, guest_id=guest_id, account_id=account_id, page=page)
         return ListedAgreements.of(found)
 
@@ -169,7 +169,7 @@ class AgreementResource:
         refusals=(errors.AgreementNotFound(),),
     )
     def read(self, caller: Caller, guest_id: str, agreement_id: str) -> ReadAgreementDetails:
-        """Read an agreement, with the text as the guest read it."""
+        """Read an agreement, with the text that the guest read."""
         found = self.read_agreement(caller, guest_id=guest_id, agreement_id=agreement_id)
         return ReadAgreementDetails.of(found)
 

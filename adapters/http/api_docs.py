@@ -1,7 +1,7 @@
-"""The API in the browser: at `/docs`, people read the interface and try it out.
+"""The page at `/docs`, on which people read about the API and try it out.
 
-Swagger UI shows the document at `/openapi.json`. Its files come with the package `offapi`. Nothing
-is loaded from another host, and no script of the page can call another host.
+The page is Swagger UI, which shows the document at `/openapi.json`. Its files come from the package
+`offapi`. The page does not load anything from other hosts, and its scripts cannot call other hosts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ApiDocs:
     """The page, at `/docs`."""
 
     def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
-        """Respond with the page, which names the release."""
+        """Respond with the page, which shows the version of the release."""
         resp.content_type = "text/html; charset=utf-8"
         page = (_HERE / "templates/docs.html").read_text()
         resp.text = page.replace("{release}", version("cardonfile"))
@@ -48,9 +48,9 @@ class ApiDocsFiles:
     """The scripts and the style sheet of the page, at `/docs/{name}`."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Respond with a file, or with 304 if the browser has it. Raises HTTPNotFound.
+        """Respond with a file, or with 304 if the browser has the same file. Raises HTTPNotFound.
 
-        Browsers ask each time, so an upgrade takes effect with the next page.
+        Browsers send this request for each page, so an upgrade takes effect at once.
         """
         if name not in _CONTENT_TYPES:
             raise falcon.HTTPNotFound
@@ -66,7 +66,7 @@ class ApiDocsFiles:
 
 @cache
 def _file(name: str) -> tuple[bytes, str]:
-    """Return the content of a file and its fingerprint. Each process reads it once."""
+    """Return the content of a file and its fingerprint. Each process reads a file once."""
     path = _HERE / "static" / name
     if not path.exists():
         # The package is not imported, because it would read 9 MB for its own templates.

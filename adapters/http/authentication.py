@@ -26,16 +26,16 @@ _TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE
 
 
 def sent_token(req: falcon.Request) -> str | None:
-    """Return the token of a request, or None without a token."""
+    """Return the token in the request's Authorization header, or None."""
     sent = _TOKEN.fullmatch(req.get_header("Authorization", default="").strip())
     return sent[1] if sent else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
-    """Finds the caller of a request, counts the caller's writes, and begins the caller's trace.
+    """Finds the caller of a request, counts the caller's writes, and begins the request's trace.
 
-    Only a token in the header is accepted. `refused` receives the reason of each refusal.
+    Only a token in the header is accepted. The reason for each refusal is logged.
     """
 
     identity: Identity
@@ -44,10 +44,10 @@ class Authentication:
     refused: Callable[[str], None] = lambda _: None
 
     def __call__(self, req: falcon.Request, resp: falcon.Response) -> Caller:
-        """Return the caller, and say in the response's headers how many writes the caller has left.
+        """Return the caller. The response's headers state how many writes the caller has left.
 
-        Raises UserNotAuthenticated. Raises TooManyRequests after 30 failures in a minute, and
-        if the caller is over the limit of writes.
+        Raises UserNotAuthenticated. Raises TooManyRequests after 30 failures from an address in a
+        minute, and if the caller has exceeded the limit of writes.
         """
         sent = sent_token(req)
         caller = self.identity.authenticate(sent) if sent else MISSING
@@ -63,7 +63,7 @@ class Authentication:
             self.limits.count_failed_authentication(req.remote_addr)
             raise UserNotAuthenticated
         req.context.caller = caller.name
-        # The trace of an unknown caller is logged, but not passed on.
+        # The trace of an unauthenticated request is logged, but not continued.
         begin(req.context.get("trace"))
         if req.method != "GET":
             self.limits.count_write(caller, resp)

@@ -105,7 +105,7 @@ class StoredCard(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, account: Account, now: datetime) -> Self:
-        """Return the fields of a card as of `now`, which decides whether it has expired."""
+        """Return the response for a card. Whether it has expired depends on `now`."""
         card = msgspec.convert(account, cls, from_attributes=True)
         return msgspec.structs.replace(card, expired=account.has_expired(now))
 
@@ -134,7 +134,7 @@ class ChargeableAgreement(Struct, frozen=True, kw_only=True):
 
 
 class PaymentReference(Struct, frozen=True, kw_only=True):
-    """What a payment needs to charge a card on file."""
+    """The values that a payment needs to charge a card on file."""
 
     provider: Annotated[str, example("fake", "The payment service provider.")]
     merchant_account: Annotated[
@@ -186,7 +186,7 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, found: AccountForCaller) -> Self:
-        """Return what a payment needs, with what each agreement allows."""
+        """Return the values that a payment needs, with the agreements that allow charges."""
         account = found.account
         return cls(
             provider=account.provider,
@@ -224,7 +224,7 @@ class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
     ] = UNSET
 
     def with_reference(self, reference: PaymentReference) -> Self:
-        """Add the payment reference of the account, for a caller that may see it."""
+        """Return the card with the payment reference, for a caller that may see it."""
         return msgspec.structs.replace(self, payment_reference=reference)
 
 
@@ -242,7 +242,7 @@ class StoredCards(Struct, frozen=True, kw_only=True):
 
 
 class GuestConsent(Struct, frozen=True, kw_only=True):
-    """What a guest agreed to when a card was stored."""
+    """The text to which a guest agreed when a card was stored."""
 
     version: Annotated[str, example("2026-11", "The version of the text.")]
     language: Annotated[str | None, example("en", "The language of the text (RFC 5646).")]
@@ -275,7 +275,7 @@ class ExpiringCard(StoredCard, frozen=True, kw_only=True):
 
 
 class ExpiringCards(Struct, frozen=True, kw_only=True):
-    """A page of a center's cards on file, by expiry date."""
+    """A page of a center's cards on file, sorted by expiry date."""
 
     accounts: list[ExpiringCard]
     page_info: PageInfo
@@ -359,7 +359,7 @@ class CardResource:
         refusals=(errors.PaymentAccountNotFound(),),
     )
     def read_given_consent(self, caller: Caller, guest_id: str, account_id: str) -> CardConsent:
-        """Read what the guest agreed to for a card on file, also before each renewal."""
+        """Read the texts to which the guest agreed for a card on file, also before each renewal."""
         given = self.read_consent(caller, guest_id=guest_id, account_id=account_id)
         current, *earlier = msgspec.convert(given, list[GuestConsent], from_attributes=True)
         return CardConsent(**msgspec.structs.asdict(current), earlier=earlier)
@@ -379,7 +379,7 @@ class CardResource:
     def remove(self, caller: Caller, guest_id: str, account_id: str) -> Done:
         """Remove a card on file, here and at the PSP."""
         self.remove_account(caller, guest_id=guest_id, account_id=account_id)
-        # After restoring a backup, these lines show which cards were removed since the backup.
+        # After a backup was restored, these log lines show which cards were removed since the backup.
         log.info(
             "card_removed",
             account_id=account_id.lower(),
@@ -401,7 +401,7 @@ class CardResource:
         refusals=(errors.PaymentAccountNotFound(),),
     )
     def choose_default(self, caller: Caller, guest_id: str, account_id: str) -> Done:
-        """Make a card the guest's default at its center. A body is ignored."""
+        """Make a card the guest's default at its center. A body of the request is ignored."""
         self.choose_default_card(caller, guest_id=guest_id, account_id=account_id)
         return Done()
 

@@ -125,7 +125,7 @@ class CenterResource:
         calls=ListCenters,
     )
     def list(self, caller: Caller, page: PageRequest) -> ListedCenters:
-        """List the caller's centers, by name."""
+        """List the caller's centers, sorted by name."""
         return ListedCenters.of(self.list_centers(caller, page=page))
 
     @Operation(

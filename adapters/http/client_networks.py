@@ -1,4 +1,4 @@
-"""The networks of clients, as they are counted and as they are logged."""
+"""The networks of clients: one size for rate limits, another for the log."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ logged.
 
 
 def counted_network(address: str) -> str:
-    """Return the /32 network of an IPv4 address, or the /64 network of an IPv6 address.
+    """Return the network of an address for rate limits: /32 for IPv4, /64 for IPv6.
 
-    A single host or household has a whole /64 network.
+    In IPv6, a single host or household has a whole /64 network.
     """
     return _network_of(address, of_ipv4=32)
 
 
 def logged_network(address: str) -> str:
-    """Return the /24 network of an IPv4 address, or the /64 network of an IPv6 address.
+    """Return the network of an address for the log: /24 for IPv4, /64 for IPv6.
 
-    The log shows the origin of a request without a single IPv4 address.
+    The log therefore does not contain the full address of a client.
     """
     return _network_of(address, of_ipv4=24)
 
 
 def _network_of(address: str, *, of_ipv4: int) -> str:
-    """Return the network; a socket on `::` shows 198.51.100.7 as `::ffff:198.51.100.7` (RFC 4291)."""
+    """Return the network of an address, with the prefix length `of_ipv4` for IPv4.
+
+    A socket on `::` shows 198.51.100.7 as `::ffff:198.51.100.7` (RFC 4291), which is an IPv4 address.
+    """
     try:
         client = ip_address(address)
     except ValueError:

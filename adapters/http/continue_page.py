@@ -1,4 +1,4 @@
-"""The page whose button opens the hosted page, for an old link or to ask for consent."""
+"""The page with a button that opens the hosted page. It is shown for an old link or for consent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def show_continue_page(
     way_back: WayBack | None,
     hosted_page: HostedPage | None = None,
 ) -> None:
-    """Respond with the page, whose form is sent to the page's own address.
+    """Respond with the page. Its form is sent to the page's own address.
 
-    With a `hosted_page`, the form sends that page's fields to the PSP's page instead.
+    With a `hosted_page`, the form sends the fields of that page to the PSP instead.
     """
     show_page(req, resp, "continue.html", way_back, hosted_page=hosted_page)
     protect_page(resp, has_form=True)

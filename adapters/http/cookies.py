@@ -1,4 +1,4 @@
-"""Cookies of guests' browsers, which only this service and no script can read."""
+"""Cookies in guests' browsers. Scripts and other hosts cannot read them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from domain.hosted_payments.link import HostedLinks
 
 @dataclass(frozen=True, kw_only=True)
 class Cookies:
-    """Reads and sets cookies for the whole public address of the service."""
+    """Reads and sets cookies that are valid for all paths of this service."""
 
     links: HostedLinks
 
     @property
     def is_secure(self) -> bool:
-        """Whether browsers reach the service over https."""
+        """Whether the public address is https, so that cookies are only sent over https."""
         return self.links.base_url.startswith("https:")
 
     def get(self, req: falcon.Request, name: str) -> str | None:
-        """Return the value of a cookie, or None. It may have been set by somebody else."""
+        """Return the value of a cookie, or None. Anybody may have chosen the value."""
         return req.cookies.get(self._name(name))
 
     def set(
@@ -33,10 +33,10 @@ class Cookies:
         same_site: str = "Lax",
         seconds: int | None = None,
     ) -> None:
-        """Set a cookie that lasts until the browser is closed, or for a number of seconds.
+        """Set a cookie that lasts for a number of seconds, or until the browser is closed.
 
-        A negative number removes the cookie. With "Lax", a browser that comes from the shop sends
-        the cookie.
+        A negative number removes the cookie. With `same_site` "Lax", the browser also sends the
+        cookie when it follows a link on the shop's site.
         """
         resp.set_cookie(
             self._name(name),
@@ -49,6 +49,6 @@ class Cookies:
         )
 
     def _name(self, name: str) -> str:
-        # With this prefix, browsers accept the cookie from no other host of the domain, but only
-        # over https.
+        # With this prefix, browsers do not accept the cookie from other hosts of the domain. The
+        # prefix works only over https.
         return f"__Host-{name}" if self.is_secure else name

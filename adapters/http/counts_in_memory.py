@@ -1,4 +1,4 @@
-"""The storage in which a process counts requests by itself, for its rate limits."""
+"""The storage in which a process counts requests for its own rate limits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _FORGET_FROM: Final = 1_000
 
 
 class CountsInMemory(Storage):
-    """A custom storage of `limits` for fixed windows. Threads may share it.
+    """A custom storage for the package `limits`, for fixed windows. Threads may share it.
 
-    The package's own storage in memory starts a thread every 10 milliseconds to forget windows that
-    have ended, and requests wait for that thread: with 64 connections, a fifth of all time. This
-    storage forgets them when the number of windows has doubled, so it has at most twice the windows
-    in use.
+    The package's own storage in memory starts a thread every 10 milliseconds to delete windows that
+    have ended. Requests wait for that thread; with 64 connections, they spend a fifth of their time
+    on that. This storage deletes such windows when the number of windows has doubled. It therefore
+    contains at most twice as many windows as are in use.
     """
 
     STORAGE_SCHEME: list[str] | None = None
@@ -30,7 +30,7 @@ class CountsInMemory(Storage):
         self._forget_at = _FORGET_FROM
 
     def __len__(self) -> int:
-        """Return the number of windows."""
+        """Return the number of windows that are stored."""
         return len(self._windows)
 
     @property

@@ -1,4 +1,4 @@
-"""The front desk: links to its page, the code of a session's link, and the page."""
+"""The front desk: make links to its page, draw the QR code of a session's link, and show the page."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _PAGE: Final = Operation(
 
 @dataclass(frozen=True, kw_only=True)
 class DeskResource:
-    """Make desk links, draw the code of a session's link, and show the front desk's page."""
+    """Make desk links, draw the QR code of a session's link, and show the front desk's page."""
 
     make_desk_link: MakeDeskLink
     read_link_to_send: ReadLinkToSend
@@ -126,7 +126,7 @@ class DeskResource:
     def make(
         self, req: falcon.Request, caller: Caller, guest_id: str, token_id: str, body: DeskLinkBody
     ) -> DeskLinkMade:
-        """Make a desk link, which acts for the token of this request."""
+        """Make a desk link. It acts on behalf of the caller, as long as the caller's token is valid."""
         secret = self.make_desk_link(
             caller,
             access_token=sent_token(req) or "",
@@ -149,7 +149,7 @@ class DeskResource:
         refusals=(errors.SessionNotFound(), errors.SessionEnded()),
     )
     def code(self, resp: falcon.Response, caller: Caller, guest_id: str, token_id: str) -> None:
-        """Respond with the code as an image."""
+        """Respond with the QR code of the session's link as an SVG image."""
         link = self.read_link_to_send(caller, guest_id=guest_id, token_id=token_id)
         image = BytesIO()
         _code_of(link).save(image, kind="svg", scale=_PIXELS_A_MODULE, light=_WHITE)
@@ -158,10 +158,11 @@ class DeskResource:
 
     @_PAGE
     def show(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
-        """Show the page, without a call to a PSP."""
+        """Show the page. Does not call a PSP."""
         try:
             desk = self.read_desk(key)
-            # Counted afterwards, because a stranger may try any number of keys.
+            # The request is counted after the key was found, because a stranger may try any number of
+            # keys.
             self.limits.count_page_load("desk", key, req.remote_addr)
         except (TooManyRequests, ServiceUnavailable):
             resp.set_header("Refresh", str(_SECONDS_UNTIL_RELOAD))
@@ -179,7 +180,7 @@ class DeskResource:
             **(_messages(desk, link, catalog(desk.language)) if link else {}),
         )
         protect_page(resp, has_form=True, has_script=True)
-        # The address has the secret, which must not be in the log of a proxy.
+        # The address contains the secret, which must not get into the log of a proxy.
         resp.set_header("Referrer-Policy", "strict-origin")
 
     @replace(
@@ -197,9 +198,9 @@ class DeskResource:
         },
     )
     def cancel(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
-        """Cancel the session, and show the page again."""
+        """Cancel the session, and redirect to the page."""
         self.read_desk(key)
-        # Counted apart from the loads, which must not use up this limit.
+        # Loads of the page have a separate limit, so that they do not use up this limit.
         self.limits.count_page_load("desk cancellation", key, req.remote_addr)
         require_own_form(req, self.links.base_url, key)
         self.cancel_at_desk(key)
@@ -208,7 +209,10 @@ class DeskResource:
 
 
 def _messages(desk: Desk, link: str, t: Catalog) -> dict[str, str]:
-    """Return the addresses that begin a text message and an e-mail, in the guest's language."""
+    """Return the addresses with which the desk's device starts a text message or an e-mail.
+
+    The message contains the link, and a text in the guest's language.
+    """
     body = quote(t.text("desk.message", center=desk.center_name, link=link))
     subject = quote(t.text("form.title", center=desk.center_name))
     to = quote((desk.guest and desk.guest.email) or "", safe="@")

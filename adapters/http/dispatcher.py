@@ -1,4 +1,4 @@
-"""The common steps of all operations, in the order of the interface."""
+"""The steps that all operations share, in the order that the interface defines."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from domain.pagination import PageRequest
 class Dispatcher:
     """Calls a resource's method to respond to an operation.
 
-    The method receives the arguments that its signature names. It may name `req`, `resp`, each
-    parameter of the path, `caller` (who meets the use case's requirement), `body`, each query
-    parameter (whose values it receives), and `page`.
+    The method receives the arguments that its signature names. These can be:
+
+    - `req` and `resp`,
+    - the parameters of the path,
+    - `caller`, who has the permissions that the use case requires,
+    - `body`, parsed,
+    - the query parameters, each with the list of its values,
+    - `page`, parsed from `page` and `size`.
     """
 
     operation: Operation
@@ -29,7 +34,7 @@ class Dispatcher:
     authenticate: Authentication
 
     def respond(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        """Respond to a request. Raises every refusal of the operation."""
+        """Respond to a request. Raises the refusals of the operation."""
         operation = self.operation
         given: dict[str, object] = {"req": req, "resp": resp, **path}
         req.context.asked_for = {name: plain_uuid(path[name]) for name in operation.logged}

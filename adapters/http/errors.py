@@ -1,11 +1,11 @@
-"""Errors as responses: the one place where refusals and faults become HTTP.
+"""Turn refusals and faults into HTTP responses. This is the only module that does so.
 
-The refusals of HTTP itself, such as those of a path or a body, are here too.
+Refusals that concern HTTP itself, such as those of a path or a body, are defined here too.
 
-The code of a refusal is the HTTP status and the `code` in the body. Its type, in the header
-`Error-Type`, is the same for all messages of a refusal. Under `/api/v1` the error object is wrapped
-in an envelope. Elsewhere, and if `page` or `size` is refused, it is not wrapped. Guests' browsers
-get an HTML page.
+The code of a refusal is both the HTTP status and the `code` in the body. The header `Error-Type`
+contains the type of the refusal, which is the same for all its messages. Under `/api/v1`, the error
+object is wrapped in an envelope. Under other paths, and if `page` or `size` is refused, it is not.
+Guests' browsers get an HTML page.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class UnknownQueryParameter(Refusal):
     type = "unknown_query_parameter"
 
     def __init__(self, name: str) -> None:
-        # Only words are repeated, because a client may put anything into a query.
+        # The name is repeated only if it is a word, because a client may put anything into a query.
         named = f": {name}" if re.fullmatch("[A-Za-z_]{1,40}", name) else ""
         self.message = f"Unknown query parameter{named}"
         super().__init__()
@@ -130,7 +130,7 @@ _PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
 
 
 def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None:
-    """Turn every error that a resource raises into a response."""
+    """Add handlers that turn every exception of a resource into a response."""
     app.add_error_handler(Exception, _on_fault)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
     app.add_error_handler(Refusal, _refuse)
@@ -142,7 +142,7 @@ def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None
 
 
 def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
-    """Return the body of a refusal under `path`, with or without the envelope."""
+    """Return the body of a refusal, with or without the envelope, depending on the path."""
     error = ErrorObject(code=refusal.code, message=refusal.message)
     is_about_paging = isinstance(refusal, TooManyItems | PageParameterInvalid)
     if f"{path}/".startswith("/api/v1/") and not is_about_paging:
@@ -167,7 +167,7 @@ def _refuse(req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: obj
 def _ask_for_token(
     req: falcon.Request, resp: falcon.Response, refusal: UserNotAuthenticated, _: object
 ) -> None:
-    # RFC 6750, 3.1: without a token, the header says nothing more.
+    # RFC 6750, 3.1: if the request has no token, the header contains nothing else.
     refused = 'Bearer error="invalid_token"'
     resp.set_header("WWW-Authenticate", refused if sent_token(req) else "Bearer")
     _refuse(req, resp, refusal)
@@ -202,7 +202,7 @@ def _log_card_limit(
 def _log_outage(
     req: falcon.Request, resp: falcon.Response, refusal: ServiceUnavailable, _: object
 ) -> None:
-    # Only the first line, because hints and parts of the statement may follow.
+    # Only the first line is logged, because hints and parts of the statement may follow.
     cause = str(refusal.__cause__ or "no connection or write lock in time").partition("\n")[0]
     log.error("service_unavailable", cause=cause)
     _refuse(req, resp, refusal)

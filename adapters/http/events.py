@@ -50,7 +50,7 @@ class OneEvent(Done, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class EventResource:
-    """List and read events. `encode` returns the bytes that endpoints get."""
+    """List and read events. `encode` returns the same bytes that endpoints receive."""
 
     list_events: ListEvents
     read_event: ReadEvent
@@ -100,7 +100,7 @@ class EventResource:
         center_id: Sequence[str],
         size: Sequence[str],
     ) -> ListedEvents:
-        """List events, oldest first."""
+        """List events after the position `after`, in the order of the list."""
         page = PageRequest.parse(pages=(), sizes=size)
         read = self.list_events(
             caller, afters=after, types=type, center_ids=center_id, size=page.size
@@ -128,5 +128,5 @@ class EventResource:
         refusals=(errors.EventNotFound(),),
     )
     def read(self, caller: Caller, event_id: str) -> OneEvent:
-        """Read an event, also if it is not in the list yet."""
+        """Read an event, even if the list does not contain it yet."""
         return OneEvent(event=Raw(self.encode(self.read_event(caller, event_id=event_id))))

@@ -1,4 +1,4 @@
-"""The evidence about a card on file, and the public keys of its signatures."""
+"""The evidence about a card on file, and the public keys that verify its signature."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ prepare(CardEvidence, PublicKeys)
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceResource:
-    """Read evidence, and the keys that verify it."""
+    """Read signed evidence, and the keys that verify the signature."""
 
     read_evidence: ReadEvidence
     signer: EvidenceSigner

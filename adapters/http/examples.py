@@ -1,7 +1,7 @@
-"""The demo's sample records, for examples of requests in the OpenAPI document.
+"""Examples of requests for the OpenAPI document, which use the demo's sample records.
 
-Each example succeeds unchanged in `make demo`. No example changes a record, except the removal of
-the sample card, which succeeds once.
+Each example succeeds unchanged in `make demo`. Examples do not change records, except for the
+removal of the sample card, which succeeds once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CLINIC_ID: Final = "5a000000-0000-4000-8000-000000000003"
 
 
 def sample(summary: str, value: object) -> Example:
-    """Return an example (OpenAPI Example Object)."""
+    """Return an example in the form of OpenAPI's Example Object."""
     return {"summary": summary, "value": value}
 
 

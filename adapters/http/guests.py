@@ -1,4 +1,4 @@
-"""A guest: `/api/v1/guests/{guest_id}`."""
+"""Guests: `/api/v1/guests/{guest_id}`, and the search for guests."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class GuestSearch(RequestBody, frozen=True, kw_only=True):
 
 
 class MergeBody(RequestBody, frozen=True, kw_only=True, rename={"merged_id": "from"}):
-    """The guest who goes, and the cards of both guests."""
+    """The guest to remove, and the last four digits of both guests' cards."""
 
     required: ClassVar[tuple[str, ...]] = ("from", "last_fours")
 
@@ -222,7 +222,7 @@ class GuestResource:
             "Afterwards the payment service providers are asked to delete the guest. The id cannot "
             "be used again."
         ),
-        # Without known guests, because "Try it out" on the page would erase a guest irrevocably.
+        # There are no examples of guests, because "Try it out" on the page would irrevocably erase one.
         parameters=(parameter("guest_id", "path", "The guest."),),
         calls=EraseGuest,
         refusals=GUEST_REFUSALS,
@@ -243,7 +243,7 @@ class GuestResource:
             "Cards, consents and sessions move to this guest. The other id cannot be used again. There "
             "is no undo."
         ),
-        # Without known guests, because "Try it out" on the page would merge guests irrevocably.
+        # There are no examples of guests, because "Try it out" on the page would irrevocably merge them.
         parameters=(parameter("guest_id", "path", "The guest who stays."),),
         calls=MergeGuests,
         refusals=(
@@ -305,10 +305,13 @@ class GuestResource:
 
 
 def _strong_tags(tags: Sequence[falcon.ETag | Literal["*"]] | None) -> Sequence[str] | None:
-    """Return the tags of If-Match that may match (RFC 9110, 13.1.1); None without the header."""
+    """Return the strong tags of If-Match (RFC 9110, 13.1.1), or None without the header.
+
+    Weak tags never match.
+    """
     if tags is None:
         return None
-    # Only a star without quotes stands for every tag.
+    # Only an unquoted star matches every tag.
     return [
         tag
         for tag in tags

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class WorkerWatch:
-    """Checks whether a worker runs. Logs when no worker runs, and when a worker runs again."""
+    """Checks whether a worker runs. Logs when no worker runs, and when a worker runs once more."""
 
     def __init__(
         self, is_missing: Callable[[], bool], now: Callable[[], float] = time.monotonic
@@ -46,7 +46,10 @@ class WorkerWatch:
         return is_missing
 
     def check_if_due(self) -> None:
-        """Check, at most once a minute. Does nothing while the storage is unavailable."""
+        """Check whether a worker runs, at most once a minute.
+
+        Does nothing while the storage is unavailable.
+        """
         if self._now() >= self._next_check_at:
             self._next_check_at = self._now() + CHECK_EVERY_SECONDS
             with suppress(ServiceUnavailable):
@@ -55,7 +58,7 @@ class WorkerWatch:
 
 @dataclass(frozen=True, kw_only=True)
 class HealthChecks:
-    """Liveness and readiness."""
+    """Responds to the probes for liveness and readiness."""
 
     storage: Storage
     workers: WorkerWatch
@@ -70,7 +73,7 @@ class HealthChecks:
         also_head=True,
     )
     def alive(self) -> Health:
-        """Respond with 200: the process responds, whatever other problems there are."""
+        """Respond with 200, even if the storage is unavailable or no worker runs."""
         return Health(status="ok")
 
     @Operation(
@@ -83,9 +86,9 @@ class HealthChecks:
         also_head=True,
     )
     def ready(self) -> Health:
-        """Respond with 200 if records can be read and written; 503 while the storage is unavailable.
+        """Respond with 200 if records can be read and written, or with 503 if they cannot.
 
-        The status says so if no worker runs. That is not an error.
+        If no worker runs, the response is still 200, but its `status` states that.
         """
         self.storage.check()
         return Health(status=READY_WITHOUT_WORKER if self.workers.is_missing() else READY)

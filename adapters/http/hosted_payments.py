@@ -1,8 +1,8 @@
-"""The guest's browser: `/hosted-payments`, its `return` and `cancel`, and its short form `/h/…`.
+"""The requests of a guest's browser: `/hosted-payments`, `return`, `cancel`, and the short `/h/…`.
 
-Each redirects the browser with 303: to the PSP's page, or back to the stored redirect_uri. If
-neither is possible, the guest sees a page with the reason. A page with a button asks for consent if
-the PSP's page cannot, and opens an old link.
+Each of them redirects the browser with 303, either to the PSP's page or back to the stored
+redirect_uri. If neither is possible, the guest sees a page with the reason. For an old link, and if
+the PSP's page cannot ask for consent, the guest first sees a page with a button.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ _CANCEL: Final = Operation(
 
 
 class ClickedElsewhere(Exception):
-    """A page of another origin sent the button's form."""
+    """A page of another origin sent the form of the button."""
 
 
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
@@ -176,7 +176,7 @@ _ErrorHandler: TypeAlias = Callable[[falcon.Request, falcon.Response, Exception,
 
 @dataclass(frozen=True, kw_only=True)
 class HostedPayments:
-    """The link to which a client sends its guest, and the two ways back from the PSP's page."""
+    """The link of a session, and the addresses to which the PSP's page sends the guest back."""
 
     open_hosted_page: OpenHostedPage
     return_from_hosted_page: ReturnFromHostedPage
@@ -187,7 +187,7 @@ class HostedPayments:
     wake_reconciler: Callable[[], None]
 
     def add_error_handlers(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
-        """Show a page to each guest who cannot be redirected."""
+        """Add handlers that show a page to a guest who cannot be redirected."""
         for error, problem in _PROBLEMS.items():
             app.add_error_handler(error, self._showing(problem))
         app.add_error_handler(PageUnderWay, self._show_under_way)
@@ -197,7 +197,7 @@ class HostedPayments:
 
     @_LINK
     def open(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the PSP's page, which is created now, unless a click is needed first.
+        """Create the PSP's page and redirect to it, or show the page with the button.
 
         Programs that make previews send this request too, so it never counts as consent.
         """
@@ -222,9 +222,9 @@ class HostedPayments:
         },
     )
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the PSP's page, which is created now, because the guest clicked the button.
+        """Create the PSP's page and redirect to it, because the guest clicked on the button.
 
-        Browsers state which page sent the form, but some programs that guests use do not.
+        Browsers state the origin of the page that sent the form, but some programs do not.
         """
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
@@ -232,7 +232,7 @@ class HostedPayments:
         agreed = form.get("agreed")
         browser = self._browser_of(req) or self.ids.secret()
         if agreed:
-            # Set the cookie first: the agreement is stored even if the PSP is unavailable.
+            # The cookie is set first, because the click is stored even if the PSP is unavailable.
             self._cookies.set(resp, _BROWSER_COOKIE, browser)
         self._open(
             req,
@@ -255,7 +255,7 @@ class HostedPayments:
         card: str | None = None,
         browser: str | None,
     ) -> None:
-        # Set the cookie first, because a page of cardonfile may be shown before the PSP's page.
+        # The cookie is set first, because cardonfile's page may be shown before the PSP's page.
         self._remember_link(req, resp)
         link = _link_in(req)
         address = self.open_hosted_page(
@@ -286,9 +286,9 @@ class HostedPayments:
         return Cookies(links=self.links)
 
     def _browser_of(self, req: falcon.Request) -> str | None:
-        """Return the browser's secret, or None if the browser has not agreed to anything yet.
+        """Return the secret in the browser's cookie, or None if the browser has no such cookie.
 
-        A cookie in another form comes from somebody else, and is ignored.
+        A cookie in another form was not set by this service, and is ignored.
         """
         secret = self._cookies.get(req, _BROWSER_COOKIE) or ""
         return secret if _SECRET.fullmatch(secret) else None
@@ -312,15 +312,15 @@ class HostedPayments:
         pages={303: "Redirects to the long link, even if it is unknown.", 500: _LINK_PROBLEMS[500]},
     )
     def open_short(self, resp: falcon.Response, key: str) -> None:
-        """Redirect to the long link.
+        """Redirect from the short form of a link to the link itself.
 
-        The page has a form, which is sent to the page's own address.
+        The short form cannot show the page itself, because the page's form is sent to its address.
         """
         redirect(resp, self.links.uri_of_key(key))
 
     @_RETURN
     def come_back(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Settle the session if the PSP responds in time, and redirect to the shop."""
+        """Settle the session if the PSP responds in time, and redirect to the stored redirect_uri."""
         self._come_back(req, resp, form={})
 
     @replace(
@@ -332,9 +332,9 @@ class HostedPayments:
         pages={**_WAY_BACK, 413: "The form is longer than 16 KiB."},
     )
     def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Do what `come_back` does, with the fields of a form as further parameters.
+        """Handle a return by form. The form's fields count as parameters, as in `come_back`.
 
-        Any site may send such a form, as it may send any query.
+        The form is not checked for its origin, because any site could also send a query.
         """
         self._come_back(req, resp, form=form_in(req))
 
@@ -358,14 +358,14 @@ class HostedPayments:
         description="The form is ignored.",
     )
     def go_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Do what `go_back` does, for a browser that sends a form."""
+        """Handle a cancellation by form, as `go_back` does."""
         self._go_back(req, resp)
 
     @_CANCEL
     def go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Note that the guest left, and redirect to the shop.
+        """Record that the guest left the page, and redirect to the stored redirect_uri.
 
-        The link works until the session ends.
+        The link still works until the session ends.
         """
         self._go_back(req, resp)
 
@@ -385,8 +385,7 @@ class HostedPayments:
     ) -> None:
         problem = _UNDER_WAY
         if req.method == "POST":
-            # If the page reloaded itself, the request would be a GET, without the click that an old
-            # link needs.
+            # A page that reloads itself sends a GET, which lacks the click that an old link needs.
             problem = replace(problem, key="problem.under_way_after_click", reloads=False)
         show_problem(req, resp, problem, self._way_back(req))
 
@@ -432,7 +431,7 @@ def _link_in(req: falcon.Request) -> dict[str, str]:
 
 
 def _name_in(user_agent: str | None) -> str:
-    """Return a browser's User-Agent, which may contain anything, as a line of limited length."""
+    """Return a browser's User-Agent as one line of limited length. It may contain any characters."""
     printable = filter(str.isprintable, user_agent or "")
     return "".join(printable)[:MAX_USER_AGENT_LENGTH]
 
@@ -448,8 +447,8 @@ def form_in(req: falcon.Request) -> Mapping[str, str]:
 
 
 def redirect(resp: falcon.Response, address: str) -> None:
-    """Respond with a redirect to an address, as 303."""
-    # Falcon's own redirect would encode the address again; this keeps it byte for byte.
+    """Respond with 303 and an address, which is not changed."""
+    # Falcon's own redirect would encode the address once more.
     resp.status = falcon.HTTP_303
     resp.set_header("Location", address)
     protect_page(resp)

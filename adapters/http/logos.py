@@ -1,6 +1,6 @@
 """The logos of centers, for cardonfile's own pages and the pages of PSPs.
 
-Their addresses are `/hosted-payments/logos/{center_id}/{name}`.
+The address of a logo is `/hosted-payments/logos/{center_id}/{name}`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from domain.storage import Storage
 
 @dataclass(frozen=True, kw_only=True)
 class Logos:
-    """The logos of the centers."""
+    """Serves the logos of centers."""
 
     storage: Storage
 
     def on_get(self, _: falcon.Request, resp: falcon.Response, center_id: str, name: str) -> None:  # noqa: ARG002 - it is there for browsers
         """Respond with the logo of a center. Raises HTTPNotFound.
 
-        The name differs for each picture, so browsers may cache it. Pages that were created with an
-        earlier logo get the current logo.
+        The name differs for each picture, so browsers may cache it. A page that was created with an
+        earlier logo gets the current logo.
         """
         known_id = plain_uuid(center_id)
         with self.storage.read() as unit:
@@ -33,5 +33,5 @@ class Logos:
         resp.content_type = logo.media_type
         resp.data = logo.content
         resp.set_header("Cache-Control", "public, max-age=86400")
-        # Whatever else the bytes contain, no browser runs it.
+        # The policy prevents browsers from running anything else that the bytes may contain.
         resp.set_header("Content-Security-Policy", "default-src 'none'; sandbox")

@@ -1,4 +1,4 @@
-"""Falcon middleware for every request: its id, short paths, security headers, the access log."""
+"""Falcon middleware for every request: request ids, short paths, security headers, access log."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class RequestIds:
-    """Gives each request an id: the client's id if well-formed, otherwise a new id.
+    """Gives each request an id: the id that the client sent if it is well-formed, or a new id.
 
-    The response and every line that the thread logs for the request contain the id. The lines also
-    contain the id of the request's trace, if any. This must be the first middleware, so that it
-    wraps the others.
+    The id is in the response, and in every line that the thread logs for the request. The lines also
+    contain the id of the request's trace, if there is one. This must be the first middleware, so
+    that it wraps the others.
     """
 
     ids: Ids
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Bind the id to the thread's log lines."""
+        """Bind the request's id to the log lines of the thread."""
         sent = req.get_header(REQUEST_ID, default="")
         req.context.request_id = sent if _may_be_logged(sent) else self.ids.uuid()
         req.context.trace = trace_of(req.get_header(TRACEPARENT, default=""))
@@ -58,14 +58,14 @@ class RequestIds:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
-        """Set the header, and unbind id and trace before the thread's next request."""
+        """Set the header, and unbind the id and the trace from the log lines of the thread."""
         resp.set_header(REQUEST_ID, req.context.request_id)
         clear_contextvars()
         begin(None)
 
 
 def _may_be_logged(request_id: str) -> bool:
-    """Return whether the id is well-formed, and contains neither a card number nor a token."""
+    """Return whether a client's id is well-formed and contains neither a card number nor a token."""
     if not re.fullmatch(REQUEST_ID_PATTERN, request_id):
         return False
     # Some UUIDs have twelve digits in a row.
@@ -74,30 +74,36 @@ def _may_be_logged(request_id: str) -> bool:
 
 
 class Paths:
-    """Serves `/v1/guests/…` like `/api/v1/guests/…`, as clients of similar services send it.
+    """Serves `/v1/guests/…` like `/api/v1/guests/…`, because clients of similar services use it.
 
-    The search for guests has its own path.
+    The path of the search for guests is not changed.
     """
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
         """Rewrite the path before routing. Raises HTTPNotFound for a trailing slash."""
         if req.path.startswith("/v1/guests/") and req.path != GUEST_SEARCH:
             req.path = f"/api{req.path}"
-        # Falcon would read this as an empty id.
+        # Falcon would treat this as an empty id.
         if req.path.endswith("/") and req.path.startswith(("/v1/", "/api/")):
             raise falcon.HTTPNotFound
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityHeaders:
-    """Sets the security headers of every response. `hsts` is None if the service is not on https."""
+    """Sets the security headers of every response.
+
+    `hsts` is the value of Strict-Transport-Security, or None if the public address is not https.
+    """
 
     hsts: str | None
 
     def process_response(
         self, _: falcon.Request, resp: falcon.Response, __: object, ___: bool
     ) -> None:
-        """Set the missing headers: load nothing, no frames, no cache, no sniffing."""
+        """Set the headers that the response lacks.
+
+        They forbid loading of other resources, framing, caching and content sniffing.
+        """
         for name, value in SECURITY_HEADERS.items():
             if not resp.get_header(name):
                 resp.set_header(name, value)
@@ -109,11 +115,11 @@ Observe: TypeAlias = Callable[[str, str, int, float], None]
 
 
 class AccessLog:
-    """Logs one line per request without query, body or token, except for `unlogged` routes.
+    """Logs one line for each request, except for requests to `unlogged` routes.
 
-    The line of a refused request has the type of the error, and `req.context.asked_for`: the ids in
-    the path. `observe` receives the route, method, status and seconds of every request, and never
-    raises.
+    A line never contains a query, a body or a token. For a refused request, it contains the type of
+    the error and the ids in the path (`req.context.asked_for`). `observe` is called for every request
+    with its route, method, status and duration in seconds. It must not raise an exception.
     """
 
     def __init__(self, unlogged: Collection[str], observe: Observe | None = None) -> None:
@@ -121,13 +127,13 @@ class AccessLog:
         self._observe = observe
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Note the time at which the request arrived."""
+        """Store the time at which the request arrived."""
         req.context.started_at = time.perf_counter()
 
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
-        """Log the request by its route, because the path contains guests and session tokens."""
+        """Log the request with its route. The path itself contains ids of guests and tokens."""
         elapsed_seconds = time.perf_counter() - req.context.started_at
         # A client may send text of any length as the method.
         method = req.method if req.method in falcon.HTTP_METHODS else "other"

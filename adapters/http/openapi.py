@@ -37,7 +37,7 @@ from domain.permissions import ANY_CALLER
 
 
 class OpenApiDocument(Struct, frozen=True):
-    """An OpenAPI 3.1 document, with more fields than these."""
+    """An OpenAPI 3.1 document. It has more fields than are listed here."""
 
     openapi: str
     paths: dict[str, Any]  # JSON
@@ -115,7 +115,7 @@ class OpenApi:
     """Serves the document at `/openapi.json`."""
 
     def __init__(self, links: HostedLinks, events: Mapping[EventType, Struct]) -> None:
-        """Take an example body of each type of event."""
+        """Build the document. `events` are example bodies, one for each type of event."""
         self._links = links
         self._events = events
 
@@ -196,15 +196,15 @@ def document(base_url: str, events: Mapping[EventType, Struct]) -> Json:
 
 
 def _schema(name: str, schema: Json) -> Json:
-    """Return the schema of a type with the defaults and required fields that clients see."""
+    """Return the schema of a type, with `default` and `required` as they apply to clients."""
     body = _BODIES.get(name)
     if "properties" not in schema:
-        # The words of an enumeration.
+        # The values of an enumeration.
         return schema
     properties = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
     for described in properties.values():
-        # Responses always have their fields. In a request, generators of clients would treat a
-        # field with a default as required.
+        # Responses always contain all fields. In a request, client generators would treat a field
+        # with a default as required.
         described.pop("default", None)
     _without_constants(properties)
     required = [field for field in properties if field != "payment_reference"]
@@ -212,9 +212,9 @@ def _schema(name: str, schema: Json) -> Json:
 
 
 def _without_constants(properties: dict[str, Json]) -> None:
-    """Describe `success` and `error` in a form that generators of clients understand.
+    """Describe `success` and `error` in a form that client generators understand.
 
-    For a property with a single value, generators produce unusable types.
+    For a property with only one possible value, client generators produce unusable types.
     """
     if success := properties.get("success"):
         is_success = success.pop("enum") == [True]
@@ -332,8 +332,7 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
         ERROR_TYPE: {
             "description": "The type of the refusal.",
             "required": True,
-            # Without an enum: there may be more values one day, and strict clients would refuse
-            # them.
+            # There is no `enum`, because strict clients would refuse values that are added later.
             "schema": {
                 "type": "string",
                 "examples": sorted({refusal.type for refusal in refusals}),

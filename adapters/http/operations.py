@@ -1,4 +1,4 @@
-"""An operation of the interface, as the OpenAPI document describes it, and its responding method."""
+"""Operations of the interface: their description for the OpenAPI document, and their method."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def parameter(
     known: Mapping[str, Example] | None = None,
     **schema: object,
 ) -> Json:
-    """Return the description of a parameter, by default a UUID, with `known` values as examples."""
+    """Return the OpenAPI description of a parameter. Its type is a UUID unless `schema` says so.
+
+    `place` is `path`, `query`, `header` or `cookie`. `known` are examples of values.
+    """
     described: Json = {
         "name": name,
         "in": place,
@@ -97,7 +100,7 @@ PAGING_REFUSALS: Final = (*SIZE_REFUSALS, errors.PageParameterInvalid("page"))
 
 
 class UseCase(Protocol):
-    """A use case that refuses a caller without the required permission."""
+    """A use case that requires permissions (`needs`) of its caller."""
 
     needs: Needs
 
@@ -108,11 +111,12 @@ def _nothing_responds() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One method of one path: its input, its response, and its refusals.
+    """One HTTP method of one path, with its input, its response and its refusals.
 
-    It decorates the responding method of a resource. The method's signature says the rest: its
-    arguments, by the names in `Dispatcher`; the type of its `body`; and the type of its result, the
-    body of status 200. A method with a `page` lists records.
+    It decorates the method of a resource that responds. The rest is taken from the signature of that
+    method: the names of its arguments (see `Dispatcher`), the type of its `body`, and the type of
+    its result, which is the body of the response with status 200. A method with an argument `page`
+    lists records.
     """
 
     method: str
@@ -156,7 +160,7 @@ class Operation:
     """The names of the method's arguments."""
 
     def __call__(self, handler: Handler) -> Operation:
-        """Return this operation, completed with `handler`, the method that responds."""
+        """Return this operation with `handler`, the method that responds."""
         takes = get_type_hints(handler)
         returned, body, is_list = takes.pop("return"), takes.get("body"), "page" in takes
         operation = replace(
@@ -179,11 +183,11 @@ class Operation:
 
     @property
     def query(self) -> Sequence[str]:
-        """The query parameters of the method. Without any, the query is not read."""
+        """The names of the query parameters. If there are none, the query is not read."""
         names = [str(each["name"]) for each in self.parameters if each["in"] == "query"]
         return () if self.takes.isdisjoint(names) else names
 
 
 def operations_of(resource: type) -> Sequence[Operation]:
-    """Return the operations to which a resource responds, in the order of its methods."""
+    """Return the operations of a resource, in the order of its methods."""
     return [each for each in vars(resource).values() if isinstance(each, Operation)]

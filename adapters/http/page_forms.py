@@ -1,4 +1,4 @@
-"""The forms of pages that a secret opens: the front desk's page, and the guest's own page."""
+"""Check the forms of pages that are opened with a secret: the front desk's and the guest's own page."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from adapters.http.hosted_payments import ClickedElsewhere, form_in
 
 
 def form_token(secret: str) -> str:
-    """Return a text that only a page with this secret can send, and that does not reveal it."""
+    """Return a text that proves that a form was on a page with this secret.
+
+    The text does not reveal the secret.
+    """
     return sha256(f"form {secret}".encode(errors="surrogatepass")).hexdigest()
 
 
 def require_own_form(req: falcon.Request, origin: str, secret: str) -> None:
-    """Raise ClickedElsewhere unless the page with this secret, on this origin, sent the form."""
+    """Raise ClickedElsewhere unless the form was on the page with this secret at this origin."""
     form = form_in(req)
     if not is_sent_from(origin, req) or form.get("token") != form_token(secret):
         raise ClickedElsewhere

@@ -1,4 +1,4 @@
-"""The guest's own page: links to it, the page with the button, the cards, and the changes there."""
+"""The guest's own page: make links to it, show it, and change the guest's cards there."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _DONE_SECONDS: Final = 60
 _REPLACE: Final = "replace"
 _RECEIPT: Final = "receipt"
 _ASKED: Final = (CardChange.REMOVE, CardChange.WITHDRAW)
-"""The changes whose meaning a page of their own says first."""
+"""The changes that are explained on a separate page before the guest confirms them."""
 _DONE: Final = ("removed", "withdrawn", "default")
-"""What a guest may have done. The next page says it, once."""
+"""The results of changes. The next page shows the result once."""
 _RELOAD_SECONDS: Final = 5
 
 _KEY: Final = parameter(
@@ -178,7 +178,7 @@ _CARD: Final = Operation(
 
 @dataclass(frozen=True, kw_only=True)
 class PortalResource:
-    """Make links to guests' own pages, and show and change the cards there."""
+    """Make links to guests' own pages, show these pages, and change cards there."""
 
     open_portal: OpenPortal
     read_portal_link: ReadPortalLink
@@ -215,7 +215,7 @@ class PortalResource:
     def open(
         self, req: falcon.Request, caller: Caller, guest_id: str, body: PortalSessionBody
     ) -> PortalSessionMade:
-        """Make a link, which stops if the token of this request is revoked."""
+        """Make a link. It stops working if the token of this request is revoked."""
         opened = self.open_portal(
             caller,
             access_token=sent_token(req) or "",
@@ -230,12 +230,13 @@ class PortalResource:
 
     @_ENTRY
     def show_entry(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
-        """Show the page with the button. It changes nothing."""
+        """Show the page with the button that leads to the cards. Changes nothing."""
         portal = self.read_portal_link(key, accepted_by(req))
-        # Counted afterwards, because a stranger may try any number of keys.
+        # The request is counted after the key was found, because a stranger may try any number of
+        # keys.
         self.limits.count_page_load("portal", key, req.remote_addr)
         self._show(req, resp, "portal_entry.html", portal, key)
-        # The address has the secret, which must not be in the log of a proxy.
+        # The address contains the secret, which must not get into the log of a proxy.
         resp.set_header("Referrer-Policy", "strict-origin")
 
     @replace(
@@ -247,7 +248,10 @@ class PortalResource:
         pages={**_ENTRY.pages, **_FORM_PROBLEMS},
     )
     def enter(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
-        """Begin a visit, and redirect to the cards. It may be repeated until the link expires."""
+        """Begin a visit, set its cookie, and redirect to the cards.
+
+        May be repeated until the link expires. Each time, another visit begins.
+        """
         self.read_portal_link(key, ())
         self.limits.count_page_load("portal", key, req.remote_addr)
         self._require_own_form(req, key)
@@ -274,7 +278,7 @@ class PortalResource:
         pages={200: "The page.", 410: "The visit has ended.", **_PROBLEMS},
     )
     def show(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show the cards. It asks no PSP."""
+        """Show the guest's cards. Does not call a PSP."""
         cookie, portal = self._visit(req)
         mark = self._cookies.get(req, _DONE_COOKIE)
         done = next((each for each in _DONE if _mark(each, cookie) == mark), None)
@@ -290,7 +294,10 @@ class PortalResource:
     def show_card(
         self, req: falcon.Request, resp: falcon.Response, account_id: str, act: str
     ) -> None:
-        """Show what a change means, or a receipt."""
+        """Show a page that explains a change, or the receipt of a card.
+
+        If the guest has no such card, redirect to the page with all cards.
+        """
         if act not in (*_ASKED, _RECEIPT):
             raise NotFound
         cookie, portal = self._visit(req)
@@ -327,7 +334,10 @@ class PortalResource:
         },
     )
     def change(self, req: falcon.Request, resp: falcon.Response, account_id: str, act: str) -> None:
-        """Change a card, and redirect to the page."""
+        """Change a card, and redirect to the page with all cards.
+
+        To replace a card, redirect to the link of a new session instead.
+        """
         if act not in (*CardChange, _REPLACE):
             raise NotFound
         cookie, _ = self._visit(req)
@@ -353,8 +363,8 @@ class PortalResource:
         return cookie, portal
 
     def _require_own_form(self, req: falcon.Request, secret: str) -> None:
-        # Whoever has a link can compute its form's token. A page elsewhere must not let a guest's
-        # browser enter the page of another guest, so the browser has to say where the form was.
+        # Anybody with a link can compute the token of its form. A page of another site must not make
+        # a guest's browser enter another guest's page, so the browser must state the origin.
         origin, site = req.get_header("Origin"), req.get_header("Sec-Fetch-Site")
         if origin != self.links.base_url and site != "same-origin":
             raise ClickedElsewhere
@@ -383,7 +393,10 @@ class PortalResource:
 
 
 def _mark(outcome: str, cookie: str) -> str:
-    """Return what says in a cookie what a guest did, and counts for this visit only."""
+    """Return the value of the cookie that states what a guest has done.
+
+    It is a hash with the visit's own cookie, so that it is valid for this visit only.
+    """
     return sha256(f"{outcome} {cookie}".encode(errors="surrogatepass")).hexdigest()
 
 

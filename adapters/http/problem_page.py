@@ -20,9 +20,10 @@ _TEMPLATES: Final = templates("adapters.http", STYLE)
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A problem, and what the guest can do. `key` names the catalogs' table with the texts.
+    """A problem that a page explains to the guest.
 
-    `values` fill in the placeholders. If `reloads`, the browser loads the page again after
+    `key` is the name of the table with the texts in the catalogs, and `values` are the values for
+    their placeholders. If `reloads` is set, the browser reloads the page after
     `retry_after_seconds`.
     """
 
@@ -34,16 +35,16 @@ class Problem:
 
 
 class ShowsCenter(Protocol):
-    """What a page shows, with the center whose name and style it has."""
+    """The content of a page that shows the name and the style of a center."""
 
     @property
     def center_name(self) -> str | None:
-        """The name; None if the center is gone."""
+        """The name of the center, or None if the center is no longer stored."""
         ...
 
     @property
     def settings(self) -> CenterSettings:
-        """The center's settings."""
+        """The settings of the center."""
         ...
 
     @property
@@ -58,7 +59,10 @@ UNREACHABLE: Final = Problem(status=503, key="problem.unreachable", retry_after_
 def show_problem(
     req: falcon.Request, resp: falcon.Response, problem: Problem, way_back: WayBack | None = None
 ) -> None:
-    """Respond with the page. With `way_back`, it names the center and links back to the shop."""
+    """Respond with a page about a problem.
+
+    With `way_back`, the page shows the center's name and a link back to the shop.
+    """
     show_page(req, resp, "problem.html", way_back, problem=problem)
     resp.status = problem.status
     if problem.retry_after_seconds is not None:
@@ -69,7 +73,7 @@ def show_problem(
 
 
 def accepted_by(req: falcon.Request) -> Sequence[str]:
-    """Return the languages that the browser accepts, the best first."""
+    """Return the languages that the browser accepts, most preferred first."""
     return accepted_languages(req.get_header("Accept-Language"))
 
 
@@ -83,11 +87,11 @@ def show_page(
     language: str | None = None,
     **values: object,
 ) -> None:
-    """Respond with a page from a template, in the style of the center of `way_back` or `shows`.
+    """Respond with a page from the template `name`.
 
-    `language` is the language of the page. By default it is the language of the hosted page with
-    `way_back`, otherwise a language that the browser accepts. `values` are for the template; they
-    replace values of `way_back`.
+    The page has the style of the center in `way_back` or `shows`. Its language is `language`. By
+    default, it is the language of the hosted page, or without `way_back` a language that the browser
+    accepts. The template gets `values` and the fields of `way_back`; `values` take precedence.
     """
     if way_back is None or way_back.negotiated:
         resp.append_header("Vary", "Accept-Language")
@@ -117,9 +121,10 @@ def _center_of(shown: ShowsCenter | None) -> Mapping[str, object]:
 def protect_page(
     resp: falcon.Response, *, has_form: bool = False, has_script: bool = False
 ) -> None:
-    """Set the headers that forbid loading from elsewhere, framing and sending a referrer.
+    """Set headers that forbid resources of other hosts, framing, and sending a referrer.
 
-    A form is sent with its origin. Browsers send the origin "null" if no referrer is allowed.
+    On a page with a form, the origin is allowed as the referrer. Without it, browsers would send the
+    form with the origin "null".
     """
     script = "script-src 'self'; connect-src 'self'; " if has_script else ""
     resp.set_header(

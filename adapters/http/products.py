@@ -126,7 +126,7 @@ class ProductResource:
         refusals=(errors.InvalidCenterId(),),
     )
     def list(self, caller: Caller, center_id: str, page: PageRequest) -> ProductsForSale:
-        """List one page of the products."""
+        """List a page of the center's products."""
         return ProductsForSale.of(self.list_products(caller, center_id=center_id, page=page))
 
     @Operation(

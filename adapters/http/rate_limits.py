@@ -36,7 +36,10 @@ log = structlog.get_logger()
 
 
 class Counted(NamedTuple):
-    """The count after a request: what the window still allows, and the seconds until it ends."""
+    """The state of a limit after a request.
+
+    `left` is how many requests the window still allows, and `seconds` is the time until it ends.
+    """
 
     is_over: bool
     left: int
@@ -51,15 +54,15 @@ class Counted(NamedTuple):
 class RateLimits:
     """Counts failed authentications per address, loads per page with a secret, and writes per caller.
 
-    With a shared storage, processes count together. Without a shared storage, or while it is
-    unavailable, each process counts for itself, so that the limits still apply and no request
-    waits.
+    With a shared storage, all processes count together. Without a shared storage, or while it is
+    unavailable, each process counts separately. The limits then still apply, and requests do not
+    wait for the storage.
     """
 
     def __init__(self, *, write: str | None = None, shared: Storage | None = None) -> None:
-        """Set the limit of writes per caller, such as `60/minute`; None means no limit.
+        """Set the limit of writes per caller, such as `60/minute`. None means that there is no limit.
 
-        Raises ValueError if `write` cannot be parsed.
+        `shared` is the shared storage, or None. Raises ValueError if `write` cannot be parsed.
         """
         self._write = parse(write) if write else None
         self._own = CountsInMemory()
@@ -68,13 +71,16 @@ class RateLimits:
         self._next_call_at = 0.0
 
     def count_failed_authentication(self, address: str) -> None:
-        """Count a failure from this address. Raises TooManyRequests over 30 in a minute."""
+        """Count a failed authentication from an address.
+
+        Raises TooManyRequests after more than 30 in a minute.
+        """
         self._count(FAILED_AUTHENTICATIONS, "authentication", counted_network(address)).require()
 
     def count_write(self, caller: Caller, resp: falcon.Response) -> None:
-        """Count a write of this caller, and say in the response's headers how many are left.
+        """Count a write of a caller. Headers of the response state how many writes are left.
 
-        Without a limit, there are no such headers. Raises TooManyRequests over the limit.
+        Without a limit, these headers are not set. Raises TooManyRequests if the limit is exceeded.
         """
         if self._write is None:
             return
@@ -85,15 +91,15 @@ class RateLimits:
         counted.require()
 
     def count_page_load(self, page: str, secret: str, address: str) -> None:
-        """Count a request of this address for a page with a secret, such as `desk`.
+        """Count a request from an address for the page with a secret. `page` is a name like `desk`.
 
-        The storage may be shared, so it gets the hash of the secret. Raises TooManyRequests over 60
-        in a minute.
+        Only the hash of the secret is stored, because the storage may be shared. Raises
+        TooManyRequests after more than 60 requests in a minute.
         """
         self._count(PAGE_LOADS, page, hash_of(secret), counted_network(address)).require()
 
     def check_storage(self) -> bool:
-        """Log if the shared storage is unavailable; return whether it is available. Counts nothing."""
+        """Return whether the shared storage is available, and log if it is not. Counts nothing."""
         found = self._in_shared_storage(
             lambda counts: counts.get(FAILED_AUTHENTICATIONS.key_for("authentication"))
         )
@@ -122,7 +128,7 @@ class RateLimits:
 
 
 def counts_in_redis(url: str) -> Storage:
-    """Return a storage in Redis, which connects when it is first used.
+    """Return a shared storage in Redis. It connects when it is first used.
 
     Raises ModuleNotFoundError if the Redis client is not installed.
     """
@@ -130,8 +136,8 @@ def counts_in_redis(url: str) -> Storage:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    # One retry, for a connection that was lost while idle, and no retry after a time-out. Any,
-    # because `RedisStorage` declares its options as numbers and text only.
+    # A connection that was lost while idle is retried once; a time-out is not retried. The type is
+    # Any, because `RedisStorage` declares its options as numbers and text only.
     retry: Any = Retry(NoBackoff(), retries=1, supported_errors=(ConnectionLost,))
     return RedisStorage(
         url,

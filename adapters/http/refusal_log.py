@@ -1,4 +1,4 @@
-"""Log refusals that anybody on the internet can cause."""
+"""Log refusals that anybody on the internet can cause, a limited number in each minute."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = structlog.get_logger()
 
 
 class RefusalLog:
-    """Logs refusals as warnings, with a limited number of lines of each kind a minute."""
+    """Logs refusals as warnings. The number of lines of each kind in a minute is limited."""
 
     def __init__(self, lines_a_minute: int, now: Callable[[], float] = time.monotonic) -> None:
-        """Take the limit of lines of each kind, and a clock: a function that returns seconds."""
+        """Set the limit of lines of each kind in a minute. `now` returns the time in seconds."""
         self._limit, self._now, self._lock = lines_a_minute, now, threading.Lock()
         self._minute, self._lines = 0.0, Counter[tuple[str, str]]()
         self._said = set[tuple[str | None, ...]]()
@@ -24,11 +24,11 @@ class RefusalLog:
     def warning(
         self, event: str, said: Mapping[str, str | None], *, kind: str = "", once: bool = False
     ) -> None:
-        """Log an event with the fields in `said`.
+        """Log an event with the fields in `said`, unless the limit is reached.
 
-        Lines with the same event and `kind` are counted together, so that a flood of one kind does
-        not hide another. There must be few kinds. With `once`, equal lines are logged once a
-        minute.
+        Lines with the same `event` and `kind` are counted together, so that many lines of one kind
+        do not hide lines of another kind. Use only a few kinds. With `once`, equal lines are logged
+        once in a minute.
         """
         minute, line = self._now() // 60, (event, kind, *said.values())
         with self._lock:

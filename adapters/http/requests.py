@@ -1,7 +1,7 @@
 """Read JSON bodies and query parameters.
 
-Only malformed JSON and malformed queries are refused here. The values are passed on unchanged: the
-domain checks each value, in the order of the interface.
+Only malformed JSON and malformed queries are refused here. The values are passed on unchanged, and
+the domain then checks them in the order that the interface defines.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Body = TypeVar("Body", bound="RequestBody")
 
 
 def field(description: str, **schema: object) -> Meta:
-    """Return a field's meaning and schema for the document."""
+    """Return the description and the schema of a field for the OpenAPI document."""
     return Meta(description=description, extra_json_schema=schema)
 
 
 def text(max_length: int, example: str) -> Meta:
-    """Return what `field` returns, for a line of text."""
+    """Return the description and the schema of a field that is one line of text."""
     return field(
         "One line of text that is not blank, without control characters.",
         type="string",
@@ -49,7 +49,7 @@ def text(max_length: int, example: str) -> Meta:
 
 
 class RequestBody(Struct, frozen=True, kw_only=True):
-    """A body. Unknown fields are ignored and never stored."""
+    """The body of a request. Unknown fields are ignored and never stored."""
 
     required: ClassVar[tuple[str, ...]]
     """The fields that clients must send, for the document. The domain refuses a body without them.
@@ -71,9 +71,8 @@ def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
 def read_json_object(req: falcon.Request) -> dict[str, object]:
     """Read a JSON object of at most 16 KiB, without repeated keys.
 
-    A byte order mark before the object is ignored (RFC 8259, section 8.1).
-
-    Raises the same errors as `read_body`.
+    A byte order mark before the object is ignored (RFC 8259, section 8.1). Raises the same errors as
+    `read_body`.
     """
     media_type, parameters = falcon.parse_header(req.content_type or "")
     if (
@@ -93,9 +92,9 @@ def read_json_object(req: falcon.Request) -> dict[str, object]:
 
 
 def read_bytes(req: falcon.Request, at_most: int) -> bytes:
-    """Read the whole body, but at most `at_most` + 1 bytes.
+    """Return the whole body. Raises RequestBodyTooLarge if it has more than `at_most` bytes.
 
-    Raises RequestBodyTooLarge if the body has more than `at_most` bytes.
+    At most `at_most` + 1 bytes are read.
     """
     if (req.content_length or 0) > at_most:
         raise RequestBodyTooLarge
@@ -134,9 +133,9 @@ _JSON = json.JSONDecoder(
 
 
 class Query:
-    """The query parameters of a request, with every value of each.
+    """The query parameters of a request, each with all its values.
 
-    `known` names all allowed parameters; None allows any. Raises HTTPBadRequest, or
+    `known` contains the names that are allowed, or is None if all are. Raises HTTPBadRequest or
     UnknownQueryParameter.
     """
 
@@ -161,5 +160,5 @@ class Query:
         return values[0] if len(values) == 1 else ""
 
     def except_for(self, name: str) -> dict[str, str]:
-        """Return the first value of every other parameter."""
+        """Return the first value of each parameter except `name`."""
         return {key: values[0] for key, values in self._values.items() if key != name}

@@ -1,6 +1,6 @@
-"""JSON responses: the parts of a body, and the bodies that several resources share.
+"""JSON responses: the types of bodies and of their parts that several resources share.
 
-The schemas of the OpenAPI document are generated from the types of the bodies.
+The schemas in the OpenAPI document are generated from these types.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from domain.pagination import Page
 
 
 def json_body(resp: falcon.Response, body: Struct) -> None:
-    """Set the body of the response to `body`, as JSON."""
+    """Respond with `body` as JSON."""
     resp.content_type = "application/json"
     resp.data = msgspec.json.encode(body)
 
 
 def example(value: object, description: str = "", **schema: object) -> Meta:
-    """Return a field's example, meaning and further schema for the document."""
+    """Return an example, the description and the schema of a field for the OpenAPI document."""
     return Meta(description=description or None, extra_json_schema={**schema, "examples": [value]})
 
 
 def uuid_example(description: str) -> Meta:
-    """Return what `example` returns, for an identifier."""
+    """Return an example, the description and the schema of a field that is a UUID."""
     return example("8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21", description)
 
 
 def time_example(description: str) -> Meta:
-    """Return what `example` returns, for a time."""
+    """Return an example, the description and the schema of a field that is a time."""
     return example("2026-11-20T12:00:00Z", description, format="date-time")
 
 
 def nullable_time(description: str) -> Meta:
-    """Return what `example` returns, for a time that may be null, without a format."""
+    """Return the same as `time_example`, for a time that may be null. The schema has no format."""
     return example("2026-11-20T12:00:00Z", description)
 
 
-# Generators of clients need the type of fixed values, which msgspec leaves out.
+# Client generators need the type of a fixed value, which msgspec leaves out.
 TrueValue = Annotated[Literal[True], Meta(extra_json_schema={"type": "boolean"})]
 FalseValue = Annotated[Literal[False], Meta(extra_json_schema={"type": "boolean"})]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
@@ -53,19 +53,19 @@ Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 
 
 class LimitedAmount(Struct, frozen=True):
-    """The most that may be charged."""
+    """The maximum amount that may be charged."""
 
     amount: Annotated[str, example("40.00", "A decimal number with the currency's decimals.")]
     currency: Annotated[str, example("EUR", "The currency (ISO 4217).")]
 
     @classmethod
     def of(cls, money: Money | None) -> LimitedAmount | None:
-        """Return the amount as a decimal number; None stays None."""
+        """Return the amount for a response, or None for None."""
         return None if money is None else cls(f"{money.amount}", money.currency)
 
 
 class ErrorObject(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a request was refused. Strict clients refuse any other field."""
+    """The reason why a request was refused. Strict clients do not accept further fields."""
 
     code: Annotated[int, example(400, "The HTTP status.")]
     message: Annotated[str, example("Invalid center id")]
@@ -79,14 +79,14 @@ class Refused(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Done(Struct, frozen=True):
-    """What every successful response under `/api/v1` contains, except for lists."""
+    """The fields of every successful response under `/api/v1` that is not a list."""
 
     success: TrueValue = True
     error: None = None
 
 
 class PageInfo(Struct, frozen=True):
-    """Which page of a list this is."""
+    """The number and the size of a page, and the number of items in the whole list."""
 
     total: Annotated[int, example(1, "The number of records on all pages.")]
     page: Annotated[int, example(1, "The current page.")]
@@ -98,9 +98,9 @@ class PageInfo(Struct, frozen=True):
         return cls(total=page.total, page=page.request.page, size=page.request.size)
 
     def links(self, asked: Mapping[str, Sequence[str]]) -> str:
-        """Return the header `Link` (RFC 8288) with the neighbors of this page in the list.
+        """Return the header `Link` (RFC 8288) to the neighboring, first and last pages.
 
-        The links are relative, and keep the other parameters of the query that was `asked`.
+        The links are relative, and contain the other parameters of the query (`asked`) unchanged.
         """
         last = max(1, -(-self.total // self.size))
         pages = {"first": 1, "prev": min(self.page - 1, last), "next": self.page + 1, "last": last}

@@ -204,7 +204,7 @@ class CardSessionStarted(Done, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SessionFailure(Struct, frozen=True):
-    """Why the card of a session was refused."""
+    """The reason why the card of a session was refused."""
 
     code: Annotated[int, example(400)]
     message: Annotated[str, example("Payment method already exists")]
@@ -299,7 +299,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, session: CardSession, links: HostedLinks | None = None) -> CardSessionState:
-        """Return the state of a session, with its link only if `links` are given."""
+        """Return the state of a session. It contains the link only if `links` is not None."""
         state = msgspec.convert(session, cls, from_attributes=True)
         if links is None:
             return state
@@ -342,7 +342,7 @@ class ListedSessions(Struct, frozen=True, kw_only=True):
 
 
 def _add_card_examples(base_url: str) -> Mapping[str, Example]:
-    # At this address, the guest's browser comes back to a page of this service.
+    # The guest's browser returns to this address, which is a page of this service.
     redirect_uri = f"{base_url}/docs"
     return {
         "spa": sample("At Still Water Spa", {"center_id": SPA_ID, "redirect_uri": redirect_uri}),
@@ -516,7 +516,7 @@ class SessionResource:
         refusals=(errors.SessionNotFound(),),
     )
     def read(self, caller: Caller, guest_id: str, token_id: str) -> CardSessionState:
-        """Read a session's status, and its account or failure once it has ended."""
+        """Read the state of a session. After its end, it contains the account or the failure."""
         session, shows_link = self.read_session(caller, guest_id=guest_id, token_id=token_id)
         return CardSessionState.of(session, self.links if shows_link else None)
 

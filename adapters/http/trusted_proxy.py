@@ -1,4 +1,4 @@
-"""WSGI middleware that finds the address of a client behind a reverse proxy."""
+"""WSGI middleware that determines the address of a client behind a reverse proxy."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _FORWARDED: Final = (
 class TrustedProxy:
     """Replaces a trusted proxy's address with the last address in its X-Forwarded-For header.
 
-    The proxy itself added that last address; earlier addresses may be forged. All forwarding
+    The proxy itself has added the last address, but earlier addresses may be forged. All forwarding
     headers are removed, so that the application cannot depend on them.
     """
 
     def __init__(
         self, app: WSGIApplication, networks: Collection[IPv4Network | IPv6Network]
     ) -> None:
-        """Wrap `app`. `networks` are the proxies' networks; empty if there is no proxy."""
+        """Wrap `app`. `networks` are the networks of trusted proxies, or empty without a proxy."""
         self._app = app
         self._networks = networks
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Pass a request on to the application."""
+        """Pass a request on to the application, with the address of the client."""
         forwarded_for: str = environ.get("HTTP_X_FORWARDED_FOR", "")
         for name in _FORWARDED:
             environ.pop(name, None)

@@ -50,7 +50,7 @@ _ACCOUNT = re.compile(r"[a-z0-9_]{1,64}")
 
 @dataclass(frozen=True, kw_only=True)
 class Webhooks:
-    """Store a PSP's events; the reconciler then settles their sessions."""
+    """Receive and store webhooks from PSPs. The worker then settles their sessions."""
 
     receive_webhook: ReceiveWebhook
     wake_reconciler: Callable[[], None]
@@ -58,7 +58,7 @@ class Webhooks:
 
     @_WEBHOOK
     def receive(self, req: falcon.Request, provider: str) -> Health:
-        """Verify the raw bytes of an event, and store it. Status 200 means that it was accepted."""
+        """Verify the raw bytes of a webhook, and store it. Status 200 means that it was accepted."""
         return self._receive(req, provider, None)
 
     @replace(
@@ -79,7 +79,7 @@ class Webhooks:
         ),
     )
     def receive_of_account(self, req: falcon.Request, provider: str, account: str) -> Health:
-        """Verify and store an event of one merchant account, as `receive` does."""
+        """Verify and store a webhook for one merchant account, as `receive` does."""
         return self._receive(req, provider, account)
 
     def _receive(self, req: falcon.Request, provider: str, account: str | None) -> Health:
@@ -88,7 +88,7 @@ class Webhooks:
             body=read_bytes(req, MAX_WEBHOOK_BYTES),
             merchant_account=None if account is None else MerchantAccount(account),
         )
-        # Only names that settings can contain are logged, because the sender chooses the path.
+        # The sender chooses the path, so a name is logged only if settings can contain it.
         # The sender is not told the reason.
         is_known = ProviderName(provider) in self.receive_webhook.providers
         of = {

@@ -88,7 +88,7 @@ class LinkUnknown(Exception):
 
 
 class LinkExpired(Exception):
-    """The session has expired, or has had its last page."""
+    """The session has expired, or has had the maximum number of pages."""
 
 
 class LinkCancelled(Exception):
