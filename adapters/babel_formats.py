@@ -1,4 +1,4 @@
-"""Money and times in the form of each language, by Babel."""
+"""Write amounts of money and times in the format of each language, with Babel."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ _FRACTION: Final = re.compile(r"\.0+")
 
 
 class BabelFormats(LocaleFormats):
-    """Writes with the data of CLDR, and knows the currencies of ISO 4217.
+    """Uses the formats of CLDR and the currencies of ISO 4217.
 
-    A language that CLDR does not know is written like its more general form, or like English.
+    For a language that CLDR does not contain, the format of its more general form is used, such as
+    `de` for `de-XX`, or else the English format.
     """
 
     @override
     def decimals_of(self, currency: str) -> int | None:
-        # ISO 4217 states no decimals for metals and for codes for tests.
+        # ISO 4217 does not define decimals for metals and test codes.
         return _DECIMALS.get(currency)
 
     @override
     def money(self, money: Money, language: str) -> str:
         locale = _locale(language)
-        # CLDR has other decimals for some currencies than ISO 4217.
+        # For some currencies, the number of decimals in CLDR differs from ISO 4217.
         decimals = "0" * (self.decimals_of(money.currency) or 0)
         pattern = _FRACTION.sub(f".{decimals}" if decimals else "", _pattern_of(locale))
         return format_currency(
@@ -55,7 +56,7 @@ class BabelFormats(LocaleFormats):
 
 
 def _pattern_of(locale: Locale) -> str:
-    """Return the pattern of amounts, such as `¤#,##0.00`."""
+    """Return the CLDR pattern for amounts of money, such as `¤#,##0.00`."""
     return str(locale.currency_formats["standard"].pattern)
 
 

@@ -1,4 +1,4 @@
-"""The file that remembers erased guests, outside the backups."""
+"""The text file outside the backups that lists erased and merged guests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REFERENCE: Final = re.compile("([^/]+)/([^/]+)/(.+)")
 
 
 class ErasureFileUnusable(Exception):
-    """The file cannot be written, so no guest is erased."""
+    """The file cannot be written, so the guest was not erased."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"CARDONFILE_ERASURES_FILE, {path.absolute()}: {reason}")
@@ -39,12 +39,14 @@ class ErasureFileUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TextErasureFile(ErasureFile):
-    """A file with a line for each guest: the id, a time and references.
+    """A text file with one line for each guest, which contains the id, a time and references.
 
-    `path` is None if the operator uses no such file. A reference has the form
-    `stripe/default/cus_1`, without blanks. A line ends with a point. The line of a merged guest
-    begins with both ids, as in `>id>id`. Earlier releases ignore any line that does not begin with
-    an id. They must ignore merged guests, because they would discard the cards.
+    `path` is None if the operator does not use such a file. A reference has the form
+    `stripe/default/cus_1`, without blanks. Each line ends with a point.
+
+    The line of a merged guest begins with both ids, as in `>id>id`. Earlier releases ignore lines
+    that do not begin with an id. They must ignore merged guests, because they would discard the
+    cards.
     """
 
     path: Path | None
@@ -62,8 +64,8 @@ class TextErasureFile(ErasureFile):
             return
         try:
             is_new = not self.path.exists()
-            # Opened to append, so that lines of other processes stay whole. The first line break
-            # ends a line that a full disk cut off.
+            # The file is opened to append, so that lines of other processes stay whole. The first
+            # line break ends a line that a full disk has cut off.
             with open(self.path, "ab", opener=partial(os.open, mode=0o600)) as file:
                 references = ("/".join((*psp_account, each)) for psp_account, each in at_psps)
                 named: str = guest_id
@@ -81,16 +83,22 @@ class TextErasureFile(ErasureFile):
 
     @override
     def erased(self) -> Mapping[GuestId, AtPsps]:
-        """Return every guest in the file. Raises OSError. Ignores malformed lines."""
+        """Return every guest in the file with the guest's references, in the order of the lines.
+
+        Malformed lines are ignored. Raises OSError.
+        """
         return {guest_id: line.references for guest_id, line in self._read().items()}
 
     @override
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return the merged guests. Raises OSError."""
+        """Return the merged guests in the file, each with the guest who stayed. Raises OSError."""
         return {guest_id: line.into for guest_id, line in self._read().items() if line.into}
 
     def _read(self) -> Mapping[GuestId, _Line]:
-        """Return the last line of each guest, with the references of earlier lines of that kind."""
+        """Return the last line of each guest.
+
+        It includes the references in earlier lines of the same kind about the guest.
+        """
         if self.path is None or not self.path.exists():
             return {}
         found: dict[GuestId, _Line] = {}
@@ -104,13 +112,16 @@ class TextErasureFile(ErasureFile):
             found[line.guest_id] = line
             stays = found.get(line.into) if line.into else None
             if stays is not None and stays.into and stays.at < line.at:
-                # A guest who was merged earlier stays here, so the database has lost that merge.
+                # A guest who was merged earlier stays in this merge, so the database has lost the first merge.
                 del found[stays.guest_id]
         return found
 
 
 class _Line(NamedTuple):
-    """An erased guest, or a guest who was merged `into` another; `at` is empty if it was cut off."""
+    """A line about an erased guest, or about a guest who was merged `into` another guest.
+
+    `at` is empty if a full disk has cut off the line.
+    """
 
     guest_id: GuestId
     into: GuestId | None
@@ -119,7 +130,7 @@ class _Line(NamedTuple):
 
 
 def _line(text: str) -> _Line | None:
-    """Return a parsed line, or None if the line does not name a guest."""
+    """Parse a line. Return None if it does not contain the id of a guest."""
     named, *rest = text.split(" ")
     ids = [plain_uuid(each) for each in named.removeprefix(_INTO).split(_INTO)]
     is_merged = named.startswith(_INTO)
@@ -133,7 +144,7 @@ def _line(text: str) -> _Line | None:
 
 
 def _reference(text: str) -> tuple[PspAccount, GuestReference] | None:
-    """Return a merchant account and a reference there; None if the word has another form."""
+    """Parse a merchant account with a guest's reference. Return None for any other text."""
     parts = _REFERENCE.fullmatch(text)
     if parts is None:
         return None
@@ -142,7 +153,7 @@ def _reference(text: str) -> tuple[PspAccount, GuestReference] | None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the name of a new file survives a loss of power."""
+    """Sync the folder, so that a new file in it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Opaque access tokens: random text without content, looked up by its hash."""
+"""Authentication by opaque access tokens. These are random texts that are looked up by their hash."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from domain.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueTokens(Identity):
-    """Recognizes callers by the tokens that were issued here.
+    """Recognizes callers by the tokens that this installation has issued.
 
-    `writer` stores the times of use, so that no request waits for the lock of the database.
+    `writer` stores the times at which tokens are used, so that requests do not wait for the lock of
+    the database.
     """
 
     storage: Storage
@@ -40,10 +41,10 @@ class OpaqueTokens(Identity):
         if state is not TokenState.ACTIVE:
             return state
         hour = known.hour_to_note(now)
-        # A write that is waiting or has failed is not repeated in this hour.
+        # A write that is still waiting, or that has failed, is not repeated in the same hour.
         if hour is not None and self._submitted.get(known.token_hash) != hour:
             self._submitted[known.token_hash] = hour
-            # While the process ends, nothing can be submitted.
+            # While the process is ending, nothing can be submitted.
             with suppress(RuntimeError):
                 self.writer.submit(self._note_use, known.token_hash, hour)
         return known.caller

@@ -1,4 +1,4 @@
-"""Signatures of evidence: JSON Web Signatures (RFC 7515) with Ed25519 keys (RFC 8037)."""
+"""Sign and verify evidence with JSON Web Signatures (RFC 7515) and Ed25519 keys (RFC 8037)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ Key = Mapping[str, str]
 
 
 class NotKeys(ValueError):
-    """The text is not a JWK Set with the keys that are needed."""
+    """The text is not a JWK Set, or the set does not contain the keys that are needed."""
 
 
 class NotGenuine(Exception):
-    """The evidence was not signed by one of the keys, or was changed. The text gives the reason."""
+    """The evidence was changed, or was not signed with one of the keys. The text is the reason."""
 
 
 class EvidenceKeys(EvidenceSigner):
-    """The keys of an installation, newest first. The newest key signs.
+    """The keys of an installation, newest first. Evidence is signed with the newest key.
 
-    Former keys need only their public parts.
+    For former keys, the public parts are enough.
     """
 
     def __init__(self, text: str) -> None:
-        """Take a JWK Set in JSON (RFC 7517). Raises NotKeys."""
+        """Read the keys from a JWK Set in JSON (RFC 7517). Raises NotKeys."""
         self._keys = _keys_of(text)
         if not self._keys or "d" not in self._keys[0]:
             raise NotKeys("the first key has no private part")
@@ -61,9 +61,9 @@ class EvidenceKeys(EvidenceSigner):
 
 
 def with_new_key(text: str | None) -> str:
-    """Return a JWK Set in JSON with a new key, which signs from now on.
+    """Return a JWK Set in JSON with a new key, with which evidence is signed from now on.
 
-    The public parts of the former keys in `text` are kept. Raises NotKeys.
+    `text` is the former JWK Set, or None. The public parts of its keys are kept. Raises NotKeys.
     """
     former = [_only(_PUBLIC, key) for key in _keys_of(text)] if text else []
     made = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
@@ -72,7 +72,7 @@ def with_new_key(text: str | None) -> str:
 
 
 class Genuine(NamedTuple):
-    """Verified evidence: when, where and about which account it was made, and the key's id."""
+    """Facts from verified evidence: its time, its service, its account, and the id of the key."""
 
     made_at: str
     service: str
@@ -81,9 +81,9 @@ class Genuine(NamedTuple):
 
 
 def verify_evidence(text: str, keys: str) -> Genuine:
-    """Verify signed evidence as the API or the command gives it, by the keys of a JWK Set.
+    """Verify signed evidence in the form in which the API or the command returns it.
 
-    Raises NotKeys or NotGenuine.
+    `keys` is a JWK Set in JSON. Raises NotKeys or NotGenuine.
     """
     by_id = {key["kid"]: key for key in _keys_of(keys)}
     try:
@@ -106,9 +106,9 @@ def verify_evidence(text: str, keys: str) -> Genuine:
 
 
 def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON type
-    """Return the object in a JSON text. Raises ValueError, also if a member is repeated.
+    """Return the object in a JSON text. Raises ValueError, also for a repeated member.
 
-    If a member is repeated, some programs use the first value and others the last.
+    If a member is repeated, some programs use its first value and others its last value.
     """
 
     def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:  # as above
@@ -124,7 +124,7 @@ def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON ty
 
 
 def _sorted(value: object) -> str:
-    """Return a value as JSON for comparing, because 1 equals true in Python."""
+    """Return a value as JSON, to compare it with another. In Python, 1 would equal true."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -134,13 +134,13 @@ def _keys_of(text: str) -> Sequence[Key]:
         keys = [
             {**key, "kid": _thumbprint(key)}
             for key in json.loads(text)["keys"]
-            # Keys of other kinds are left out, as RFC 7517, 5, requires.
+            # RFC 7517, 5, requires that keys of other kinds are ignored.
             if (key.get("kty"), key.get("crv")) == ("OKP", "Ed25519")
         ]
         for key in keys:
             _usable(key)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, jwt.PyJWTError):
-        # No cause: it could quote a private key.
+        # The cause is left out, because it could quote a private key.
         raise NotKeys("it is not a JWK Set of Ed25519 keys") from None
     return keys
 

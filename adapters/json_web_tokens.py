@@ -1,4 +1,7 @@
-"""Access tokens of a company's identity provider: signed JSON Web Tokens (RFC 7519)."""
+"""Authentication by the access tokens of a company's identity provider.
+
+These are signed JSON Web Tokens (RFC 7519).
+"""
 
 from __future__ import annotations
 
@@ -72,14 +75,15 @@ _REASONS: Final = (
 
 
 class KeysUnreachable(Exception):
-    """The identity provider's keys cannot be fetched. The text says why, for operators."""
+    """The identity provider's keys cannot be fetched. The text is the reason, for operators."""
 
 
 class SigningKeys:
-    """An identity provider's public keys, as it publishes them at an address (RFC 7517).
+    """The public keys that an identity provider publishes at an address (RFC 7517).
 
-    They are fetched when first needed, again after 10 minutes, and for an unknown key. If that
-    fails, the known keys are used for a day. `now` returns seconds. Any thread may call.
+    They are fetched when they are first needed, then every 10 minutes, and also if a token names an
+    unknown key. If they cannot be fetched, the known keys are used for a day. `now` returns the time
+    in seconds. Any thread may call the methods.
     """
 
     def __init__(self, url: str, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -91,15 +95,15 @@ class SigningKeys:
         self._is_away = False
 
     def find(self, key_id: str) -> jwt.PyJWK | None:
-        """Return the key with this id, or None if the key does not exist.
+        """Return the key with this id, or None if the identity provider has no such key.
 
         Takes at most 2 s. Raises ServiceUnavailable while the keys cannot be fetched.
         """
         key = self._keys.get(key_id)
         if key is not None and self._now() - self._fetched_at < FRESH_SECONDS:
             return key
-        # A request with a known key does not wait for another request that fetches. While the
-        # provider is unavailable, no request waits.
+        # A request with a known key does not wait for another request that fetches the keys.
+        # While the provider is unavailable, requests do not wait.
         if self._lock.acquire(blocking=key is None and not self._is_away):
             try:
                 if self._now() - self._tried_at >= PAUSE_SECONDS:
@@ -133,7 +137,7 @@ class SigningKeys:
         self._is_away = False
 
     def fetch(self) -> Mapping[str, jwt.PyJWK]:
-        """Return the keys that are published now, by their ids. Raises KeysUnreachable."""
+        """Fetch and return the published keys by their ids. Raises KeysUnreachable."""
         target = urlsplit(self._url).path or "/"
         try:
             with Connection(
@@ -141,7 +145,7 @@ class SigningKeys:
                 total_seconds=FETCH_SECONDS,
                 connect_seconds=FETCH_SECONDS,
                 max_body_bytes=MAX_KEYS_BYTES,
-                # The system's resolver has no time limit of its own.
+                # The system's resolver does not have a time limit.
                 look_up=lambda *host: begin(lambda: look_up(*host)).result(FETCH_SECONDS),
             ) as connection:
                 response = connection.request("GET", target, {"accept": "application/json"}, None)
@@ -151,7 +155,7 @@ class SigningKeys:
             document = json.loads(body)
             if not isinstance(document, dict):
                 raise KeysUnreachable(NO_KEYS)
-            # Keys of unknown kinds are left out, as RFC 7517, 5, requires.
+            # RFC 7517, 5, requires that keys of unknown kinds are ignored.
             keys = filter(_may_sign, jwt.PyJWKSet.from_dict(document))
             return {str(key.key_id): key for key in keys}
         except (OSError, HTTPException) as error:
@@ -161,7 +165,7 @@ class SigningKeys:
 
 
 def _may_sign(key: jwt.PyJWK) -> bool:
-    """Return whether a key has an id, and is a strong public key for signatures."""
+    """Return whether a key has an id and is a public key that is strong enough for signatures."""
     is_named = isinstance(key.key_id, str)
     is_strong = not isinstance(key.key, RSAPublicKey) or key.key.key_size >= MIN_RSA_BITS
     is_for_signatures = key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")
@@ -172,11 +176,12 @@ def _may_sign(key: jwt.PyJWK) -> bool:
 class JsonWebTokens(Identity):
     """Recognizes callers by the tokens of an identity provider.
 
-    A token must be signed with one of the `keys`, issued by `issuer` for `audience`, and expire.
-    It must be an access token, with the header `typ` equal to `token_type` if that is given.
-    The claims name the caller and its permissions. A claim is named by its key, or by the keys that
-    lead to it, joined by dots. Unknown permissions are left out. With `centers_claim`, a caller
-    without that claim may act for no center.
+    A token must be signed with one of the `keys`, be issued by `issuer` for `audience`, and have an
+    expiry. It must be an access token. If `token_type` is set, the header `typ` must be equal to it.
+
+    The names of settings refer to claims, which contain the caller's name, permissions and centers. A
+    nested claim is named by all its keys, joined by dots. Unknown permissions are ignored. If
+    `centers_claim` is set, a caller without that claim may not act for any center.
     """
 
     issuer: str
@@ -223,7 +228,7 @@ class JsonWebTokens(Identity):
     def _caller(self, claims: Mapping[str, Any]) -> Caller | str:
         name = _claim(claims, self.caller_claim)
         try:
-            # A caller without a name would share its limits and sessions with others.
+            # Callers without a name would share their limits and sessions.
             caller = parse_line(
                 "caller",
                 f"{PROVIDED_CALLER_PREFIX}{name}"
@@ -251,7 +256,7 @@ class JsonWebTokens(Identity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EitherIdentity(Identity):
-    """Recognizes callers by tokens issued here, and by JSON Web Tokens, which contain two dots."""
+    """Recognizes callers by both kinds of tokens. A token with two dots is a JSON Web Token."""
 
     opaque: Identity
     json_web: Identity
@@ -263,7 +268,7 @@ class EitherIdentity(Identity):
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a claim, or None. A key may itself contain dots, as a URL does."""
+    """Return the value of a claim, or None. A key may contain dots itself, for example a URL."""
     if name in claims:
         return claims[name]
     first, _, rest = name.partition(".")
@@ -272,7 +277,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _words(value: Any) -> frozenset[str]:
-    """Return the words of a claim: a list of texts, or one text with spaces between (RFC 8693, 4.2)."""
+    """Return the words of a claim, which is a list or a text with spaces (RFC 8693, 4.2)."""
     words = value.split() if isinstance(value, str) else value
     return frozenset(
         word for word in (words if isinstance(words, list) else ()) if isinstance(word, str)

@@ -1,4 +1,4 @@
-"""The log of sessions' steps, of erasures, and of cards that guests take back or PSPs lose."""
+"""Log lines about sessions, erasures, and cards that guests remove or PSPs lose."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = structlog.get_logger()
 
 
 class LinesOfSessions(SessionLog):
-    """Logs one line per step, without the session's token, which would open its link."""
+    """Logs one line for each step. Lines do not contain the session's token, which opens its link."""
 
     @override
     def __call__(self, *steps: SessionStep) -> None:
-        # The step is committed, whether or not its line can be logged.
+        # The step is committed already, so a failure to log it must not matter.
         with suppress(Exception):
             for step, session, reason, _ in steps:
                 log.info(
@@ -36,7 +36,7 @@ class LinesOfSessions(SessionLog):
 
 
 def log_lost_card(account: Account, reason: str) -> None:
-    """Log an account that was removed because of its PSP's answer. Never raises."""
+    """Log that an account was removed because of the PSP's answer. Never raises."""
     with suppress(Exception):
         log.warning(
             "card_lost",
@@ -49,9 +49,9 @@ def log_lost_card(account: Account, reason: str) -> None:
 
 
 def log_taken_back(account: Account) -> None:
-    """Log an account that its guest removed, or left for its bookings only. Never raises.
+    """Log that a guest removed an account, or withdrew the consent to it. Never raises.
 
-    After restoring a backup, these lines show what guests have done since.
+    After a backup was restored, these lines show what guests have done since the backup.
     """
     with suppress(Exception):
         named = {"account_id": account.account_id, "guest_id": account.guest_id}
@@ -62,7 +62,10 @@ def log_taken_back(account: Account) -> None:
 
 
 def log_stopped_removal(psp_account: PspAccount) -> None:
-    """Log that removal stopped at an account, because too many cards are unknown. Never raises."""
+    """Log that unknown cards of a merchant account are no longer removed. Never raises.
+
+    Too many cards of the account are unknown, so its keys may be wrong.
+    """
     with suppress(Exception):
         provider, account = psp_account
         log.error(
@@ -75,7 +78,7 @@ def log_stopped_removal(psp_account: PspAccount) -> None:
 
 
 class LinesOfErasures(ErasureLog):
-    """Logs erasures with the guest's id alone."""
+    """Logs erasures. Of the guest, the lines contain only the id."""
 
     @override
     def __call__(

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-# Why no HTTP client package is used: httpx, urllib3 and requests limit each wait for bytes, but not
-# their sum, so a response that arrives byte by byte can block a caller for ever. libcurl (pycurl)
-# limits a whole transfer, but its wheels contain their own TLS library, which system updates miss.
+# No HTTP client package is used. httpx, urllib3 and requests limit each wait for bytes, but not the
+# sum of the waits, so a response that arrives byte by byte can block a caller for ever. libcurl
+# (pycurl) limits a whole transfer, but its wheels contain a TLS library that system updates miss.
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """The limit for everything but the body: status line, headers, chunk lengths."""
@@ -38,12 +38,12 @@ preference.
 
 
 def look_up(host: str, port: int) -> Iterable[AddressInfo]:
-    """Return all addresses of a host. Takes as long as the system's resolver allows."""
+    """Return all IP addresses of a host. Takes as long as the system's resolver allows."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 CERTIFICATE_NOT_TRUSTED: Final = "certificate not trusted"
-# The first match counts: most are kinds of OSError.
+# The first match is used, because most of them are subclasses of OSError.
 _REASONS: Final = (
     (TimeoutError, "no response in time"),
     (socket.gaierror, "name not found"),
@@ -57,14 +57,14 @@ _REASONS: Final = (
 
 
 def reason_of(error: OSError | http.client.HTTPException) -> str:
-    """Return in a few words why a request failed, without any sent or received data."""
+    """Return a short reason why a request failed. It does not contain sent or received data."""
     return next(text for kind, text in _REASONS if isinstance(error, kind))
 
 
 def begin(work: Callable[[], Returned]) -> Future[Returned]:
-    """Begin work that has no time limit, such as the system's resolver.
+    """Run work without a time limit in a daemon thread, such as a call of the system's resolver.
 
-    The work runs in a daemon thread, which does not keep the process from ending.
+    A daemon thread does not prevent the process from ending.
     """
     begun: Future[Returned] = Future()
 
@@ -79,7 +79,7 @@ def begin(work: Callable[[], Returned]) -> Future[Returned]:
 
 
 class Deadline:
-    """The time, a number of seconds from now, at which all work must end."""
+    """A deadline for all work, which is a number of seconds from now."""
 
     def __init__(self, seconds: float) -> None:
         self._ends_at = time.monotonic() + seconds
@@ -93,14 +93,16 @@ class Deadline:
 
 
 class Connection:
-    """A connection to a URL's host, opened when needed, and again if the host closes it.
+    """A connection to the host of a URL. It is opened when needed, and reopened if the host closes it.
 
-    The deadline is `total_seconds` after its creation. It covers connecting, which may take
-    `connect_seconds` for one address, TLS, sending and every wait for bytes. `look_up` finds the
-    addresses, and no other address is connected to; TLS and the header `Host` use the name of the
-    host. A response has at most `max_body_bytes` and a head. `tls` defaults to the certificates
-    that the system trusts. Redirects are not followed, and proxy settings in the environment are
-    ignored.
+    The deadline is `total_seconds` after the creation of this object. It covers everything: looking
+    up the host, connecting (at most `connect_seconds` for one address), TLS, sending, and waiting for
+    bytes.
+
+    `look_up` returns the IP addresses, and no other address is used. TLS and the header `Host` use
+    the name of the host. A response body has at most `max_body_bytes`. `tls` defaults to the
+    certificates that the system trusts. Redirects are not followed, and proxy settings in the
+    environment are ignored.
     """
 
     def __init__(
@@ -142,24 +144,25 @@ class Connection:
     ) -> http.client.HTTPResponse:
         """Send a request, and return the response when its head has arrived.
 
-        `target` is the path and the query. Reading the body obeys the deadline and the limit too.
-        Raises OSError or HTTPException on failure, ValueError if a header or the target cannot be
-        sent, and the exceptions of `look_up`. After an exception, the connection must be closed.
+        `target` is the path with the query. The deadline and the limit also apply when the caller
+        reads the body. Raises OSError or HTTPException on failure, ValueError if a header or the
+        target cannot be sent, and the exceptions of `look_up`. After an exception, the connection
+        must be closed.
         """
         connection = self.open()
         connection.sock.settimeout(self.deadline.remaining())
         connection.request(method, target, body=body, headers=headers)
         response = connection.getresponse()
         if response.status < HTTPStatus.OK:
-            # http.client skips only 100: the next request would receive this request's final
-            # response.
+            # http.client skips only status 100. After any other 1xx status, the next request would
+            # receive the final response of this request.
             raise http.client.HTTPException("the server sent an interim response")
         return response
 
     def open(self) -> http.client.HTTPConnection:
-        """Return the connection, or a new one if there is none or the host has closed it.
+        """Return the open connection. Connect if there is none, or if the host has closed it.
 
-        Sends nothing. Raises as `request` does.
+        Does not send anything. Raises the same exceptions as `request`.
         """
         connection = self._connection
         if connection is not None and connection.sock is not None and _is_readable(connection.sock):
@@ -180,7 +183,7 @@ class Connection:
         return connection
 
     def _connect(self, host: str, port: int) -> socket.socket:
-        """Connect to the host's first address that accepts, within the deadline."""
+        """Connect to the first IP address of the host that accepts a connection."""
         refusal: OSError = OSError("the host has no address")
         for family, kind, protocol, _, address in self._look_up(host, port):
             try:
@@ -245,7 +248,7 @@ class _UntilDeadline(io.RawIOBase):
         count = self._raw.readinto(buffer)
         self._bytes_left -= count or 0
         if self._bytes_left < 0:
-            # Checked here, because http.client accepts a chunk of -1 bytes.
+            # This is checked here, because http.client accepts a chunk of -1 bytes.
             raise http.client.HTTPException("the response is too long")
         return count
 
@@ -257,5 +260,5 @@ class _UntilDeadline(io.RawIOBase):
 
 @cache
 def _trusted_by_the_system() -> ssl.SSLContext:
-    # Cached, because reading the certificates takes longer than a call.
+    # The context is cached, because reading the certificates takes longer than a call.
     return ssl.create_default_context()

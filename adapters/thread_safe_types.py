@@ -1,7 +1,7 @@
-"""A workaround for msgspec 0.22, which crashes if several threads are the first to use a type.
+"""A workaround for msgspec 0.22, which crashes if several threads use a type for the first time.
 
-Creating a decoder of the type prepares the type. So decoders are created at import, when there is
-one thread; types that are read without a decoder are passed to `prepare`.
+Creating a decoder prepares its type. Decoders are therefore created at import, when there is only one
+thread. Types that are read without a decoder are passed to `prepare`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ import msgspec
 
 
 def prepare(*types: type) -> None:
-    """Prepare these types for use by threads. Call this at import; it may be called again."""
+    """Prepare these types for use by several threads. Call this at import."""
     for each in types:
         msgspec.json.Decoder(each)

@@ -1,4 +1,4 @@
-"""The traces of clients' requests (W3C Trace Context): read, logged, and passed on."""
+"""Read, log and pass on the traces of clients' requests (W3C Trace Context)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domain.outside import Trace, Traces
 
 TRACEPARENT: Final = "traceparent"
 
-# Version 00 ends after the flags. Later versions may go on after a dash.
+# Version 00 ends after the flags. Later versions may have more fields after a dash.
 _VERSION_00 = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})")
 _LATER_VERSION = re.compile(
     r"(?!00|ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?"
@@ -34,12 +34,12 @@ def trace_of(traceparent: str) -> Trace | None:
 
 
 def logged(trace: Trace | None) -> Mapping[str, str]:
-    """Return the field of a log line that names the trace; empty without a trace."""
+    """Return the log field with the id of the trace, or an empty mapping without a trace."""
     return {} if trace is None else {"trace_id": trace.partition("-")[0]}
 
 
 def headers_of(trace: Trace | None) -> Mapping[str, str]:
-    """Return the header of a request that follows from the trace; empty without a trace."""
+    """Return the header for a request that belongs to the trace, or an empty mapping without one."""
     if trace is None:
         return {}
     trace_id, _, flags = trace.partition("-")
@@ -47,12 +47,12 @@ def headers_of(trace: Trace | None) -> Mapping[str, str]:
 
 
 def begin(trace: Trace | None) -> None:
-    """Set the trace to which all further work of this thread belongs; None means no trace."""
+    """Set the trace to which all further work of this thread belongs, or None for no trace."""
     _current.set(trace)
 
 
 class TracesOfThreads(Traces):
-    """The trace to which the work of each thread belongs."""
+    """Keeps the trace to which the current work of each thread belongs."""
 
     @override
     def current(self) -> Trace | None:

@@ -1,1 +1,1 @@
-"""Sends events to the endpoints of clients, as Standard Webhooks describes."""
+"""Send events to the endpoints of clients, according to Standard Webhooks."""

@@ -1,4 +1,4 @@
-"""Which IP addresses are public."""
+"""Find out whether an IP address is public on the internet."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from typing import Final, TypeAlias
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-# RFC 6052: a translator reads the last 32 bits as the IPv4 address of the destination.
+# RFC 6052: the last 32 bits are the IPv4 address to which a translator sends the packets.
 _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
 # RFC 4291 and IANA's registry: all other unicast IPv6 addresses are unassigned.
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-# Not public by IANA's registries of special-purpose addresses, which `is_global` follows only in
-# newer versions of Python: protocol assignments, tunnels to IPv4 addresses (6to4), documentation.
+# IANA's registries of special-purpose addresses state that these are not public. `is_global` follows
+# the registries only in newer versions of Python. The networks are for protocol assignments, tunnels
+# to IPv4 addresses (6to4), and documentation.
 _SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "2002::/16", "3fff::/20")))
 
 
 def parse_address(text: str) -> Address:
-    """Parse an address. If an IPv6 address stands for an IPv4 address, return the latter.
+    """Parse an IP address. If an IPv6 address represents an IPv4 address, return the IPv4 address.
 
     Raises ValueError if the text is not an address, or has a zone (`fe80::1%eth0`).
     """

@@ -1,4 +1,4 @@
-"""The body of an event, with the field names of the API's responses."""
+"""The body of an event as it is sent. Its fields have the same names as in the API's responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.psps.card import Funding
 
 
 def _field(example: object, description: str = "", **schema: object) -> Meta:
-    """Return what the OpenAPI document says about a field."""
+    """Return an example, the description and the schema of a field for the OpenAPI document."""
     return Meta(
         description=description or None, extra_json_schema={**schema, "examples": [example]}
     )
@@ -28,7 +28,7 @@ _Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
 class EventCard(Struct, frozen=True, kw_only=True):
-    """The card of an event, with the fields of a card on file."""
+    """The card in an event, with the same fields as a card on file."""
 
     card_logo: Annotated[str, _field("visa")]
     last_four: Annotated[str, _field("4242")]
@@ -42,7 +42,7 @@ class EventCard(Struct, frozen=True, kw_only=True):
 
 
 class EventData(Struct, frozen=True, kw_only=True):
-    """The subject of an event. Every type of event has all fields; missing values are null."""
+    """The subject of an event. Every event contains all fields; fields without a value are null."""
 
     guest_id: Annotated[_Uuid, _field("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11")]
     center_id: Annotated[_Uuid, _field("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3")]
@@ -86,7 +86,7 @@ class EventData(Struct, frozen=True, kw_only=True):
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
-    """The body: the event and its time. Fields and types may be added in the future."""
+    """An event and its time. Fields and types of events may be added in the future."""
 
     id: Annotated[
         str,
@@ -105,7 +105,7 @@ prepare(EventPayload)
 
 
 def encode(event: Event) -> bytes:
-    """Return the body of an event as JSON: the same bytes each time."""
+    """Return the body of an event as JSON. The bytes are the same in each call."""
     return msgspec.json.encode(_payload(event))
 
 

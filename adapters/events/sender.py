@@ -1,4 +1,4 @@
-"""Send an event to an endpoint once, and never to an address that is not public."""
+"""Send events to endpoints over HTTP. Nothing is sent to an address that is not allowed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Returned = TypeVar("Returned")
 
 
 class HttpEventSender(EventSender):
-    """Sends events by HTTP, from any thread.
+    """Sends events over HTTP. Any thread may use it.
 
-    Endpoints are https, or http if `may_be_http`. Their addresses must be public or in one of the
-    `allowed_networks`, where an IPv4 address in IPv6 form counts as IPv4. `tls` defaults to the
-    certificates that the system trusts. `look_up` finds the addresses of a host.
+    Endpoints must be https, or http if `may_be_http` is set. Their IP addresses must be public, or
+    in one of the `allowed_networks`; an IPv4 address in IPv6 form counts as IPv4. `tls` defaults to
+    the certificates that the system trusts. `look_up` returns the IP addresses of a host.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class HttpEventSender(EventSender):
 
         def post(connection: Connection) -> int:
             response = connection.request("POST", _target(url), headers, body)
-            # The status is sufficient. A part of the body is read, because a receiver that cannot
+            # Only the status matters. But a part of the body is read, because a receiver that cannot
             # send its body may assume that the event was not received.
             with suppress(OSError, HTTPException):
                 response.read(MAX_BODY_BYTES)
@@ -75,13 +75,17 @@ class HttpEventSender(EventSender):
         return self._with_connection(url, post)
 
     def connect(self, url: str) -> None:
-        """Connect to an endpoint without sending anything. Raises EventNotSent as `send` does."""
+        """Connect to an endpoint without sending an event.
+
+        Raises EventNotSent if the endpoint cannot be reached, or if its address is not allowed.
+        """
         self._with_connection(url, Connection.open)
 
     def why_unreachable(self, url: str) -> str | None:
-        """Return why events cannot be sent to a URL with an IP address or `localhost` as its host.
+        """Return the reason why events cannot be sent to a URL, without looking up its host.
 
-        Return None if events may be sent there, or if the host is a name, which must be looked up.
+        Return None if events may be sent there. Return None also if the host is a name other than
+        `localhost`, because its IP addresses are not known yet.
         """
         host = urlsplit(url).hostname or ""
         try:
@@ -106,11 +110,11 @@ class HttpEventSender(EventSender):
             reason = f"the URL is not {error.expected}"
         except (OSError, HTTPException) as error:
             reason = reason_of(error)
-        # Raised outside the handlers, because their exceptions may quote the response.
+        # The error is raised outside the handlers, because their exceptions may quote the response.
         raise EventNotSent(reason)
 
     def _addresses(self, host: str, port: int) -> Sequence[AddressInfo]:
-        """Return the addresses of a host to which events may be sent."""
+        """Return those IP addresses of a host to which events may be sent."""
         found = begin(lambda: tuple(self._look_up(host, port))).result(self._total_seconds)
         allowed = [each for each in found if self._may_connect_to(each)]
         if found and not allowed:

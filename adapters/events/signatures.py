@@ -13,7 +13,10 @@ from domain.identifiers import EventId
 def signed_headers(
     event_id: EventId, body: bytes, secrets: Iterable[str], now: datetime
 ) -> Mapping[str, str]:
-    """Return the headers with id, time and a signature for each secret (`whsec_` and Base64)."""
+    """Return the headers with the event's id, the time, and one signature for each secret.
+
+    A secret is `whsec_` followed by Base64.
+    """
     seconds = str(int(now.timestamp()))
     signed = f"{event_id}.{seconds}.".encode() + body
     return {

@@ -1,4 +1,4 @@
-"""Evidence as one HTML page for print, which needs no other file."""
+"""Show evidence as a single HTML page for printing. The page does not need other files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDS: Final = {
 
 
 def page_of(evidence: SignedEvidence) -> str:
-    """Return the page. The page names the key that signed the JSON form of the evidence."""
+    """Return the page as HTML. It states the id of the key that signed the evidence."""
     return _PAGE.render(evidence=evidence.document, key_id=evidence.key_id, ends=_ENDS)
 
 

@@ -1,4 +1,4 @@
-"""The published test cards, and the checks of a guest's input."""
+"""The published test cards, and the checks of what a guest types in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from domain.psps.card import Funding
 
 
 class Behaviour(StrEnum):
-    """The behavior of a test card; `test_cards` in the catalogs describes it."""
+    """The behavior of a test card. The texts in `test_cards` in the catalogs describe it."""
 
     SUCCEEDS = "succeeds"
     PREPAID = "prepaid"
@@ -34,7 +34,7 @@ class Behaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublishedCard:
-    """A test card's brand, behaviour and funding. All the cards are of the same country."""
+    """The brand, the behavior and the funding of a test card. All test cards have the same country."""
 
     brand: str
     behaviour: Behaviour
@@ -85,10 +85,10 @@ _CVC = re.compile(r"[0-9]{3}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardEntry:
-    """A card as typed, with valid fields. The CVC was checked and dropped.
+    """A card that a guest has typed in, with valid fields. The CVC was checked and is not kept.
 
-    `repeatable` has the other fields as typed, to be shown again if the card is refused. `repr`
-    omits them and the number, so that no log and no traceback shows them.
+    `repeatable` contains the other fields as typed, which the form shows if the card is refused.
+    `repr` omits them and the number, so that they do not appear in logs and tracebacks.
     """
 
     number: str = field(repr=False)
@@ -99,9 +99,10 @@ class CardEntry:
 
 
 class EntryRefused(Exception):
-    """Some fields are wrong. `errors` has the fault of each field, in the order of the page.
+    """Some fields of the form are wrong.
 
-    `form.fault` in the catalogs has the messages.
+    `errors` maps each wrong field to its fault, in the order of the page. The messages for faults
+    are in `form.fault` in the catalogs.
     """
 
     def __init__(self, errors: Mapping[str, str]) -> None:
@@ -110,9 +111,9 @@ class EntryRefused(Exception):
 
 
 def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEntry:
-    """Parse a guest's input. The billing address is read only if `avs` is on.
+    """Parse the fields that a guest has typed in. The billing address is read only if `avs` is on.
 
-    Raises EntryRefused with every wrong field.
+    Raises EntryRefused with all wrong fields.
     """
     errors: dict[str, str] = {}
 
@@ -143,10 +144,10 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
 
 
 def repeatable(typed: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the input that may be shown again: expiry date and billing address.
+    """Return the typed fields that the form may show once more: expiry date and billing address.
 
-    Number and CVC are left out. So are card numbers in other fields, and text that is too long for
-    its field.
+    The card number and the CVC are left out. So are fields that contain a card number or are too
+    long.
     """
     return {name: _repeatable(name, typed.get(name, "")) for name in ("expiry", *BILLING_FIELDS)}
 
@@ -170,9 +171,9 @@ def _number_fault(number: str) -> str | None:
 
 
 def brand_of(number: str) -> str | None:
-    """Return the brand of a card by the beginning of its number
+    """Return the brand of a card by the first digits of its number.
 
-    None if the number is not accepted.
+    Return None if the number is not accepted.
     """
     if number.startswith("4"):
         return "visa"
@@ -181,7 +182,7 @@ def brand_of(number: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Return the text with the usual characters in place of those of other scripts.
+    """Return the text with ASCII characters in place of digits, dashes and blanks of other scripts.
 
     Digits become 0 to 9, dashes become hyphens, and blanks become spaces. Invisible characters are
     removed.
@@ -198,14 +199,14 @@ def _plain(character: str) -> str:
         case "Zs":
             return " "
         case category:
-            # A Japanese keyboard has a long vowel mark where others have a hyphen.
+            # On a Japanese keyboard, people may type the long vowel mark instead of a hyphen.
             return "-" if category == "Pd" or character in "\u2212\u30fc" else character
 
 
 def _match_expiry(text: str) -> re.Match[str] | None:
-    """Match month and year in the forms that people, browsers and password managers use.
+    """Match an expiry date in one of the forms that people, browsers and password managers use.
 
-    Examples: 09/31, 9 31, 0931, 931, 09-2031 and 2031-09.
+    Examples are 09/31, 9 31, 0931, 931, 09-2031 and 2031-09.
     """
     year_first = _YEAR_FIRST.fullmatch(text)
     return _EXPIRY.fullmatch(f"{year_first[2]}/{year_first[1]}" if year_first else text)

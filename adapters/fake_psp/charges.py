@@ -1,4 +1,4 @@
-"""Charges of stored cards, as a shop makes them at a PSP, for tests of the shop."""
+"""Charge stored cards at the fake PSP, so that a shop can test its charges."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _DECIMALS: Final = {each.code: each.exponent for each in Currency if each.expone
 
 
 def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -> None:
-    """Add the charges to an app. Its error handlers must know the domain's refusals."""
+    """Add the route for charges to an app, whose error handlers must handle the domain's refusals."""
     app.add_route(PATH, _Charges(psp))
 
 
 class _Charges:
-    """The charges, for callers with the charge key as their bearer token."""
+    """Make and list charges. Callers send the charge key as their bearer token."""
 
     def __init__(self, psp: FakePsp) -> None:
         self._psp = psp
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Charge a card. The answer is its `status`."""
+        """Charge a card, and respond with the charge. Its `status` is the result."""
         self._require_key(req)
         request = _read(req.bounded_stream.read(MAX_BODY_BYTES))
         key = parse_idempotency_key(req.get_header("Idempotency-Key"))
@@ -48,7 +48,7 @@ class _Charges:
             _respond(resp, self._psp.charge(request, key))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List the last charges, newest first."""
+        """Respond with the latest charges, newest first."""
         self._require_key(req)
         with _refused():
             _respond(resp, {"charges": self._psp.charges()})
@@ -60,7 +60,7 @@ class _Charges:
 
 
 def _read(body: bytes) -> ChargeRequest:
-    """Read the request for a charge. Raises InvalidField."""
+    """Parse the body of a request for a charge. Raises InvalidField."""
     try:
         request = msgspec.json.decode(body, type=ChargeRequest)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""The countries of ISO 3166-1: their English names, and those without postal codes."""
+"""The countries of ISO 3166-1 with their English names, and the countries without postal codes."""
 
 from __future__ import annotations
 

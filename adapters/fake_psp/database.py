@@ -1,4 +1,4 @@
-"""The fake PSP's own database file."""
+"""The database file in which the fake PSP stores pages, cards and tokens."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from domain.outside import Ids
 
 Row: TypeAlias = Mapping[str, str | int | float]
 
-# The waits for the lock in this process, and then for other processes. Together they are less than
-# the 5 s of a PSP call.
+# How long to wait for the lock in this process, and then for other processes. The sum is less than the
+# 5 s of a PSP call.
 _WAIT_SECONDS: Final = 2.0
 _SWITCH_TRIES: Final = 20
 
@@ -41,14 +41,14 @@ _KEYS: Final = ("webhook secret", "form key", "fingerprint key", CHARGE_KEY)
 class PspUnavailable(Exception):
     """The fake PSP's file cannot be read or written. Nothing was changed.
 
-    The message names the file and the cause.
+    The message contains the path of the file and the cause.
     """
 
 
 class PspDatabase:
-    """The database file, readable only by its owner. Each thread has its own connection.
+    """The database file, which only its owner can read. Each thread has a separate connection.
 
-    `keys` has the secrets by name. They are created once, with the file.
+    `keys` contains the secrets by name. They are created together with the file.
     """
 
     def __init__(self, path: Path, ids: Ids) -> None:
@@ -85,11 +85,12 @@ class PspDatabase:
 
     @contextmanager
     def write(self) -> Iterator[Database]:
-        """Begin a write transaction, and commit it at the end of the block.
+        """Begin a write transaction, which is committed at the end of the `with` block.
 
-        An exception rolls it back. Raises PspUnavailable if the file cannot be written.
+        An exception in the block rolls back the transaction. Raises PspUnavailable if the file cannot
+        be written.
         """
-        # Threads queue here, which costs less than polling SQLite's lock.
+        # Threads wait here, which is cheaper than polling SQLite's lock.
         if not self._turn.acquire(timeout=_WAIT_SECONDS):
             raise self._unavailable("other threads were writing all the time")
         try:
@@ -106,7 +107,7 @@ class PspDatabase:
             self._turn.release()
 
     def empty_log(self) -> None:
-        """Empty the write-ahead log. Raises PspUnavailable while others use the log."""
+        """Empty the write-ahead log. Raises PspUnavailable while another connection uses the log."""
         try:
             (is_busy, *_) = self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
@@ -134,7 +135,7 @@ class PspDatabase:
 
 
 def rows(db: Database, sql: str, parameters: Sequence[str | float]) -> list[Row]:
-    """Return the rows of a query, by column name."""
+    """Return the rows of a query. Their columns can be read by name."""
     return list(db.query(sql, parameters))
 
 

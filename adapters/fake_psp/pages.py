@@ -56,9 +56,9 @@ def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -
 
 
 class _Problem(Exception):
-    """Shown as an error page: the problem, and what the guest can do.
+    """A problem that an error page explains to the guest.
 
-    `key` names the catalogs' table with the texts.
+    `key` is the name of the table with the texts in the catalogs.
     """
 
     def __init__(
@@ -71,9 +71,10 @@ class _Problem(Exception):
         retry_after_seconds: int | None = None,
         kept: str | None = None,
     ) -> None:
-        """With `again`, the error page has a link to the form of `page`.
+        """Set the status and the content of the error page.
 
-        With `kept`, it has a link onwards.
+        With `again`, the error page has a link to the form of `page`. `kept` is the address to which
+        the guest can continue, or None.
         """
         self.status = status
         self.key = key
@@ -108,7 +109,7 @@ class _CardPages:
             return
         try:
             entry = read_entry(typed, avs=page.request.avs, now=self._psp.clock.now())
-            # A page that has a card keeps the card.
+            # If the page already has a card, that card is kept.
             page = self._psp.try_card(reference, entry)
             if page.state is PageState.COMPLETED and not self._psp.is_card_of(page, entry):
                 raise _other_kept(page)
@@ -126,8 +127,8 @@ class _CardPages:
                 again=True,
                 retry_after_seconds=60,
             ) from None
-        # Redirect to the form too, if the bank refused the card, so that a reload does not try it
-        # again.
+        # After a refusal, the browser is redirected to the form, so that a reload does not try the card
+        # once more.
         self._redirect(resp, page)
 
     def on_get_challenge(self, _req: falcon.Request, resp: falcon.Response, reference: str) -> None:
@@ -139,7 +140,7 @@ class _CardPages:
             self._redirect(resp, page)
 
     def on_post_challenge(self, req: falcon.Request, resp: falcon.Response, reference: str) -> None:
-        """Confirm or fail the challenge."""
+        """Confirm the challenge or let it fail, as the guest chose."""
         page = self._psp.page(reference)
         typed = self._read_form(req, page)
         if typed.get("attempt") != str(page.attempts):
@@ -176,7 +177,7 @@ class _CardPages:
         )
 
     def _redirect(self, resp: falcon.Response, page: PspPage) -> None:
-        """Redirect to the address that fits the state of the page."""
+        """Redirect to the address that the state of the page requires."""
         match page.state:
             case PageState.CLOSED if page.refused_cards >= MAX_CARD_ATTEMPTS:
                 raise _Problem(HTTPStatus.GONE, "form_problem.too_many", page)
@@ -225,7 +226,10 @@ class _CardPages:
         accepted: Sequence[str] = (),
         **values: object,
     ) -> None:
-        """Respond with a page in its language. Without a page, the browser's `accepted` decides."""
+        """Respond with a template in the language of `page`.
+
+        If `page` is None, the language is one that the browser accepts (`accepted`).
+        """
         if page is None:
             resp.append_header("Vary", "Accept-Language")
             t = catalog(*accepted)
@@ -302,7 +306,7 @@ def _prefilled(page: PspPage) -> Mapping[str, str]:
 
 
 def _messages(page: PspPage, faults: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the message beside each wrong field, or beside the field of a refused card."""
+    """Return the messages to show next to wrong fields, or next to the field of a refused card."""
     t = catalog(page.request.language)
     if faults:
         return {field: t.text(_fault_key(field, fault)) for field, fault in faults.items()}

@@ -1,4 +1,4 @@
-"""The fake PSP as a plugin: where it is allowed, its database file, its pages and webhooks."""
+"""The plugin for the fake PSP: its settings, its pages and its webhooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
 from domain.psps.capabilities import Capabilities
 
-# Heavy modules are imported where they are used, so that commands start quickly.
+# Large modules are imported where they are used, so that commands start quickly.
 if TYPE_CHECKING:
     import falcon
 
@@ -27,14 +27,17 @@ MAX_CONSENT_LENGTH: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeSettings:
-    """The fake PSP's database file, and the base address of its pages."""
+    """The path of the fake PSP's database file, and the base address of its pages."""
 
     database: Path
     base_url: str
 
 
 def read(here: Surroundings) -> FakeSettings | None:
-    """Read the settings. Return None where the fake PSP is not allowed. Raises PspSettingsError."""
+    """Read the settings. Raises PspSettingsError.
+
+    Return None if the fake PSP is not allowed in this installation.
+    """
     allowed = here.environment.get(ALLOW)
     if allowed not in (None, "1"):
         raise PspSettingsError(f"{ALLOW} must be 1 or unset")

@@ -62,9 +62,9 @@ class FakeProvider(PaymentProvider):
         earlier_webhook_secrets: Sequence[str] = (),
         clock: Clock,
     ) -> None:
-        """Take the PSP, the secret for its webhooks, and earlier secrets that are still valid.
+        """Set the PSP, the secret for its webhooks, and earlier secrets that are still valid.
 
-        Raises PspSettingsError for a blank secret, with which anybody could sign.
+        Raises PspSettingsError for a blank secret, because anybody could sign with it.
         """
         self.psp = psp
         self._webhook_secrets = (webhook_secret, *earlier_webhook_secrets)
@@ -154,10 +154,10 @@ class FakeProvider(PaymentProvider):
 
 
 def _notice(raw: msgspec.Raw, addressee: MerchantAccount | None) -> WebhookNotice | None:
-    """Return an event's report about a session or a card, or None. Raises WebhookRejected.
+    """Return the notice for one event of a webhook, or None if the event is not of interest.
 
-    Without an addressee, the event names the merchant account: the PSP signs for all accounts with
-    the same secret.
+    Raises WebhookRejected. If `addressee` is None, the merchant account is taken from the event. This
+    is safe because the PSP signs for all accounts with the same secret.
     """
     kind = decode_webhook(_KIND, raw).type
     if kind not in _REPORTED | _OF_CARDS:

@@ -1,4 +1,4 @@
-"""The fake PSP itself: pages, cards and tokens, and the events about them."""
+"""The fake PSP itself: its pages, cards, tokens and charges, and the events about them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ MAX_CARD_ATTEMPTS: Final = 5
 
 
 class PageState(StrEnum):
-    """The state of a page. A challenged page waits until the guest confirms the card at the bank."""
+    """The state of a page.
+
+    A challenged page waits until the guest confirms the card at the bank.
+    """
 
     OPEN = "open"
     CHALLENGED = "challenged"
@@ -64,7 +67,7 @@ class PageState(StrEnum):
 
 
 class CardRefusal(StrEnum):
-    """Why the page refused a card, as the code that shops receive."""
+    """The reason why a page refused a card. Its value is the code that shops receive."""
 
     UNPUBLISHED = "unpublished"
     DECLINED = "declined"
@@ -76,10 +79,10 @@ class CardRefusal(StrEnum):
 class PspPage:
     """A page as the PSP stores it.
 
-    `card` and `avs` are set on challenged and completed pages, and `collected_at` on completed
-    pages. `authenticated` says whether the guest confirmed a challenge. `refusal` is about the last
-    tried card. `typed` is the other input beside the number, to be shown again. `last_refusal`
-    stays when another card is tried.
+    `card` and `avs` are set on challenged and completed pages, and `collected_at` on completed pages.
+    `authenticated` is whether the guest confirmed a challenge. `refusal` is the reason why the last
+    tried card was refused; `last_refusal` is not cleared when another card is tried. `typed` contains
+    the other fields that the guest typed in, which the form shows once more.
     """
 
     reference: str
@@ -98,17 +101,17 @@ class PspPage:
 
     @property
     def is_over(self) -> bool:
-        """Whether the page takes no more cards: it has one, or is closed."""
+        """Whether the page cannot collect a card any more, because it has a card or is closed."""
         return self.state in (PageState.COMPLETED, PageState.CLOSED)
 
     @property
     def refused_cards(self) -> int:
-        """The number of refused cards: all tried cards, except a stored or challenged card."""
+        """How many cards were refused: all tried cards except a stored or challenged card."""
         return self.attempts if self.refusal else max(0, self.attempts - 1)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in a webhook. `created` is in Unix seconds; `token_id` is the session's."""
+    """An event about a page. `created` is a time in Unix seconds, and `token_id` is the session."""
 
     id: str
     type: str
@@ -130,7 +133,7 @@ _CARD_EVENTS: Final[Mapping[str, str]] = {
 
 
 class ChargeStatus(StrEnum):
-    """The answer to a charge."""
+    """The result of a charge."""
 
     APPROVED = "approved"
     DECLINED = "declined"
@@ -139,9 +142,10 @@ class ChargeStatus(StrEnum):
 
 
 class ChargeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A charge as a shop requests it: an amount of a currency, such as `84.00` and `EUR`.
+    """A charge that a shop requests. `amount` and `currency` are texts such as `84.00` and `EUR`.
 
-    Only references in the form of this PSP are accepted, so that no card number is stored.
+    `guest_reference` and `token` must have the form that this PSP uses, so that card numbers are not
+    stored.
     """
 
     guest_reference: Annotated[str, msgspec.Meta(pattern=r"^guest_[A-Za-z0-9_-]{1,64}\Z")]
@@ -151,7 +155,7 @@ class ChargeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Charge(ChargeRequest, frozen=True, kw_only=True):
-    """A charge with its answer. `idempotency_key` is the shop's key, if it sent one."""
+    """A charge with its result. `idempotency_key` is the key that the shop sent, or None."""
 
     id: str
     status: ChargeStatus
@@ -170,7 +174,7 @@ _ANSWERS: Final[Mapping[str, ChargeStatus]] = {
 
 
 class CardEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event about a stored card. The bank acts when the event is first sent."""
+    """An event about a stored card. The bank changes the card when the event is first sent."""
 
     id: str
     type: str
@@ -180,19 +184,23 @@ class CardEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """The body of a webhook: a list of events."""
+    """The body of a webhook, which contains a list of events."""
 
     events: list[msgspec.Raw]
 
 
 def batch(*events: bytes) -> bytes:
-    """Return the body of a webhook with these events, each given as JSON."""
+    """Return the body of a webhook with these events, each of which is JSON."""
     return msgspec.json.encode(Batch(events=[msgspec.Raw(event) for event in events]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueEvent:
-    """An event to deliver. `body` is a batch with it alone; `tries` includes this delivery."""
+    """An event to deliver.
+
+    `body` is the body of a webhook with only this event. `tries` counts the attempts, including the
+    current attempt.
+    """
 
     id: str
     body: bytes
@@ -201,7 +209,7 @@ class DueEvent:
 
 
 class CallRefused(Exception):
-    """The PSP refuses the call, and would refuse it again."""
+    """The PSP refuses the call, and would refuse a repeated call too."""
 
 
 class Unknown(Exception):
@@ -213,18 +221,18 @@ class OutOfOrder(Exception):
 
 
 class FakePsp:
-    """A PSP with its own database file. Every method may raise PspUnavailable.
+    """A PSP with a separate database file. Every method may raise PspUnavailable.
 
-    Card numbers and CVCs are not stored: only a keyed hash of the number, and its last four digits.
-    `webhook_secret` signs webhooks. Whoever has `charge_key` may charge cards. `events_written` is
-    set after every change of a page.
+    Card numbers and CVCs are not stored, but only a keyed hash of the number and its last four
+    digits. Webhooks are signed with `webhook_secret`. A shop needs `charge_key` to charge cards.
+    `events_written` is set after every change of a page.
     """
 
     def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:
-        """Open the file, or create it.
+        """Prepare the file, which is created if it does not exist.
 
-        `base_url` is the origin of the pages, without a slash at its end. Afterwards the file is
-        closed, so that the process may fork.
+        `base_url` is the origin of the pages, without a slash at the end. The file is closed
+        afterwards, so that the process may fork.
         """
         self.base_url = base_url
         self.clock = clock
@@ -242,10 +250,10 @@ class FakePsp:
         self._database.close()
 
     def start_page(self, request: HostedPageRequest) -> PspPage:
-        """Create a page. The same idempotency key and parameters return the same page again.
+        """Create a page. A call with the same idempotency key and parameters returns the same page.
 
-        A guest whose reference the merchant account does not have gets a new reference. Raises
-        CallRefused if the key was used with other parameters.
+        If the merchant account does not have the guest's reference, the guest gets a new reference.
+        Raises CallRefused if the key was used with other parameters.
         """
         with self._database.write() as db:
             found = rows(
@@ -273,18 +281,18 @@ class FakePsp:
         found = self._database.read("SELECT page FROM pages WHERE reference = ?", (reference,))
         page = _only_page(found)
         if not page.is_over and self.clock.now() >= page.ends_at:
-            # Stored, so that it stays closed if the clock is set back.
+            # The state is stored, so that the page stays closed if the clock is set back.
             return self.close_page(reference)
         return page
 
     def close_page(self, reference: str) -> PspPage:
-        """Close a page, unless it is over. Return it. Raises Unknown."""
+        """Close a page, unless it is already over, and return the page. Raises Unknown."""
         return self._change(reference, _closed)
 
     def try_card(self, reference: str, entry: CardEntry) -> PspPage:
-        """Try a card on a page, unless it is over. Return the page.
+        """Try a card on a page, unless the page is over, and return the page.
 
-        Raises Unknown and OutOfOrder.
+        Raises Unknown or OutOfOrder.
         """
 
         def tried(page: PspPage) -> PspPage:
@@ -317,7 +325,7 @@ class FakePsp:
         )
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> PspPage:
-        """End the challenge of a page, if it has one. Return the page. Raises Unknown."""
+        """End the challenge of a page, if there is one, and return the page. Raises Unknown."""
 
         def answered(page: PspPage) -> PspPage:
             if page.state is not PageState.CHALLENGED:
@@ -366,10 +374,10 @@ class FakePsp:
         return CardReading(card=card, read_at=self.clock.now())
 
     def charge(self, request: ChargeRequest, idempotency_key: str | None) -> Charge:
-        """Charge a guest's card, and keep the answer.
+        """Charge a guest's card, and return and store the charge with its result.
 
-        The same idempotency key and request return the same charge again. Raises CallRefused if the
-        key was used with another request.
+        A call with the same idempotency key and request returns the same charge. Raises CallRefused
+        if the key was used with another request.
         """
         with self._database.write() as db:
             for row in rows(
@@ -393,14 +401,17 @@ class FakePsp:
             return charge
 
     def charges(self) -> Sequence[Charge]:
-        """Return the last MAX_LISTED charges, newest first."""
+        """Return the latest charges, at most MAX_LISTED, newest first."""
         found = self._database.read(
             "SELECT charge FROM charges ORDER BY rowid DESC LIMIT ?", (MAX_LISTED,)
         )
         return [_CHARGE.decode(str(row["charge"])) for row in found]
 
     def list_cards(self, merchant_account: MerchantAccount, after: str | None) -> CardList:
-        """Return the cards of a merchant account in the order of their tokens, after a given token."""
+        """Return a part of the list of a merchant account's cards, sorted by token.
+
+        It begins after the token `after`, or with the first card if `after` is None.
+        """
         found = self._database.read(
             "SELECT guest_reference, token FROM cards WHERE merchant_account = ? AND token > ?"
             " ORDER BY token LIMIT ?",
@@ -417,8 +428,8 @@ class FakePsp:
     ) -> None:
         """Delete a guest of a merchant account, with cards and charges. May be called twice.
 
-        Pages stay, closed and without the guest's input, so that their idempotency keys create no
-        other pages. Raises Unknown if the merchant account never had the guest.
+        The guest's pages are closed and emptied, but not deleted, so that their idempotency keys do
+        not create other pages. Raises Unknown if the merchant account never had the guest.
         """
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:
@@ -455,13 +466,14 @@ class FakePsp:
         return frozenset(CardToken(str(row["token"])) for row in found)
 
     def form_token(self, reference: str) -> str:
-        """Return the token of the page's forms, which no other site can know."""
+        """Return the token in the forms of a page, which other sites cannot know."""
         return hmac.new(self._form_key, reference.encode(), hashlib.sha256).hexdigest()
 
     def take_due_event(self, now: datetime, *, until: datetime) -> DueEvent | None:
-        """Lease the event that has been due for the longest time; None if no event is due.
+        """Lease the event that has been due for the longest time, and return it.
 
-        The lease ends at `until`. Then the event is due again, even if this process was killed.
+        Return None if no event is due. The lease ends at `until`. Then the event is due again, in
+        case this process was killed.
         """
         with self._database.write() as db:
             found = rows(
@@ -484,7 +496,7 @@ class FakePsp:
         )
 
     def postpone_event(self, event: DueEvent, due_at: datetime) -> None:
-        """Make an event due again at that time."""
+        """Make a leased event due again at `due_at`."""
         with self._database.write() as db:
             db.execute("UPDATE events SET due_at = ? WHERE id = ?", (due_at.timestamp(), event.id))
 
@@ -494,9 +506,9 @@ class FakePsp:
             db.execute("DELETE FROM events WHERE id = ?", (event.id,))
 
     def _change(self, reference: str, step: Callable[[PspPage], PspPage]) -> PspPage:
-        """Apply a step to a page, unless it is over.
+        """Apply a step to a page, unless the page is over, and return the page.
 
-        Write an event if the step ends the page or refuses a card.
+        If the step ends the page or refuses a card, an event is stored.
         """
         with self._database.write() as db:
             page = _only_page(rows(db, "SELECT page FROM pages WHERE reference = ?", (reference,)))
@@ -545,7 +557,7 @@ class FakePsp:
         )
 
     def _let_bank_act(self, db: Database, event: CardEvent) -> None:
-        """Reissue or lose the card of an event, if the card is still stored."""
+        """Let the bank reissue the card of an event or report it as lost, if it is still stored."""
         found = rows(db, f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ?", (event.card,))  # noqa: S608 - a constant
         if event.type == LOST:
             _lose_cards(db, "token = ?", (event.card,))
@@ -618,7 +630,7 @@ def _closed(page: PspPage) -> PspPage:
 
 
 def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> bool:
-    """Delete cards, but keep an anonymous hash of each. Return whether there were any."""
+    """Delete cards, and store an anonymous hash of each. Return whether there were any cards."""
     gone = rows(
         db,
         f"DELETE FROM cards WHERE {condition} RETURNING token, merchant_account",  # noqa: S608 - constants
@@ -630,7 +642,7 @@ def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> bool:
 
 
 def _note_lost(db: Database, reference: str, merchant_account: str) -> None:
-    """Keep a hash of a card or guest that is gone."""
+    """Store a hash of a card or a guest that is deleted."""
     hashed = _hash(reference, merchant_account)
     db.execute("INSERT OR IGNORE INTO lost_cards VALUES (?)", (hashed,))
 

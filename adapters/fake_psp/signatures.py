@@ -1,6 +1,6 @@
-"""The signature of the fake PSP's webhooks.
+"""The signatures of the fake PSP's webhooks.
 
-It is `t=<Unix seconds>,v1=<HMAC-SHA256 of "t." and the body>`.
+A signature is `t=<Unix seconds>,v1=<HMAC-SHA256 of "t." and the body>`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def sign(body: bytes, *, secret: str, now: datetime) -> str:
 
 
 def is_signed(body: bytes, signature: str, *, secrets: Iterable[str], now: datetime) -> bool:
-    """Return whether one of the secrets signed this body, at most 300 seconds from `now`."""
+    """Return whether the body was signed with one of the secrets, at most 300 seconds from `now`."""
     match = _FORM.fullmatch(signature)
     if match is None:
         return False

@@ -1,4 +1,4 @@
-"""Sends the fake PSP's events over HTTP, and retries until they are accepted."""
+"""Send the fake PSP's events over HTTP, and retry until they are accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETRY_EVERY: Final = timedelta(hours=1)
 GIVE_UP_AFTER: Final = timedelta(days=3)
 
 _TIMEOUT_SECONDS: Final = 5.0
-# Longer than a delivery takes, so that no other process sends the event at the same time.
+# The lease is longer than a delivery, so that other processes do not send the event meanwhile.
 _CLAIM: Final = timedelta(seconds=30)
 _LOOK_EVERY_SECONDS: Final = 2.0
 _STOP_WITHIN_SECONDS: Final = 3 * _TIMEOUT_SECONDS
@@ -37,7 +37,7 @@ class WebhookSender:
     """Delivers events in a background thread, between `start` and `stop`."""
 
     def __init__(self, psp: FakePsp, *, url: str) -> None:
-        """Take the PSP, and the http or https address to post events to."""
+        """Set the PSP, and the http or https address to which events are posted."""
         self._psp = psp
         self._url = urlsplit(url)
         self._stopping = threading.Event()
@@ -59,9 +59,9 @@ class WebhookSender:
             self._thread = None
 
     def deliver_due(self, now: datetime) -> int:
-        """Try each event that is due at `now` once. Return how many were accepted.
+        """Send each event that is due at `now` once, and return how many were accepted.
 
-        After `stop`, nothing is delivered. Raises PspUnavailable.
+        After `stop`, nothing is sent. Raises PspUnavailable.
         """
         delivered = 0
         while not self._stopping.is_set():
@@ -75,7 +75,7 @@ class WebhookSender:
     def _run(self) -> None:
         is_away = False
         while True:
-            # Cleared first, so that an event or a stop from now on ends the wait below.
+            # The flag is cleared first, so that any later event or stop ends the wait below.
             self._psp.events_written.clear()
             if self._stopping.is_set():
                 return
@@ -105,7 +105,7 @@ class WebhookSender:
         return False
 
     def _post(self, body: bytes) -> str:
-        """Return the status of the response, or the name of the error."""
+        """Send a webhook. Return the status of the response, or the name of the error."""
         connect = HTTPSConnection if self._url.scheme == "https" else HTTPConnection
         connection = connect(self._url.netloc, timeout=_TIMEOUT_SECONDS)
         headers = {

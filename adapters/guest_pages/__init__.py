@@ -1,4 +1,4 @@
-"""The shared parts of all pages for guests: layout, style, icon, and the color of a center."""
+"""The parts that all pages for guests share: the layout, the style, the icon, and centers' colors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _SHEET: Final = re.compile(r"([0-9a-f]{6})\.css")
 
 
 def templates(package: str, style: str) -> Environment:
-    """Return the templates of a package, which may extend `layout.html`.
+    """Return an environment with the templates of a package, which may extend `layout.html`.
 
-    `style` is the path below which `add_style` serves. A page with `color` or `logo_uri` uses them.
+    `style` is the path that was passed to `add_style`. Pages use `color` and `logo_uri` if they are
+    given.
     """
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__name__)])
     environment = Environment(loader=loader, autoescape=True)
@@ -25,17 +26,17 @@ def templates(package: str, style: str) -> Environment:
 
 
 def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> None:
-    """Serve the style sheet and the icon below a path, and a style sheet for each color."""
+    """Add routes below the path `style` for the style sheet, the icon, and the colors of centers."""
     app.add_route(f"{style}/{{name}}", Files(_STATIC))
     app.add_route(f"{style}/colors/{{sheet}}", _Colors())
 
 
 def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
-    """Return whether a form was sent from a page of this origin, as far as its headers show.
+    """Return whether a form was sent from a page of this origin, as far as the headers show that.
 
-    If a proxy adds `Referrer-Policy: no-referrer`, browsers send the origin "null", and some
-    programs that guests use send no origin. In both cases `Sec-Fetch-Site` says where the
-    form was, if the browser sends that header (Fetch Metadata Request Headers).
+    Browsers send the origin "null" if a proxy adds `Referrer-Policy: no-referrer`, and some programs
+    that guests use do not send an origin. In these cases, `Sec-Fetch-Site` is used if it was sent
+    (Fetch Metadata Request Headers).
     """
     return req.get_header("Origin") in (None, "null", origin) and req.get_header(
         "Sec-Fetch-Site"
@@ -43,22 +44,23 @@ def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
 
 
 def form_action(*, has_form: bool) -> str:
-    """Return the `form-action` directive of a page's Content-Security-Policy, with its semicolon.
+    """Return the `form-action` directive for a page's Content-Security-Policy, with its semicolon.
 
-    A page with a form has no such directive. Browsers would apply it to each redirect after the
-    form: to the PSP, to the shop, and to any further address of the shop.
+    Return "" for a page with a form. Browsers would also apply the directive to each redirect after
+    the form: to the PSP, to the shop, and to any further address of the shop.
     """
     return "" if has_form else "form-action 'none'; "
 
 
 class MaskedGuest:
-    """A guest's name and email address, masked without showing their length.
+    """A guest's name and email address, masked so that even their length is hidden.
 
-    The initials and the domain stand apart, because a screen reader would read out every bullet.
+    The initials and the domain are separate attributes. The mask consists of bullets, each of which
+    a screen reader would read out.
     """
 
     def __init__(self, name: str, email: str | None) -> None:
-        """Take a name of one word or more, and an address if it may be shown."""
+        """Mask a name, which has at least one word, and an email address or None."""
         words = name.split()
         self.masked = " ".join(f"{word[0]}•••" for word in words)
         self.initials = " ".join(word[0] for word in words)
@@ -68,7 +70,7 @@ class MaskedGuest:
 
 
 class Files:
-    """The files of a folder. Falcon's static routes would not be logged by their route."""
+    """Serves the files of a folder. The access log does not show the route of Falcon's static routes."""
 
     def __init__(self, folder: Path) -> None:
         self._contents = {file.name: file.read_bytes() for file in folder.iterdir()}
@@ -82,7 +84,7 @@ class Files:
 
 
 class _Colors:
-    """Style sheets for colors, because a page may not contain styles."""
+    """Serves style sheets for colors, because pages may not contain inline styles."""
 
     def on_get(self, _: falcon.Request, resp: falcon.Response, sheet: str) -> None:
         """Respond with the style sheet of a color, such as `1d4f91.css`. Raises HTTPNotFound."""
@@ -90,7 +92,7 @@ class _Colors:
         if found is None:
             raise falcon.HTTPNotFound
         resp.content_type = "text/css; charset=utf-8"
-        # On a dark page, a dark button needs an edge.
+        # On a dark page, a dark button needs a border.
         resp.text = (
             f":root {{ --fill: #{found[1]}; --fill-ink: #fff; --fill-edge: #{found[1]}; }}\n"
             "@media (prefers-color-scheme: dark) { :root { --fill-edge: var(--line); } }\n"

@@ -1,1 +1,1 @@
-"""Prometheus metrics: the counts of processes, and gauges read from the storage."""
+"""Prometheus metrics: counts of each process, and gauges that are read from the storage."""

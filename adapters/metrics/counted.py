@@ -1,6 +1,6 @@
-"""The counts of a process, for Prometheus.
+"""The metrics that each process counts, for Prometheus.
 
-prometheus-client reads PROMETHEUS_MULTIPROC_DIR when this module is imported.
+The package prometheus-client reads PROMETHEUS_MULTIPROC_DIR when this module is imported.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ _ENDED: Final = (*_STORED, Step.REFUSED, Step.EXPIRED)
 
 
 class Counts:
-    """The metrics of this process. Each is a function of its labels and, for some, of seconds.
+    """The metrics of this process. To count, call a metric with its labels.
 
-    The functions never raise: a full disk under the files of the metrics must not stop any work.
+    Metrics that measure times also take a number of seconds. The calls never raise, so that a full
+    disk with the files of the metrics does not stop any work.
     """
 
     def __init__(self, registry: CollectorRegistry | None, psps: Iterable[str] = ()) -> None:
-        """Take the registry that collects the metrics, or None if each process writes files.
+        """Create the metrics in a registry, or without one (None) if each process writes files.
 
-        The counts of cards stored by `psps` start at 0, because an alert misses a series that
-        starts at 1.
+        The counts of stored cards start at 0 for each of `psps`, because an alert misses a series
+        that starts at 1.
         """
 
         def counter(name: str, what: str, *labels: str) -> Callable[..., None]:
             metric = Counter(f"cardonfile_{name}", what, labels, registry=registry)
-            # A cache, because finding the labels takes longer than counting.
+            # The labels are cached, because finding them takes longer than counting.
             labelled: Callable[..., Counter] = cache(metric.labels) if labels else lambda: metric
 
             def count(*values: str) -> None:

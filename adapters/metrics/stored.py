@@ -1,4 +1,4 @@
-"""The gauges that are read from the storage whenever Prometheus asks."""
+"""The gauges that are read from the storage at each request of Prometheus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ACCOUNT: Final = ("psp", "account")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredGauges(Collector):
-    """Reads the status of the installation, or only reports that the storage is unavailable."""
+    """Reports the status of the installation, or only that the storage is unavailable."""
 
     storage: Storage
     read_status: ReadStatus

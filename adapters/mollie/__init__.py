@@ -1,1 +1,1 @@
-"""The adapter for Mollie, on its REST API (v2)."""
+"""The PSP adapter for Mollie, which uses Mollie's REST API (v2)."""

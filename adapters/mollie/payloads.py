@@ -1,6 +1,7 @@
-"""Mollie's API: the bodies of requests, and the fields that are read from responses.
+"""Translate requests into bodies for Mollie's API, and Mollie's responses into outcomes.
 
-Source: Mollie's API reference, v2, and its OpenAPI description.
+The classes contain the fields that are read from Mollie's objects. The sources are Mollie's API
+reference, v2, and its OpenAPI description.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _WHOLE: Final = frozenset({"ISK", "JPY"})
 
 
 def _by_tag(locales: str) -> Mapping[str, str]:
-    """Return locales by their tags; a language's first locale also has the language's tag."""
+    """Return locales by language tag. The first locale of a language also has the tag without region."""
     by_tag: dict[str, str] = {}
     for locale in locales.split():
         language, _, _ = locale.partition("_")
@@ -62,7 +63,10 @@ _Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[a-z]+_[A-Za-z0-9]{1,64}
 
 
 class Resource(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields read from any object. `mode` is the key's mode; other programs may set `metadata`."""
+    """The fields that all objects have. `mode` is the mode of the key.
+
+    Other programs may have set `metadata`.
+    """
 
     id: _Id
     mode: Literal["live", "test"]
@@ -81,7 +85,7 @@ class _Links(msgspec.Struct):
 
 
 class Listed(msgspec.Struct):
-    """A part of a list, the newest first."""
+    """A part of a list, with the newest object first."""
 
     embedded: dict[str, list[Resource]] = msgspec.field(name="_embedded")
     links: _Links = msgspec.field(name="_links")
@@ -95,11 +99,11 @@ class _Details(msgspec.Struct, rename="camel"):
     wallet: str | None = None
 
     def facts(self, card: Card) -> Card:
-        """Return the card with the facts that only the payment reports."""
+        """Return the card with facts that only the payment contains."""
         return replace(
             card,
-            # None for `deferred-debit`: the banks of some countries call it credit, those of others
-            # debit.
+            # The funding is None for `deferred-debit`, because banks of some countries call it credit, and
+            # banks of other countries call it debit.
             funding=Funding.named(self.card_funding),
             issuer_country=self.card_country_code,
             wallet=_WALLETS.get(self.wallet, self.wallet),
@@ -113,9 +117,10 @@ _AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": 
 
 
 class Payment(Resource, frozen=True, kw_only=True):
-    """A payment of zero, whose page collects a card. It has one try: `failed` is final.
+    """A payment of zero, whose page collects a card.
 
-    `authorized` is left out, because the payment does not ask for a later capture.
+    The guest can try one card, so the status `failed` is final. There is no status `authorized`,
+    because such a payment does not request a later capture.
     """
 
     status: Literal["open", "pending", "paid", "canceled", "expired", "failed"]
@@ -131,8 +136,8 @@ class Payment(Resource, frozen=True, kw_only=True):
     ) -> None:
         """Raise ProviderUnavailable if the payment belongs to another attempt or another guest.
 
-        The payment need not name its customer, who may have been deleted after the payment. It need
-        not have metadata if it has the requested `reference`.
+        The customer may be missing, because it may have been deleted after the payment. The metadata
+        may be missing if the payment has the requested `reference`.
         """
         is_named = self.metadata is None and self.id == reference
         is_ours = is_named or self.metadata == request.idempotency_key
@@ -140,7 +145,10 @@ class Payment(Resource, frozen=True, kw_only=True):
             raise ProviderUnavailable("the response is about another payment")
 
     def page(self, request: HostedPageRequest, customer: GuestReference) -> HostedPage:
-        """Return the page. A page that is over has no address, and leads back to the shop."""
+        """Return the page of the payment.
+
+        A page that is over has no address at Mollie, so its address leads back to the shop.
+        """
         return HostedPage(
             reference=self.id,
             address=self.links.checkout.href if self.links.checkout else request.return_uri,
@@ -150,7 +158,7 @@ class Payment(Resource, frozen=True, kw_only=True):
 
 
 class _CardDetails(msgspec.Struct, rename="camel"):
-    # A mandate has a date. A payment has the same date as MM/YY, which is not read.
+    # The expiry date is read from the mandate. A payment contains it too, as MM/YY.
     card_expiry_date: date | None = None
     card_number: LastFour | None = None
     card_label: str | None = None
@@ -158,7 +166,7 @@ class _CardDetails(msgspec.Struct, rename="camel"):
 
 
 class Mandate(Resource, frozen=True, kw_only=True):
-    """A stored card. An invalid mandate can never be charged again."""
+    """A stored card. A mandate that is invalid can never be charged any more."""
 
     status: Literal["valid", "pending", "invalid"]
     method: str
@@ -167,11 +175,11 @@ class Mandate(Resource, frozen=True, kw_only=True):
 
     @property
     def has_card(self) -> bool:
-        """Whether the mandate is a card that may be charged without the guest."""
+        """Whether the mandate is for a card that can be charged without the guest."""
         return self.method == CARD and WITHOUT_GUEST in (self.scopes or ())
 
     def card(self, customer: GuestReference) -> Card | str:
-        """Return the customer's card, or the name of a field that Mollie leaves out."""
+        """Return the customer's card, or the name of a required field that Mollie left out."""
         details = self.details or _CardDetails()
         number, expiry = details.card_number, details.card_expiry_date
         if number is None:
@@ -195,7 +203,7 @@ class _Method(msgspec.Struct):
 
 
 class Methods(msgspec.Struct):
-    """The payment methods that are switched on."""
+    """The payment methods that are switched on for a merchant account."""
 
     embedded: dict[str, list[_Method]] = msgspec.field(name="_embedded")
 
@@ -212,7 +220,7 @@ def payment_body(
     currency: str,
     webhooks_url: str | None,
 ) -> Mapping[str, object]:
-    """Return the body of the payment: an amount of zero, by card, as the first of a sequence."""
+    """Return the body that creates the payment: zero, by card, as the first payment of a sequence."""
     body = {
         "amount": {"currency": currency, "value": "0" if currency in _WHOLE else "0.00"},
         "description": request.center_name,

@@ -1,4 +1,4 @@
-"""The plugin for Mollie, which reads the keys of its merchant accounts."""
+"""The plugin for Mollie, which reads the keys of the merchant accounts at Mollie."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _FORMS: Final = {
 
 
 def read(here: Surroundings) -> MollieSettings | None:
-    """Read the keys of every account. Raises PspSettingsError, whose text shows no key."""
+    """Read the keys of every merchant account, or return None if there are none.
+
+    Raises PspSettingsError, whose text does not contain a key.
+    """
     given = ACCOUNT_SETTINGS.read(here.environment)
     accounts = {account: _keys(account, own) for account, own in given.items()}
     api_base = here.environment.get(API_BASE_SETTING, API_BASE)

@@ -1,4 +1,7 @@
-"""The PSP port for Mollie: a page is a first payment of zero, and a stored card is its mandate."""
+"""The PSP port for Mollie.
+
+A page is a first payment of zero, and a stored card is the mandate of that payment.
+"""
 
 from __future__ import annotations
 
@@ -80,14 +83,14 @@ _Read = TypeVar("_Read", bound=Resource)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MollieKeys:
-    """The key of a merchant account, and the currency of its amounts, both hidden in its `repr`."""
+    """The key of a merchant account and its currency. The `repr` does not contain them."""
 
     api_key: str = field(repr=False)
     currency: str = field(repr=False)
 
     @property
     def mode(self) -> str:
-        """`test` or `live`, which share nothing."""
+        """The mode of the key, `test` or `live`. The two modes have no objects in common."""
         return self.api_key.partition("_")[0]
 
 
@@ -101,13 +104,13 @@ class MollieSettings:
 
 
 class _Call(JsonApi):
-    """The calls of one method of the port, with the key of a merchant account."""
+    """The requests of one call of the port, sent with the key of a merchant account."""
 
     def __init__(self, keys: MollieKeys, api_base: str, retry_policy: RetryPolicy) -> None:
         super().__init__(
             f"{api_base}/v2",
             headers={"Authorization": f"Bearer {keys.api_key}"},
-            # The field of the request that Mollie refuses.
+            # This is the field of the request that Mollie has refused.
             error_code=("field",),
             retry_policy=retry_policy,
         )
@@ -115,10 +118,10 @@ class _Call(JsonApi):
 
     @override
     def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
-        """Return the exception that `ask` raises.
+        """Return the exception that `ask` raises for a response, or None if there is no failure.
 
-        A fault saved under an idempotency key is permanent, so it becomes ProviderRefused. If the
-        call created a page before the fault, nobody has the page's address.
+        A fault that Mollie has saved under an idempotency key is permanent, so it becomes
+        ProviderRefused. If the call had created a page before the fault, nobody knows its address.
         """
         is_replayed = response.headers.get("idempotent-replayed") == "true"
         if is_replayed and response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -134,7 +137,7 @@ class _Call(JsonApi):
         json: object = None,
         key: str | None = None,
     ) -> _Read:
-        """Send a request as `ask` does. Mollie requires the idempotency key to be a UUID."""
+        """Send a request as `ask` does. The idempotency key must be a UUID, as Mollie requires."""
         headers = {}
         if key is not None:
             uuid = UUID(bytes=sha256(key.encode()).digest()[:16], version=4)
@@ -164,7 +167,7 @@ class MollieProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Mollie's id of the website to which the key belongs, and the mode."""
+        """Return Mollie's id of the website profile to which the key belongs, with the mode."""
         with self._mollie(merchant_account) as mollie:
             profile = mollie.one(RESOURCE, "GET", "/profiles/me")
         return f"{profile.id} {profile.mode}"
@@ -197,7 +200,7 @@ class MollieProvider(PaymentProvider):
         return payment.page(request, customer)
 
     def _webhooks_url(self, account: MerchantAccount) -> str | None:
-        """Return the address for Mollie's webhooks; None on loopback, which Mollie refuses."""
+        """Return the address for Mollie's webhooks, or None on loopback, which Mollie refuses."""
         url = self._settings.webhooks_url
         if is_loopback(url):
             return None
@@ -230,7 +233,7 @@ class MollieProvider(PaymentProvider):
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        # Mollie says of each payment whether it can be cancelled. Other payments end by themselves.
+        # Each payment states whether it can be cancelled. Other payments end by themselves.
         path = _payment_path(page)
         with self._mollie(request.merchant_account) as mollie, suppress(Gone):
             if not mollie.one(PAYMENT, "GET", path).is_cancelable:
@@ -265,8 +268,8 @@ class MollieProvider(PaymentProvider):
             with self._mollie(merchant_account) as mollie:
                 mandate = _mandate(mollie, guest_reference, token)
         except Gone:
-            # The mandate was revoked ("Get mandate"). NotFound is for a mandate that Mollie never
-            # had.
+            # The mandate was revoked ("Get mandate"). Only for a mandate that never existed is the
+            # response NotFound.
             return CardReading(card=None, read_at=asked_at)
         if mandate.status == "invalid":
             return CardReading(card=None, read_at=asked_at)
@@ -311,7 +314,7 @@ class MollieProvider(PaymentProvider):
         )
 
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
-        """Check at Mollie an account that has keys, and return the findings."""
+        """Check a merchant account with keys at Mollie, and return the findings for the doctor."""
         date: str | None = None
         mode = self._settings.accounts[account].mode
 
@@ -354,7 +357,7 @@ def _found(about: str, ask: Callable[[], Finding]) -> Finding:
 def _customer(
     mollie: _Call, request: HostedPageRequest, *, is_old: bool, now: datetime
 ) -> GuestReference:
-    """Return the guest's customer; it is created once, and again if it was deleted."""
+    """Return the guest's customer. It is created if there is none, or if it was deleted."""
     for customer in _candidates(mollie, request, is_old=is_old):
         if _exists(mollie, customer, request, now):
             return GuestReference(customer)
@@ -362,11 +365,12 @@ def _customer(
 
 
 def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> Iterator[str]:
-    """Yield the customers that may be the guest's, each created when it is needed.
+    """Yield up to three customers for the guest, until the caller finds one that exists.
 
-    The first is the customer on file. The second is created under the guest's idempotency key, so
-    that a concurrent call finds the same customer. If that customer was deleted within the hour, or
-    the key is spent, the third is created for this attempt.
+    1. The customer on file, if there is one.
+    2. A customer created with the guest's idempotency key, so that a concurrent call gets the same.
+    3. If that customer was deleted within the hour, or Mollie has saved a fault under the key, a
+       customer created for this attempt.
     """
     if request.guest_reference is not None:
         yield request.guest_reference
@@ -385,7 +389,7 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
         except NotFound:
             raise
         except ProviderRefused:
-            # The key is spent.
+            # Mollie has saved a fault under the key.
             continue
         if customer.metadata != request.guest_key:
             raise ProviderUnavailable("the response is about another guest")
@@ -393,7 +397,7 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
 
 
 def _exists(mollie: _Call, reference: str, request: HostedPageRequest, now: datetime) -> bool:
-    """Write the guest's details to a customer; return False if the customer does not exist.
+    """Write the guest's details to a customer, and return whether the customer exists.
 
     Raises NotFound if Mollie may not know the customer yet.
     """
@@ -408,7 +412,7 @@ def _exists(mollie: _Call, reference: str, request: HostedPageRequest, now: date
                 raise
             return False
         except ProviderRefused:
-            # Mollie refused an e-mail address, which the page does not need.
+            # Mollie refused the e-mail address, which the page does not need.
             continue
     return True
 
@@ -420,10 +424,10 @@ def _made_before(
     request: HostedPageRequest,
     customer: GuestReference | None = None,
 ) -> str | None:
-    """Return the id of the attempt's object, found by its metadata, or None without such an object.
+    """Find the object that an earlier call created for the attempt, by its metadata.
 
-    Lists begin with the newest object. Raises ProviderRefused if a list is too long, because it
-    will not become shorter, and a page this far back in the list is over.
+    Return its id, or None. The list at `path` begins with the newest object. Raises ProviderRefused
+    if the list is too long. It will not become shorter, and a page this far back is over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

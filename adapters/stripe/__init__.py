@@ -1,5 +1,5 @@
-"""The adapter for Stripe, on its official SDK.
+"""The PSP adapter for Stripe, which uses Stripe's official SDK.
 
-Only `provider.py` leads to an import of the SDK, through `calls.py` and `transport.py`. Settings
-and webhooks work without it.
+Only `provider.py` imports the SDK, through `calls.py` and `transport.py`. The settings and webhooks
+work without the SDK.
 """

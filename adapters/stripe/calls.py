@@ -1,4 +1,4 @@
-"""Calls of the SDK with one deadline; responses are decoded and errors translated."""
+"""Call Stripe's SDK with one deadline, decode the responses, and translate the errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class NotPermitted(ProviderUnavailable):
 
 
 class KeySpent(ProviderRefused):
-    """The idempotency key always returns this failure now, even if the call took effect."""
+    """Stripe has saved a failure under the idempotency key, and returns it for every further call.
+
+    The call may have taken effect nevertheless.
+    """
 
 
 _TRANSLATIONS: Final[
@@ -60,9 +63,11 @@ because the call may have taken effect.
 class Call:
     """The requests of one call of the port, sent with the keys of a merchant account.
 
-    Use it in a `with` statement, which closes its connection. `date` is the header of the latest
-    response. Pass methods of the SDK's services in `v1` to `ask`. `ask` raises no exception of the
-    SDK, because those hold what was sent and received.
+    Use it in a `with` statement, which closes the connection. `date` is the `Date` header of the
+    latest response.
+
+    Pass methods of the SDK's services in `v1` to `ask`. It never raises exceptions of the SDK,
+    because they contain the sent and received data.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class Call:
 
     @property
     def time(self) -> datetime | None:
-        """The time in Stripe's last response; None if the response has no time."""
+        """The time in Stripe's latest response, or None if the response contains no time."""
         with suppress(TypeError, ValueError):
             return parsedate_to_datetime(self.date or "").replace(tzinfo=UTC)
         return None
@@ -107,7 +112,10 @@ class Call:
         *args: _Asked.args,
         **options: _Asked.kwargs,
     ) -> _Read:
-        """Send a request and decode the response. Raises ProviderUnavailable, ProviderRefused."""
+        """Send a request, and decode the response as `kind`.
+
+        Raises ProviderUnavailable or ProviderRefused.
+        """
         failure: Exception
         response: _Read | None = None
         try:
@@ -125,8 +133,8 @@ class Call:
                 details=FailureDetails(error=type(error).__name__, param=field_of(error)),
             )
         if response is None:
-            # Raised outside the handlers, because the handlers' exceptions hold the key and the
-            # sent data.
+            # The error is raised outside the handlers, because their exceptions contain the key and
+            # the sent data.
             raise failure
         if isinstance(response, LiveOrTest) and response.livemode is not self._is_live:
             raise ProviderUnavailable(
@@ -164,9 +172,9 @@ def _translated(error: stripe.StripeError) -> Exception:
 
 
 def quiet_sdk() -> None:
-    """Switch off the SDK's logs and telemetry, which hold parameters and responses.
+    """Switch off the SDK's logs and telemetry, which contain parameters and responses.
 
-    The SDK reads the environment variable STRIPE_LOG only at import: the plugin unsets it.
+    The SDK reads the environment variable STRIPE_LOG only at import, so the plugin unsets it.
     """
     logging.getLogger("stripe").addFilter(_drop)
     stripe.log = None

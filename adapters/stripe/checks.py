@@ -1,4 +1,4 @@
-"""The findings of `cardonfile doctor` at Stripe: the key, the clock and the webhook endpoint."""
+"""Check a key, the clock and the webhook endpoint at Stripe, for `cardonfile doctor`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ EVERY_EVENT: Final = "*"
 
 
 def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Sequence[Finding]:
-    """Check that a key works in this mode, and look for the webhook endpoint.
+    """Check that a key works in this mode, and that Stripe has the webhook endpoint.
 
-    The service accepts this account's events only at `urls`. It does not accept them at another
-    account's address, or at an address with a slash at the end.
+    `urls` are the addresses at which the service accepts this account's events. It does not accept
+    them at another account's address, or at an address with a slash at the end.
     """
 
     def keys() -> Finding:
@@ -54,7 +54,7 @@ def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Seque
 
 
 def _address(url: str) -> str:
-    """Return the part of a URL that the service compares: no query, and the host in lower case."""
+    """Return a URL in the form in which it is compared: without query, and with a lower-case host."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path}"
 

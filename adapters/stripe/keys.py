@@ -15,12 +15,12 @@ _SECRET_KEY: Final = re.compile(r"(?:sk|rk)_(?:test|live)_[A-Za-z0-9_]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeKeys:
-    """The keys of one merchant account, hidden in its `repr`, and its currency.
+    """The keys and the currency of one merchant account. The `repr` does not contain the keys.
 
-    `secret_key` is a secret key (`sk_…`) or a restricted key (`rk_…`), for test or live mode. Any
-    of `webhook_secrets` may have signed a webhook: there are two while a secret is being rolled.
-    `currency` is a three-letter code in lower case (ISO 4217), or None to send no currency. Raises
-    ValueError for a malformed key, and if there is no webhook secret or a blank one.
+    `secret_key` is a secret key (`sk_…`) or a restricted key (`rk_…`), for test or live mode. A
+    webhook may be signed with any of `webhook_secrets`; there are two while a secret is being rolled.
+    `currency` is a three-letter code in lower case (ISO 4217), or None if no currency is sent. Raises
+    ValueError for a malformed key, and if a webhook secret is missing or blank.
     """
 
     secret_key: str = field(repr=False)
@@ -34,5 +34,5 @@ class StripeKeys:
 
     @property
     def is_live(self) -> bool:
-        """Return whether the key is for live mode, which shares nothing with test mode."""
+        """Return whether the key is for live mode. Live and test mode have no objects in common."""
         return self.secret_key.split("_")[1] == "live"

@@ -1,4 +1,4 @@
-"""The languages of Stripe's page, and cardonfile's text on it."""
+"""The languages of Stripe's page, and the texts of cardonfile on it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MARKDOWN: Final = re.compile(
 
 
 def consent_as_sent(text: str) -> str:
-    """Escape a consent text, because Stripe renders Markdown and names may hold anything.
+    """Escape a consent text, because Stripe renders Markdown and names may contain any characters.
 
-    Source: Stripe's documentation, "Customize text and policies".
+    See "Customize text and policies" in Stripe's documentation.
     """
     return _MARKDOWN.sub(r"\\\g<0>", text)
 
@@ -41,5 +41,5 @@ def refused_funding(request: HostedPageRequest) -> str:
 
 
 def consent_length(text: str) -> int:
-    """Return the length of the consent text that is sent."""
+    """Return the length of a consent text as it is sent, in characters."""
     return len(consent_as_sent(text))

@@ -1,7 +1,8 @@
 """Translate requests into Stripe's parameters, and Stripe's responses into outcomes.
 
-Each class holds the fields that are read from an object in Stripe's API reference, with their names
-there. A response in another form, or with a value that is not listed there, cannot be understood.
+Each class contains the fields that are read from one object in Stripe's API reference, with the names
+that they have there. A response in another form, or with a value that is not listed there, is not
+usable.
 """
 
 from __future__ import annotations
@@ -78,26 +79,27 @@ def page_parameters(
 ) -> SessionCreateParams:
     """Return the parameters of "Create a Session" for the page of an attempt.
 
-    They are the same for a repeated call. `currency` is a three-letter code in lower case, or None
-    to send no currency.
+    A repeated call returns the same parameters. `currency` is a three-letter code in lower case, or
+    None if no currency is sent.
 
-    The center's consent text replaces Stripe's own, as "Customize payment method reuse agreement"
-    describes. Two texts would be ambiguous, and only the center's text is kept with the card.
+    The center's consent text replaces Stripe's own text, as "Customize payment method reuse
+    agreement" describes. Two texts would be ambiguous, and only the center's text is stored with the
+    card.
 
-    Checkout creates SetupIntents for use `off_session`; there is no parameter for it. Since version
-    2026-09-30 `payment_method_types` is called `allowed_payment_method_types`.
+    There is no parameter for `off_session`, because Checkout always creates SetupIntents for that
+    use. Since version 2026-09-30, `payment_method_types` is called `allowed_payment_method_types`.
     """
     metadata = {TOKEN_ID: request.token_id, ATTEMPT: str(request.attempt)}
     parameters: SessionCreateParams = {
         "mode": "setup",
         "allowed_payment_method_types": [CARD],
-        # Link passes the filter above, and may have a bank account behind it.
+        # The filter above does not exclude Link, which may charge a bank account.
         "wallet_options": {"link": {"display": "never"}},
         "locale": look_up(request.language, LOCALES) or DEFAULT_LANGUAGE,
         "customer": customer,
         "client_reference_id": request.token_id,
         "metadata": metadata,
-        # Events about the SetupIntent hold its own metadata, not the session's.
+        # Events about the SetupIntent contain its own metadata, but not those of the session.
         "setup_intent_data": {"metadata": metadata},
         "success_url": request.return_uri,
         "cancel_url": request.cancel_uri,
@@ -118,7 +120,7 @@ def page_parameters(
 
 
 def _card_options(request: HostedPageRequest) -> SessionCreateParamsPaymentMethodOptionsCard:
-    """Return the cards that the page refuses, and whether it demands 3-D Secure."""
+    """Return the options for cards: the kinds that the page refuses, and whether 3-D Secure is needed."""
     card: SessionCreateParamsPaymentMethodOptionsCard = {}
     if request.refuse_funding:
         card["restrictions"] = {
@@ -130,17 +132,17 @@ def _card_options(request: HostedPageRequest) -> SessionCreateParamsPaymentMetho
 
 
 def is_about_restrictions(param: str) -> bool:
-    """Return whether Stripe may have refused this parameter because of restrictions."""
+    """Return whether a parameter that Stripe refused is about restrictions of cards."""
     return param.startswith(OPTIONS) and not param.endswith(f"[{THREE_D_SECURE}]")
 
 
 def has_restrictions(parameters: SessionCreateParams) -> bool:
-    """Return whether a page refuses cards by their funding."""
+    """Return whether these parameters make the page refuse cards by their funding."""
     return "restrictions" in parameters.get(OPTIONS, {}).get("card", {})
 
 
 def without_restrictions(parameters: SessionCreateParams) -> SessionCreateParams:
-    """Return the parameters of a page that accepts cards of any funding."""
+    """Return the parameters without restrictions, so that the page accepts cards of any funding."""
     options = parameters[OPTIONS]
     card = options["card"].copy()
     del card["restrictions"]
@@ -148,7 +150,7 @@ def without_restrictions(parameters: SessionCreateParams) -> SessionCreateParams
 
 
 def _branding(request: HostedPageRequest) -> SessionCreateParamsBrandingSettings:
-    """Return how the page shows the center: under its own name, not the merchant account's."""
+    """Return the center's name, color and logo for the page, in place of the merchant account's."""
     branding: SessionCreateParamsBrandingSettings = {"display_name": request.center_name}
     if request.color:
         branding["button_color"] = request.color
@@ -163,7 +165,7 @@ def _branding(request: HostedPageRequest) -> SessionCreateParamsBrandingSettings
 
 
 def _ends_at(request: HostedPageRequest) -> datetime:
-    """Return when the page ends: `live_until`, within Stripe's limits."""
+    """Return the end of the page, which is `live_until` within Stripe's limits."""
     earliest = request.begun_at + SHORTEST_LIFE + LEEWAY
     latest = request.begun_at + LONGEST_LIFE - LEEWAY
     return min(max(earliest, request.live_until), latest)
@@ -172,8 +174,9 @@ def _ends_at(request: HostedPageRequest) -> datetime:
 def customer_parameters(request: HostedPageRequest) -> CustomerUpdateParams:
     """Return the guest's details with which Stripe prefills its page.
 
-    Without a name or an e-mail address, the stored values stay at Stripe. Without an address, the
-    address that an earlier page wrote is removed, because this page's visitor need not know it.
+    If the request has no name or e-mail address, the values stored at Stripe are kept. If it has no
+    billing address, the address that an earlier page has stored is removed, because the visitor of
+    this page must not see it.
     """
     billing = request.billing_info or BillingInfo()
     name = " ".join(filter(None, (billing.first_name, billing.last_name))) or request.guest_name
@@ -209,7 +212,7 @@ _Time = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799)]  # to the end of 
 
 
 class SessionStatus(StrEnum):
-    """Checkout Session, `status`."""
+    """The `status` of a Checkout Session."""
 
     OPEN = "open"
     COMPLETE = "complete"
@@ -217,7 +220,7 @@ class SessionStatus(StrEnum):
 
 
 class IntentStatus(StrEnum):
-    """SetupIntent, `status`."""
+    """The `status` of a SetupIntent."""
 
     REQUIRES_PAYMENT_METHOD = "requires_payment_method"
     REQUIRES_CONFIRMATION = "requires_confirmation"
@@ -228,7 +231,7 @@ class IntentStatus(StrEnum):
 
 
 class Check(StrEnum):
-    """PaymentMethod, `card.checks`."""
+    """The result of one of the checks in a PaymentMethod's `card.checks`."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
@@ -237,26 +240,26 @@ class Check(StrEnum):
 
 
 class LiveOrTest(msgspec.Struct):
-    """An object of the API with its mode."""
+    """An object of the API that states its mode, live or test."""
 
     livemode: bool
 
 
 class Checks(msgspec.Struct):
-    """PaymentMethod, `card.checks`."""
+    """The `card.checks` of a PaymentMethod."""
 
     address_line1_check: Check | None = None
     address_postal_code_check: Check | None = None
 
 
 class Wallet(msgspec.Struct):
-    """PaymentMethod, `card.wallet`."""
+    """The `card.wallet` of a PaymentMethod."""
 
     type: str | None = None
 
 
 class CardDetails(msgspec.Struct):
-    """PaymentMethod, `card`."""
+    """The `card` of a PaymentMethod."""
 
     brand: Annotated[str, msgspec.Meta(pattern="^[a-z0-9_]{1,32}$")]
     last4: LastFour
@@ -270,7 +273,7 @@ class CardDetails(msgspec.Struct):
 
 
 class CollectedMethod(msgspec.Struct):
-    """PaymentMethod."""
+    """A PaymentMethod that a page has collected."""
 
     id: _Id
     type: Annotated[str, msgspec.Meta(pattern="^[a-z0-9_]{1,64}$")]
@@ -280,9 +283,9 @@ class CollectedMethod(msgspec.Struct):
 
 
 class SetupError(msgspec.Struct):
-    """SetupIntent, `last_setup_error`.
+    """The `last_setup_error` of a SetupIntent.
 
-    Only its codes are read, because its texts may name the guest.
+    Only its codes are read, because its texts may contain the guest's name.
     """
 
     code: str | None = None
@@ -290,31 +293,31 @@ class SetupError(msgspec.Struct):
 
 
 class ThreeDSecure(msgspec.Struct):
-    """SetupAttempt, `payment_method_details.card.three_d_secure`: set if 3-D Secure was used."""
+    """The `payment_method_details.card.three_d_secure` of a SetupAttempt that used 3-D Secure."""
 
     result: str | None = None
 
 
 class AttemptedCard(msgspec.Struct):
-    """SetupAttempt, `payment_method_details.card`."""
+    """The `payment_method_details.card` of a SetupAttempt."""
 
     three_d_secure: ThreeDSecure | None = None
 
 
 class AttemptedMethod(msgspec.Struct):
-    """SetupAttempt, `payment_method_details`."""
+    """The `payment_method_details` of a SetupAttempt."""
 
     card: AttemptedCard | None = None
 
 
 class SetupAttempt(msgspec.Struct):
-    """SetupAttempt."""
+    """A SetupAttempt, which is one attempt to set up a card."""
 
     payment_method_details: AttemptedMethod
 
 
 class SetupIntent(msgspec.Struct):
-    """SetupIntent, with its PaymentMethod and its latest attempt if they were expanded."""
+    """A SetupIntent, with its PaymentMethod and its latest attempt if they were expanded."""
 
     status: IntentStatus
     payment_method: CollectedMethod | str | None = None
@@ -323,7 +326,7 @@ class SetupIntent(msgspec.Struct):
 
     @property
     def authenticated(self) -> bool | None:
-        """Whether 3-D Secure authenticated the guest; None if Stripe does not report it."""
+        """Whether 3-D Secure authenticated the guest, or None if Stripe does not report it."""
         attempt = self.latest_attempt
         card = attempt.payment_method_details.card if isinstance(attempt, SetupAttempt) else None
         if card is None:
@@ -332,13 +335,13 @@ class SetupIntent(msgspec.Struct):
 
 
 class RetrievedCustomer(msgspec.Struct):
-    """Customer, which can be retrieved after it was deleted."""
+    """A Customer, which can still be retrieved after it was deleted."""
 
     deleted: bool = False
 
 
 class CheckoutSession(LiveOrTest):
-    """Checkout Session, with its SetupIntent and customer if they were expanded."""
+    """A Checkout Session, with its SetupIntent and its customer if they were expanded."""
 
     id: _Id
     status: SessionStatus | None
@@ -357,7 +360,7 @@ class CheckoutSession(LiveOrTest):
 
     @property
     def refusal_code(self) -> str | None:
-        """Why the last card was refused; None after Stripe has accepted another card."""
+        """Stripe's code for the refusal of the last card, or None if the last card was accepted."""
         intent = self.setup_intent
         if not isinstance(intent, SetupIntent) or intent.last_setup_error is None:
             return None
@@ -371,13 +374,13 @@ class Sessions(msgspec.Struct):
 
 
 class Account(msgspec.Struct):
-    """Account, with the same `id` in test mode and in live mode."""
+    """An Account. Its `id` is the same in test mode and in live mode."""
 
     id: _Id
 
 
 class WebhookEndpoint(LiveOrTest):
-    """Webhook Endpoint."""
+    """A Webhook Endpoint, an address to which Stripe sends events."""
 
     url: str
     status: str
@@ -385,34 +388,34 @@ class WebhookEndpoint(LiveOrTest):
 
 
 class WebhookEndpoints(msgspec.Struct):
-    """A list of webhook endpoints. An account has 16 at most."""
+    """A list of Webhook Endpoints. An account has at most 16."""
 
     data: list[WebhookEndpoint]
 
 
 class Customer(LiveOrTest):
-    """Customer."""
+    """A Customer that exists."""
 
     id: _Id
     metadata: dict[str, str] | None = None
 
 
 class StoredMethod(LiveOrTest):
-    """PaymentMethod; `customer` is None once it is detached."""
+    """A PaymentMethod. Its `customer` is None after it was detached."""
 
     id: _Id
     customer: _Id | None = None
 
 
 class Owner(msgspec.Struct):
-    """The Customer of a PaymentMethod, which may be deleted."""
+    """The Customer to whom a PaymentMethod belongs, who may be deleted."""
 
     id: _Id
     deleted: bool = False
 
 
 class CurrentMethod(LiveOrTest):
-    """PaymentMethod with its customer, which is None once it is detached."""
+    """A PaymentMethod with its expanded customer, which is None after it was detached."""
 
     id: _Id
     type: str
@@ -422,9 +425,10 @@ class CurrentMethod(LiveOrTest):
     card: CardDetails | None = None
 
     def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
-        """Return the card's present state. Raises ProviderUnavailable if this is another card.
+        """Return the card's present state.
 
-        Raises ProviderRefused if it is another customer's card, or not a card.
+        Raises ProviderUnavailable if this PaymentMethod has another token. Raises ProviderRefused if
+        it is not a card, or if it belongs to another customer.
         """
         if self.id != token:
             raise ProviderUnavailable("the response is about another card")
@@ -440,7 +444,7 @@ class CurrentMethod(LiveOrTest):
 
 
 class ListedMethod(LiveOrTest):
-    """PaymentMethod in a list, with its customer, which is None once the method is detached."""
+    """A PaymentMethod in a list, with its customer, which is None after it was detached."""
 
     id: _Id
     customer: Owner | None
@@ -453,7 +457,7 @@ class ListedMethods(msgspec.Struct):
     has_more: bool
 
     def cards(self) -> CardList:
-        """Return the cards that can be charged. Raises ProviderUnavailable if the list breaks off."""
+        """Return the cards that can be charged. Raises ProviderUnavailable if the list is incomplete."""
         if self.has_more and not self.data:
             raise ProviderUnavailable("the list continues, but this part is empty")
         cards = [
@@ -481,12 +485,12 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome of a page from its Checkout Session.
 
-    Once the SetupIntent has succeeded, the card is stored at Stripe and must be kept or discarded,
-    whatever the status of the session. If the card is detached or its customer deleted, it can
-    never be charged again, and the page is closed.
+    If the SetupIntent has succeeded, the card is stored at Stripe and must be kept or discarded, even
+    if the status of the session is different. If the card was detached or its customer was deleted,
+    the card can never be charged, and the outcome is that the page is closed.
 
     `completed_at` is when a webhook reported the completion, or None. Raises ProviderUnavailable if
-    the response lacks a needed field.
+    the response lacks a required field.
     """
     if isinstance(session.setup_intent, str):
         raise ProviderUnavailable("the response lacks the SetupIntent")
@@ -514,7 +518,7 @@ def outcome_of(
         ):
             return CardRefused()
         case _:
-            # Nothing typed yet, or during the challenge.
+            # The guest has not typed in a card yet, or the challenge is not finished.
             return Pending()
 
 
@@ -528,11 +532,11 @@ def _method_of(intent: SetupIntent) -> CollectedMethod:
 
 
 def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
-    """Return the outcome of a page whose card is not attached: not yet, or no longer.
+    """Return the outcome of a page whose card is not attached to a customer yet, or no longer.
 
-    Only a webhook reports when the page was completed, at `completed_at`. Without it, the latest
-    possible time is the end of the page. Raises ProviderUnavailable while the card may still be
-    attached after the end of the page, because Pending would end the session.
+    Only a webhook reports the time at which the page was completed (`completed_at`). Without it, the
+    latest possible time is the end of the page. Raises ProviderUnavailable if the page has ended and
+    the card may still be attached later, because Pending would end the session.
     """
     if now >= (completed_at or page.ends_at) + DETACH_GRACE:
         return PageClosed()
@@ -565,7 +569,7 @@ def _card(card: CardDetails, customer: GuestReference, token: CardToken) -> Card
     return Card(
         guest_reference=customer,
         token=token,
-        # Stripe may have no fingerprint. The card then counts as different from all other cards.
+        # If Stripe does not report a fingerprint, the card counts as different from all other cards.
         fingerprint=card.fingerprint or token,
         card_logo=card.brand,
         last_four=card.last4,
@@ -578,7 +582,7 @@ def _card(card: CardDetails, customer: GuestReference, token: CardToken) -> Card
 
 
 def _avs_result(checks: Checks) -> AvsResult:
-    """Combine both checks: one failure is a mismatch, whatever the other says."""
+    """Combine both checks of the address. If either has failed, the result is a mismatch."""
     results = {checks.address_line1_check, checks.address_postal_code_check}
     if Check.FAIL in results:
         return AvsResult.MISMATCH

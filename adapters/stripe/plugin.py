@@ -1,4 +1,4 @@
-"""The plugin for Stripe, which reads the keys of its merchant accounts."""
+"""The plugin for Stripe, which reads the keys of the merchant accounts at Stripe."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class StripeSettings:
 
 
 def read(here: Surroundings) -> StripeSettings | None:
-    """Read the keys of every account. Raises PspSettingsError, whose text shows no key."""
+    """Read the keys of every merchant account, or return None if there are none.
+
+    Raises PspSettingsError, whose text does not contain a key.
+    """
     given = ACCOUNT_SETTINGS.read(here.environment)
     accounts = {account: _keys(account, own) for account, own in given.items()}
     api_base = _api_base(here.environment.get(API_BASE_SETTING))
@@ -93,9 +96,9 @@ def _api_base(url: str | None) -> str:
 
 
 def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
-    """Return the adapter. Raises PspSettingsError if the SDK is not installed, or prints its log.
+    """Return the adapter. STRIPE_LOG is unset in this process, so that the SDK does not print logs.
 
-    Unsets STRIPE_LOG in this process.
+    Raises PspSettingsError if the SDK is not installed, or if it prints logs already.
     """
     if os.environ.get(SDK_LOG) and "stripe" in sys.modules:
         raise PspSettingsError(f"unset {SDK_LOG}: Stripe's SDK would print guests' details")

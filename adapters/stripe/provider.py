@@ -1,4 +1,4 @@
-"""The PSP port for Stripe: a hosted page is a Checkout Session in `setup` mode."""
+"""The PSP port for Stripe. A hosted page is a Checkout Session in `setup` mode."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class StripeProvider(PaymentProvider):
         self._clock = clock
         self._api_base = api_base
         self._retry_policy = retry_policy or RetryPolicy()
-        # Created once, because reading the certificates takes longer than a call.
+        # The context is created once, because reading the certificates takes longer than a call.
         self._tls = trusted_by_the_sdk() if api_base.startswith("https:") else None
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Stripe's id of the account and the mode; None if the key may not read the id."""
+        """Return Stripe's id of the account with the mode, or None if the key may not read the id."""
         try:
             with self._call(merchant_account) as call:
                 account = call.ask(Account, call.v1.accounts.retrieve_current)
@@ -101,7 +101,7 @@ class StripeProvider(PaymentProvider):
         return f"{account.id} {self._mode(merchant_account)}"
 
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
-        """Check at Stripe an account that has keys, and return the findings."""
+        """Check a merchant account with keys at Stripe, and return the findings for the doctor."""
         with self._call(account) as call:
             urls = [webhooks_url]
             if account == DEFAULT_MERCHANT_ACCOUNT:
@@ -171,7 +171,7 @@ class StripeProvider(PaymentProvider):
                 account=request.merchant_account,
                 do="switch off Link in Stripe's dashboard: Settings, Payment methods",
             )
-        # The SetupIntent reports only the last card; there is an event for each card.
+        # The SetupIntent reports only the last card, but there is an event for each refused card.
         told = webhooks.refused_cards(evidence, since=request.begun_at)
         refused_cards = max(outcome.refused_cards, told)
         return replace(outcome, refused_cards=refused_cards, refusal_code=session.refusal_code)
@@ -212,8 +212,8 @@ class StripeProvider(PaymentProvider):
     ) -> CardReading:
         asked_at = self._clock.now()
         with self._call(merchant_account) as call:
-            # Stripe never deletes a PaymentMethod: 404 means another account or mode, and is a
-            # refusal.
+            # Stripe never deletes a PaymentMethod. A 404 means that it belongs to another account or
+            # mode, so it is a refusal.
             method = call.ask(
                 CurrentMethod, call.v1.payment_methods.retrieve, token, {"expand": ["customer"]}
             )
@@ -257,7 +257,10 @@ class StripeProvider(PaymentProvider):
 
 @contextmanager
 def _naming(customer: str) -> Iterator[None]:
-    """Add the customer to a refusal: the customer stays at Stripe with the guest's details."""
+    """Add the customer to a ProviderRefused that is raised in the `with` block.
+
+    The customer stays at Stripe with the guest's details, so an erasure must find it.
+    """
     try:
         yield
     except ProviderRefused as refused:
@@ -268,11 +271,12 @@ def _naming(customer: str) -> Iterator[None]:
 def _created(
     call: Call, request: HostedPageRequest, parameters: SessionCreateParams
 ) -> CheckoutSession:
-    """Create the page of an attempt, without a logo, a color or a card restriction that Stripe refuses.
+    """Create the page of an attempt. If Stripe refuses a logo, a color or a restriction, leave it out.
 
-    No card is lost because of them: cardonfile also applies the restrictions when the card is
+    Restrictions of cards may be left out, because cardonfile also applies them when the card is
     settled. Required 3-D Secure is never left out, because every card would then be refused later.
-    Each call has its own key, because Stripe may have saved the refusal under the former key.
+    Each call has a different idempotency key, because Stripe may have saved the refusal under the
+    former key.
     """
     create, key = call.v1.checkout.sessions.create, request.idempotency_key
     about = {"account": request.merchant_account, "center": request.center_id}
@@ -304,9 +308,9 @@ def _created(
 
 
 def _customer(call: Call, request: HostedPageRequest, now: datetime) -> str:
-    """Return the guest's customer at Stripe; it is created once, and again if it was deleted.
+    """Return the guest's customer at Stripe. It is created if there is none, or if it was deleted.
 
-    The guest's details are written to the customer each time, which also shows whether the customer
+    The guest's details are written to the customer each time. This also shows whether the customer
     exists.
     """
     for reference in _candidates(call, request):
@@ -337,7 +341,7 @@ def _exists(call: Call, request: HostedPageRequest, reference: str, now: datetim
             # Some of Stripe's machines did not know the customer yet, and the details are not
             # written.
             raise
-        # Stripe refuses an address or a number; the guest types it on the page instead.
+        # Stripe refuses an address or a phone number. The guest then types it in on the page.
         return not is_gone
     if customer.id != reference:
         raise ProviderUnavailable("the response is about another customer")
@@ -345,11 +349,12 @@ def _exists(call: Call, request: HostedPageRequest, reference: str, now: datetim
 
 
 def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
-    """Yield the customers that may be the guest's, each created when it is needed.
+    """Yield up to three customers for the guest, until the caller finds one that exists.
 
-    The first is the customer on file. The second is created under the guest's idempotency key, so
-    that a repeated or a concurrent call finds the same customer; its parameters never change. If
-    that key returns a deleted customer or a fault, the third is created for this attempt.
+    1. The customer on file, if there is one.
+    2. A customer created with the guest's idempotency key, so that a repeated or concurrent call gets
+       the same customer. The parameters of this call never change.
+    3. If that call returns a deleted customer or a fault, a customer created for this attempt.
     """
     if request.guest_reference is not None:
         yield request.guest_reference
@@ -367,9 +372,10 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
 
 
 def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> CheckoutSession:
-    """Find the page of an attempt whose idempotency key is spent, or raise ProviderRefused.
+    """Find the page of an attempt if Stripe has saved a failure under its idempotency key.
 
-    Other programs of the merchant may have created sessions for the same customer.
+    Other programs of the merchant may have created sessions for the same customer. Raises
+    ProviderRefused if there is no such page.
     """
     parameters: SessionListParams = {"customer": customer, "status": "open", "limit": 100}
     for session in call.ask(Sessions, call.v1.checkout.sessions.list, parameters).data:

@@ -1,4 +1,4 @@
-"""The SDK's HTTP client, which uses the connection and the deadline of a call of the port."""
+"""An HTTP client for the SDK that uses the connection and the deadline of a call of the port."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Transport(stripe.HTTPClient):
 
 
 def _is_worth_repeating(response: Response) -> bool:
-    """Return whether the same request may succeed; Stripe may say so in a header.
+    """Return whether the same request may succeed later. A header of the response may state that.
 
-    Source: Stripe API reference, "Errors", and "Advanced error handling".
+    See "Errors" and "Advanced error handling" in Stripe's API reference.
     """
     advice = response.headers.get("stripe-should-retry")
     is_passing = (

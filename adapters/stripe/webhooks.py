@@ -1,8 +1,8 @@
-"""Stripe's webhooks, verified over their raw bytes, and decoded as far as they name a session.
+"""Verify Stripe's webhooks by their raw bytes, and find the session, card or guest in them.
 
-The SDK's `construct_event` is not used: it reads the machine's clock instead of the port's, accepts
-any time in the future, knows only one secret, and returns unchecked objects. The scheme is short
-("Verify webhook signatures manually"): HMAC-SHA256 of `<t>.<body>`.
+The SDK's `construct_event` is not used. It reads the machine's clock instead of the port's clock,
+accepts any time in the future, knows only one secret, and returns unchecked objects. A signature is
+the HMAC-SHA256 of `<t>.<body>` ("Verify webhook signatures manually").
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TIME: Final = re.compile(r"[0-9]{1,12}")
 
 
 class _Head(msgspec.Struct):
-    """The common fields of an event; `account` is set for a connected account only."""
+    """The fields that all events have. `account` is set only for a connected account."""
 
     id: str
     type: str
@@ -52,7 +52,7 @@ class _Head(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """The Checkout Session, SetupIntent, PaymentMethod or Customer of an event."""
+    """The Checkout Session, SetupIntent, PaymentMethod or Customer that an event is about."""
 
     id: str
     metadata: dict[str, str] | None = None
@@ -73,10 +73,10 @@ _BODY: Final = msgspec.json.Decoder(_Body)
 def read(
     delivery: WebhookDelivery, account: MerchantAccount, keys: StripeKeys, *, now: datetime
 ) -> Sequence[WebhookNotice]:
-    """Return a notice with the session, card or guest of an event. Raises WebhookRejected.
+    """Return a notice about the session, card or guest of an event. Raises WebhookRejected.
 
-    Other events are accepted without a notice: a merchant may use the account for other purposes,
-    and Stripe disables an endpoint that refuses events.
+    Return an empty sequence for other events. They must be accepted, because a merchant may use the
+    account for other purposes, and Stripe disables an endpoint that refuses events.
     """
     _require_signature(delivery, keys, now)
     head = decode_webhook(_HEAD, delivery.body)
@@ -106,22 +106,22 @@ def read(
 
 
 def completed_at(evidence: Sequence[Evidence], page: str) -> datetime | None:
-    """Return when the first webhook reported the completion of a page, or None.
+    """Return when a webhook first reported the completion of a page, or None.
 
-    Evidence that an earlier release stored does not name a page, and is ignored.
+    Evidence that an earlier release stored does not identify a page, and is ignored.
     """
     return min(_times(COMPLETED, evidence, about=page), default=None)
 
 
 def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:
-    """Return how many webhooks reported a refused card from `since`, when the page was made."""
+    """Return how many webhooks have reported a refused card since the page was created at `since`."""
     return sum(time >= since for time in _times(REFUSED, evidence))
 
 
 def _times(event: str, evidence: Sequence[Evidence], *, about: str = "") -> list[datetime]:
-    """Return the arrival times of a type's events, about one object or any.
+    """Return when the webhooks of one type of event arrived.
 
-    Evidence holds each event once.
+    `about` limits them to events about one object. The evidence contains each event once.
     """
     return [
         each.received_at
@@ -135,7 +135,7 @@ def _times(event: str, evidence: Sequence[Evidence], *, about: str = "") -> list
 def _require_signature(delivery: WebhookDelivery, keys: StripeKeys, now: datetime) -> None:
     """Raise WebhookRejected unless the body was signed recently with one of the account's secrets.
 
-    The header has one time, and several signatures while a secret is being rolled.
+    The header contains one time. While a secret is being rolled, it contains several signatures.
     """
     parts = [part.partition("=") for part in delivery.headers.get(HEADER, "").split(",")]
     times = [value for name, _, value in parts if name == "t" and _TIME.fullmatch(value)]
