@@ -1,1 +1,1 @@
-"""Storage in PostgreSQL, for several processes on several machines."""
+"""The storage in PostgreSQL, for a service with processes on several machines."""

@@ -1,4 +1,4 @@
-"""Addresses of databases, which may hold passwords that must not be shown."""
+"""The addresses of databases. They may contain passwords, which must not be shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AddressInvalid(DatabaseUnusable):
 
 
 def require_readable(url: str) -> None:
-    """Raise AddressInvalid for an address that cannot be parsed, or that libpq misreads."""
+    """Raise AddressInvalid if an address cannot be parsed, or if libpq would misinterpret it."""
     try:
         conninfo_to_dict(url)
     except (psycopg.ProgrammingError, UnicodeEncodeError):
@@ -40,10 +40,10 @@ def require_readable(url: str) -> None:
 
 
 def name_of(url: str) -> str:
-    """Return the host, port, name and user of a database, for the log, without passwords.
+    """Return the host, port, name and user of a database, without passwords, for the log.
 
-    Missing parts of the address come from libpq's environment, as in a connection. Raises
-    AddressInvalid.
+    Parts that the address lacks come from libpq's environment variables, as they do when connecting.
+    Raises AddressInvalid.
     """
     require_readable(url)
     given = conninfo_to_dict(url)

@@ -1,4 +1,4 @@
-"""Dump a database, using PostgreSQL's own programs."""
+"""Dump a database with PostgreSQL's own programs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class DumpFailed(DatabaseUnusable):
 
 
 def dump(url: str, to: Path) -> None:
-    """Write the database to the file `to`, in pg_dump's custom format, and read it once to check.
+    """Dump the database to the file `to`, in pg_dump's custom format, and check the file.
 
-    The service may run meanwhile. Raises AddressInvalid and DumpFailed.
+    The service may run meanwhile. Raises AddressInvalid or DumpFailed.
     """
     require_readable(url)
     address = {name: str(value) for name, value in conninfo_to_dict(url).items()}

@@ -1,8 +1,8 @@
 """Connections to the PostgreSQL server: the pool, transactions, commits in doubt and errors.
 
-The pool is psycopg's. Around it, this module adds what it lacks: statements that end even if the
-server hangs, quick failure while the server is down, and the outcome of a commit whose response was
-lost.
+The pool comes from psycopg. This module adds three features: statements end even if the server
+hangs, calls fail quickly while the server is down, and if the response to a commit is lost, its
+outcome is looked up.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ class Conflict(Exception):
 
 
 class NotReplicated(psycopg.OperationalError):
-    """The server committed, and stopped waiting for its synchronous standbys."""
+    """The server has committed, but has stopped waiting for its synchronous standbys."""
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """A connection whose statements end in time even if the server or the network hangs.
+    """A connection whose statements end in time, even if the server or the network hangs.
 
-    `statement_seconds` limits each statement; None means no limit.
+    `statement_seconds` is the time limit for each statement, or None if there is no limit.
     """
 
     statement_seconds: float | None = STATEMENT_SECONDS
@@ -134,13 +134,13 @@ class Connection(psycopg.Connection[TupleRow]):
 
     @property
     def is_responsive(self) -> bool:
-        """Whether the connection is open, and the server has answered within CHECK_SECONDS."""
+        """Whether the connection is open and the server answers within CHECK_SECONDS."""
         since = self._waiting_since
         return not self.closed and (since is None or time.monotonic() - since <= CHECK_SECONDS)
 
     @contextmanager
     def limited_to(self, seconds: float | None) -> Iterator[None]:
-        """Change `statement_seconds` for the statements of a block."""
+        """Change `statement_seconds` for the statements in a `with` block."""
         before, self.statement_seconds = self.statement_seconds, seconds
         try:
             yield
@@ -154,7 +154,7 @@ class Transaction:
     dialect: Final = _DIALECT
 
     def __init__(self, connection: Connection, *, url: str, writing: bool) -> None:
-        """Begin a transaction on a connection to `url` that has no transaction."""
+        """Begin a transaction. `connection` leads to `url` and must not be in a transaction."""
         self._connection: Connection | None = connection
         self._url = url
         self._is_writing = writing
@@ -185,7 +185,7 @@ class Transaction:
         return self.connection.execute(_for_psycopg(statement), values)
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
-        """Run a writing statement once for each row; return the number of changed rows."""
+        """Run a writing statement once for each item of `rows`. Return how many rows were changed."""
         with self.connection.cursor() as cursor:
             cursor.executemany(_for_psycopg(statement), rows)
             return cursor.rowcount
@@ -196,11 +196,14 @@ class Transaction:
 
     @property
     def for_update(self) -> str:
-        """The end of a SELECT that locks the rows that it reads, in a write transaction."""
+        """The text to append to a SELECT so that it locks its rows. Empty in a read transaction."""
         return " FOR UPDATE" if self._is_writing else ""
 
     def lock(self, *key: str) -> None:
-        """Take an advisory lock on a key until the end of the transaction, if it may write."""
+        """Take an advisory lock on a key until the end of a write transaction.
+
+        Does nothing in a read transaction.
+        """
         if self._is_writing:
             self.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))",
@@ -210,10 +213,9 @@ class Transaction:
     def commit(self) -> None:
         """Commit. The transaction is then over, even if this fails.
 
-        If the connection is lost before the response, or the server stopped waiting for its
-        synchronous standbys, another connection looks up the outcome.
-        Raises ServiceUnavailable if the transaction was not committed, or if its outcome stays
-        unknown.
+        If the connection is lost before the response arrives, or if the server has stopped waiting
+        for its synchronous standbys, the outcome is looked up with another connection. Raises
+        ServiceUnavailable if the transaction was not committed, or if its outcome is unknown.
         """
         connection = self.connection
         if not self._is_writing:
@@ -233,12 +235,12 @@ class Transaction:
                 raise RuntimeError("this unit of work has failed before")
 
     def end(self) -> None:
-        """Refuse further statements. May be called again."""
+        """Refuse further statements. May be called more than once."""
         self._connection = None
 
 
 class Connections:
-    """A pool of connections, opened when it is first needed and so after any fork."""
+    """A pool of connections. It is opened when it is first needed, and therefore after any fork."""
 
     def __init__(
         self,
@@ -248,11 +250,11 @@ class Connections:
         statement_seconds: float | None,
         on_wait: OnWait = lambda _: None,
     ) -> None:
-        """Take the address of the database, and the maximum number of connections.
+        """Set the address of the database, and the maximum number of connections.
 
-        `statement_seconds` is how long a statement may take. Commands pass None: their statements
-        have no limit, and they may read from a standby. `on_wait` receives the seconds that each
-        unit waited for a connection.
+        `statement_seconds` is how long a statement may take. Commands pass None. Their statements
+        then have no limit, and they may read from a standby. `on_wait` is called with the seconds
+        that each unit has waited for a connection.
         """
         self._url = url
         self._on_wait = on_wait
@@ -269,11 +271,11 @@ class Connections:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:
-        """Open a transaction. Changes that the block does not commit are rolled back.
+        """Open a transaction for a `with` block. Changes that it does not commit are rolled back.
 
-        Raises RuntimeError if the thread already has a transaction, or writes in a read
-        transaction; Conflict after a deadlock or serialization failure; and ServiceUnavailable if
-        the database is unavailable, or a lock is not free in time.
+        Raises ServiceUnavailable if the database is unavailable, or if a lock is not free in time.
+        Raises Conflict after a deadlock or a serialization failure. Raises RuntimeError if the
+        thread already has a transaction, or writes in a read transaction.
         """
         mine = self._of_thread
         if getattr(mine, "is_in_transaction", False):
@@ -290,7 +292,7 @@ class Connections:
             mine.is_in_transaction = False
 
     def close(self) -> None:
-        """Close every connection. No transaction may be open. May be called again."""
+        """Close every connection. No transaction may be open. May be called more than once."""
         with self._opening:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -313,7 +315,7 @@ class Connections:
     def _taken_from(self, pool: ConnectionPool[Connection]) -> Connection:
         """Take a connection from the pool, protected by a circuit breaker.
 
-        While the server is down, one thread at a time tries to connect; the other threads fail at
+        While the server is down, one thread at a time tries to connect. The other threads fail at
         once.
         """
         was_away = self._is_away
@@ -338,7 +340,10 @@ class Connections:
         return connection
 
     def _unavailable(self) -> DatabaseUnavailable:
-        """Return why no connection is available. Each reason is logged once per outage."""
+        """Return the error that states why no connection is available.
+
+        Each reason is logged once in an outage.
+        """
         if self._refusal is not None and not isinstance(self._refusal, ConnectionTimeout):
             # The further lines are the client's hints and the attempts at other addresses.
             reason = str(self._refusal).partition("\n")[0]
@@ -414,9 +419,9 @@ class Connections:
 
 
 def connect(url: str) -> Connection:
-    """Open a connection outside any pool, with one transaction.
+    """Open a connection outside any pool, and begin a write transaction on it.
 
-    A statement sees data that was committed while it waited for a lock. Raises AddressInvalid, and
+    A statement sees data that was committed while it waited for a lock. Raises AddressInvalid or
     psycopg.Error.
     """
     require_readable(url)
@@ -435,10 +440,11 @@ def connect(url: str) -> Connection:
 
 @contextmanager
 def translated(*, writing: bool = True) -> Iterator[None]:
-    """Replace errors of an unavailable database with ServiceUnavailable; others pass through.
+    """Translate the errors of psycopg that are raised in a `with` block.
 
-    A deadlock or serialization failure becomes Conflict. Raises RuntimeError if the block writes in
-    a transaction that is not for `writing`.
+    If the database is unavailable, ServiceUnavailable is raised. A deadlock or a serialization
+    failure becomes Conflict. Other errors are not changed. Raises RuntimeError if the block writes
+    although `writing` is False.
     """
     try:
         yield
@@ -453,10 +459,10 @@ def translated(*, writing: bool = True) -> Iterator[None]:
 
 
 def _commit(connection: Connection) -> str | None:
-    """Commit, and return the status. Raises NotReplicated.
+    """Commit, and return the status of the response. Raises NotReplicated.
 
     If an operator or `statement_timeout` cancels the wait for synchronous standbys, PostgreSQL
-    reports a successful commit, with a warning. A failover would lose it.
+    reports a successful commit with a warning. A failover would lose such a commit.
     """
     codes: list[str | None] = []
 
@@ -474,9 +480,9 @@ def _commit(connection: Connection) -> str | None:
 
 
 def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> bool:
-    """Return whether the server committed a transaction, and its synchronous standbys have it.
+    """Return whether a transaction was committed on the server and its synchronous standbys.
 
-    Return False if that stays unknown.
+    Return False if that is unknown.
     """
     give_up_at = time.monotonic() + IN_DOUBT_SECONDS
     while time.monotonic() < give_up_at:
@@ -521,7 +527,7 @@ def _begin(connection: Connection, statements: str) -> psycopg.Cursor[TupleRow]:
 
 @cache
 def _for_psycopg(statement: str) -> bytes:
-    """Write parameters as `%(name)s`."""
+    """Return a statement whose parameters are written as `%(name)s` instead of `:name`."""
     return _PARAMETER.sub(r"%(\1)s", statement).encode()
 
 

@@ -1,7 +1,8 @@
-"""The schema, as a list of migrations. A released migration never changes.
+"""The schema as a list of migrations. A migration never changes after its release.
 
-Tables, columns, defaults and migrations have the same names and values as in SQLite; 0.1.0 had no
-PostgreSQL. `sequence` is the order of creation of rows that may have the same time.
+Tables, columns, defaults and migrations have the same names and values as in SQLite. Release 0.1.0
+did not support PostgreSQL. The columns `sequence` contain the order in which rows were created, which
+may have the same time.
 """
 
 from __future__ import annotations
@@ -269,10 +270,11 @@ MIGRATIONS: Final = {
 
 
 def migrate(url: str) -> list[str]:
-    """Apply all pending migrations, or none; return their names in order.
+    """Apply all pending migrations in one transaction, and return their names in order.
 
-    May run again, and in several processes at once: one process applies them, the others wait and
-    return []. The database itself must exist. Raises DatabaseUnusable and ServiceUnavailable.
+    May be called more than once, and in several processes at once: one process applies the
+    migrations, and the others wait and return an empty list. The database must exist. Raises
+    DatabaseUnusable or ServiceUnavailable.
     """
     for _ in range(TRIES):
         with suppress(Conflict), translated(), closing(connect(url)) as connection:
@@ -283,7 +285,10 @@ def migrate(url: str) -> list[str]:
 
 
 def apply(connection: Connection) -> list[str]:
-    """Do what `migrate` does in the transaction of a connection, without a commit."""
+    """Apply all pending migrations in the open transaction of a connection, without a commit.
+
+    Return their names in order.
+    """
     with connection.limited_to(None):
         connection.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -301,10 +306,10 @@ def apply(connection: Connection) -> list[str]:
 
 
 def _lock_tables(connection: Connection) -> None:
-    """Lock all tables before any work, so that a deadlock loses no work.
+    """Lock all tables first, so that a deadlock cannot happen after some of the work is done.
 
-    Tables of other programs and owners in the schema are not locked. The wait for the locks ends
-    after 3 seconds, because the service's requests wait behind it, and fail after 5 seconds.
+    Tables of other programs or owners in the schema are not locked. The wait for the locks ends after
+    3 seconds, because requests of the service wait too, and fail after 5 seconds.
     """
     ours = re.findall(r"CREATE TABLE (\w+)", "".join(MIGRATIONS.values()))
     found = connection.execute(
@@ -321,7 +326,7 @@ def _lock_tables(connection: Connection) -> None:
 def pending(url: str) -> list[str]:
     """Return the names of the pending migrations in order. Changes nothing.
 
-    Raises DatabaseUnusable and ServiceUnavailable.
+    Raises DatabaseUnusable or ServiceUnavailable.
     """
     with translated(), closing(connect(url)) as connection:
         return _pending(connection)

@@ -1,4 +1,4 @@
-"""What SQL shows of the server's replication."""
+"""Read the state of the server's replication, as far as SQL shows it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from adapters.postgresql.connection import CONNECT_SECONDS
 
 
 class Standby(NamedTuple):
-    """An attached standby. Without the role `pg_monitor`, both fields are None."""
+    """A standby that is connected to the server.
+
+    Both fields are None if the database role is not a member of `pg_monitor`.
+    """
 
     name: str | None
     sync_state: str | None
 
 
 class Replication(NamedTuple):
-    """How commits of a role reach the standbys.
+    """The settings and the state that decide whether commits reach the standbys.
 
-    `synchronous_commit` is the role's setting, and `set_by` says where it is set. `waits_for` is
-    `synchronous_standby_names`. `missing` counts replication slots of standbys that are not
-    attached.
+    `synchronous_commit` is the setting for the database role, and `set_by` is its source in
+    `pg_settings`. `waits_for` is the setting `synchronous_standby_names`. `missing` is the number of
+    replication slots whose standbys are not connected.
     """
 
     synchronous_commit: str
@@ -34,9 +37,9 @@ class Replication(NamedTuple):
 
 
 def read_replication(url: str) -> Replication:
-    """Read it from the server. Raises psycopg.Error."""
+    """Read the state of the replication from the server at `url`. Raises psycopg.Error."""
     with closing(psycopg.connect(url, connect_timeout=CONNECT_SECONDS)) as connection:
-        # A running backup is no standby.
+        # A running backup has a row in this view too, but it is not a standby.
         standbys = connection.execute(
             "SELECT application_name, sync_state FROM pg_stat_replication "
             "WHERE state IS DISTINCT FROM 'backup' ORDER BY 1"

@@ -22,11 +22,12 @@ BACKOFF_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
 
 
 class PostgresqlStorage(Storage):
-    """Records in the database at `url`, which `migrations.migrate` has prepared.
+    """Stores records in the database at `url`, which `migrations.migrate` has prepared.
 
-    At most `connections` are open at once, each opened only when needed. A statement may take
-    `statement_seconds`. Commands pass None: their statements have no limit, and they may read from a
-    standby. `on_wait` receives the seconds that each unit waited for a connection.
+    At most `connections` connections are open at once. Each is opened when it is needed. A statement
+    may take `statement_seconds`. Commands pass None. Their statements then have no limit, and they
+    may read from a standby. `on_wait` is called with the seconds that each unit has waited for a
+    connection.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class PostgresqlStorage(Storage):
                 with self._write_unit() as unit:
                     return work(unit)
             except Conflict:
-                # Random, so that the conflicting units do not meet again.
+                # The pause is random, so that the conflicting units do not meet once more.
                 time.sleep(uniform(0, seconds))  # noqa: S311 - nobody gains by guessing it
         with self.write() as unit:
             return work(unit)
@@ -87,7 +88,7 @@ class PostgresqlStorage(Storage):
 
     @override
     def overwrite_deleted(self) -> bool:
-        # PostgreSQL overwrites dead rows and its log in its own time.
+        # PostgreSQL overwrites dead rows and its log when it chooses.
         return True
 
     @override

@@ -1,1 +1,1 @@
-"""Code shared by the adapters of payment service providers (PSPs), in this package and others."""
+"""Code that PSP adapters share, in this distribution and in others."""

@@ -1,6 +1,6 @@
 """ISO 3166-1 alpha-3 and numeric country codes, for PSPs that do not use alpha-2 codes.
 
-ISO has no codes for Kosovo: XKX is the European Union's code, 983 that of Unicode's CLDR.
+ISO does not define codes for Kosovo. XKX is the code of the European Union, and 983 is that of CLDR.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Types for fields of PSP responses; msgspec refuses values outside their bounds."""
+"""Types for the fields of PSPs' responses. msgspec refuses values outside their bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings of an installation's checks, as its operator reads them."""
+"""The findings that checks of an installation report to the operator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Diagnosis(StrEnum):
 class Finding(NamedTuple):
     """A finding about a subject, such as `keys`.
 
-    `text` is one line without a secret. It says what to do, unless all is well.
+    `text` is one line, which must not contain a secret. If there is a problem, it tells the operator
+    what to do.
     """
 
     diagnosis: Diagnosis
@@ -40,7 +41,7 @@ ok, problem, unknown = (partial(Finding, diagnosis) for diagnosis in Diagnosis)
 def compare_clocks(date: str | None, now: datetime, *, of: str) -> Finding:
     """Compare this machine's clock with the `Date` header of a response that has just arrived.
 
-    `of` names the sender of the response.
+    `of` is the name of the sender of the response, for the text of the finding.
     """
     try:
         ahead = round((now - parsedate_to_datetime(date or "")).total_seconds())

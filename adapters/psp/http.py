@@ -1,6 +1,6 @@
-"""HTTP calls to a PSP, with one deadline for all calls of one method of the port.
+"""HTTP clients for PSPs, with one deadline for all requests of one call of the port.
 
-`JsonApi` is for APIs that speak JSON. It extends `HttpClient`, which is for all other APIs.
+`JsonApi` is for APIs that use JSON. It extends `HttpClient`, which is for all other APIs.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MAX_RESPONSE_BYTES: Final = 1024 * 1024
 
 _FIELD: Final = re.compile(r"at `\$\.([A-Za-z0-9_.\[\]]{1,100})`$")
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
-# The parts of a response that may be logged: a code or an id. Free text may hold a guest's input.
+# Only a code or an id from a response may be logged. Free text may contain what a guest typed in.
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-]{1,100}")
 
 
 class Gone(ProviderRefused):
-    """The PSP had the object, and says that it was removed."""
+    """The PSP answered that it had the object, but that the object was removed."""
 
 
 _REFUSALS: Final[Mapping[int, type[ProviderRefused]]] = {
@@ -52,11 +52,11 @@ _REFUSALS: Final[Mapping[int, type[ProviderRefused]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """The time limits of a client, and the number of its tries.
+    """The time limits of a client, and how often it tries each request (`tries`).
 
-    `total_seconds` is the deadline for all requests together, `connect_seconds` the limit for one
-    connection, and `pause_seconds` the wait between two tries. The port limits every method to 5
-    seconds, and counts a failure after more than 4 seconds as a time-out.
+    `total_seconds` is the deadline for all requests together. `connect_seconds` is the limit for
+    opening a connection, and `pause_seconds` is the wait between two tries. The port limits every
+    method to 5 seconds, and counts a failure after more than 4 seconds as a time-out.
     """
 
     total_seconds: float = 4.8
@@ -77,7 +77,7 @@ class Response:
 def is_passing(response: Response) -> bool:
     """Return whether the same request may succeed a moment later.
 
-    That is so for 409 (another request is in progress) and for 5xx without Retry-After.
+    This is so after 409 (another request is in progress) and after 5xx without Retry-After.
     """
     is_fault = response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return response.status == HTTPStatus.CONFLICT or (
@@ -90,12 +90,12 @@ class HttpClient:
 
     Create a client for each call of the port, and use it in a `with` statement, which closes the
     connection. The deadline starts when the client is created. It covers connecting, TLS, sending,
-    every wait for bytes, pauses and retries; only a DNS lookup may take as long as the system's
+    every wait for bytes, pauses and retries. Only a DNS lookup may take as long as the system's
     resolver allows. Redirects are not followed, and proxy settings in the environment are ignored.
 
-    A request is sent again unchanged if no response arrives, or if the response
-    `is_worth_repeating`. That is safe because a request that creates something carries an
-    idempotency key. For a PSP without idempotency keys, pass `RetryPolicy(tries=1)`.
+    If no response arrives, or if the response `is_worth_repeating`, the same request is sent again.
+    This is safe if requests that create objects have an idempotency key. For a PSP without
+    idempotency keys, pass `RetryPolicy(tries=1)`.
 
     `headers` are sent with every request. `tls` defaults to the certificates that the system
     trusts. Raises ValueError if `base_url` is neither https nor, as in tests, http on loopback.
@@ -142,11 +142,11 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Response:
-        """Send a request, and return the response, whatever its status.
+        """Send a request, and return the response with any status.
 
-        `path` begins with a slash, is appended to the base URL, and may have a query; quote the
-        values in it. Raises ProviderUnavailable if no complete response of at most 1 MiB arrives in
-        time. If a client's request of a known trace causes the call, `traceparent` is sent too.
+        `path` begins with a slash and is appended to the base URL. It may contain a query, whose
+        values must be quoted. If the call belongs to a trace, `traceparent` is sent too. Raises
+        ProviderUnavailable if no complete response of at most 1 MiB arrives in time.
         """
         headers = {**headers_of(TracesOfThreads().current()), **self._headers, **(headers or {})}
         failure = ""
@@ -154,10 +154,10 @@ class HttpClient:
             response: Response | None = None
             try:
                 response = self._try(method, path, headers, body)
-            # ValueError: a header or a path cannot be sent, such as a key with a newline.
+            # A ValueError means that a header or a path cannot be sent, such as a key with a newline.
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self.close()
-                # Only its type: a reference to the exception would keep the broken connection open.
+                # Only the type is kept: a reference to the exception would keep the broken connection open.
                 failure = type(error).__name__
             may_repeat = tries_left > 0 and self._has_time_left()
             if response is not None and not (may_repeat and self._is_worth_repeating(response)):
@@ -168,7 +168,7 @@ class HttpClient:
         raise ProviderUnavailable("no response", details=FailureDetails(error=failure))
 
     def _try(self, method: str, path: str, headers: dict[str, str], body: bytes | None) -> Response:
-        """Send a request once. Let every exception pass."""
+        """Send a request once, and return the response. Exceptions are not translated."""
         target = self._base_path + path
         received = self._connection.request(method.upper(), target, headers, body)
         content = received.read(MAX_RESPONSE_BYTES + 1)
@@ -190,7 +190,7 @@ class HttpClient:
 
 
 class JsonApi(HttpClient):
-    """An HTTP client for an API that speaks JSON; raises the port's exceptions.
+    """An HTTP client for an API that uses JSON. It raises the exceptions of the port.
 
         PAGE = msgspec.json.Decoder(Page)
 
@@ -199,21 +199,21 @@ class JsonApi(HttpClient):
                 PAGE, "POST", "/pages", json={"kind": "card"}, headers={"Idempotency-Key": key}
             )
 
-    A response becomes:
+    The result depends on the response:
 
-    - the decoded object, for 2xx that can be decoded;
-    - NotFound, which is a ProviderRefused, for 404 with a JSON object: perhaps not known yet;
-    - Gone, which is a ProviderRefused, for 410 with a JSON object: removed;
-    - ProviderRefused, for 400 or 422 with a JSON object;
-    - ProviderUnavailable with `retry_after`, for another response with Retry-After in seconds, such
-      as 429;
-    - ProviderUnavailable, for any other response, or without a response: the PSP may have acted.
+    - 2xx that can be decoded: the decoded object is returned.
+    - 404 with a JSON object: NotFound, a ProviderRefused. The object may not be known yet.
+    - 410 with a JSON object: Gone, a ProviderRefused. The object was removed.
+    - 400 or 422 with a JSON object: ProviderRefused.
+    - Any other response with Retry-After in seconds, such as 429: ProviderUnavailable with
+      `retry_after`.
+    - Any other response, or no response: ProviderUnavailable. The PSP may have acted.
 
     A 4xx without a JSON object may come from a proxy, so it counts as "any other response".
 
-    `request_id_header` names the header by which the PSP's support finds a call. `error_code` is
-    the path of keys to the PSP's code in the body of an error, such as ("error", "code"). Both are
-    put into `details` of the exception if they are ASCII words.
+    `request_id_header` is the name of the header with the id by which the PSP's support can find a
+    call. `error_code` is the path of keys that leads to the PSP's code in the body of an error, such
+    as ("error", "code"). Both values are put into `details` of the exception if they are ASCII words.
     """
 
     def __init__(
@@ -249,14 +249,14 @@ class JsonApi(HttpClient):
     ) -> _Decoded:
         """Send a request as `call` does, and return the decoded response.
 
-        Create each decoder once, at import: see `adapters/thread_safe_types.py`.
+        Create each decoder once, at import, for the reason in `adapters/thread_safe_types.py`.
         """
         response = self.call(method, path, json=json, form=form, headers=headers)
         try:
             return decoder.decode(response.body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             kind, field = type(error).__name__, field_of(error)
-        # Raised outside the handler, because the handler's exception would quote the body.
+        # The error is raised outside the handler, because the handler's exception would quote the body.
         details = replace(self._details(response, error=kind), param=field)
         raise ProviderUnavailable("the response cannot be decoded", details=details)
 
@@ -271,8 +271,8 @@ class JsonApi(HttpClient):
     ) -> Response:
         """Send a request, and return the response if its status is 2xx.
 
-        The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form, or empty.
-        Raises ProviderUnavailable and ProviderRefused as listed above.
+        The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form. Without both, it
+        is empty. Raises ProviderUnavailable or ProviderRefused as the class describes.
         """
         sent = dict(headers or {})
         body: bytes | None = None
@@ -288,9 +288,10 @@ class JsonApi(HttpClient):
         return response
 
     def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
-        """Return the exception that `call` raises for a response, as listed above, or None for 2xx.
+        """Return the exception that `call` raises for a response, or None for 2xx.
 
-        Override this method for an API whose errors have status 200.
+        The class describes the exceptions. Override this method for an API whose errors have status
+        200.
         """
         if response.status // 100 == 2:
             return None
@@ -315,15 +316,15 @@ class JsonApi(HttpClient):
 
 
 def field_of(error: Exception) -> str | None:
-    """Return the path of the field that msgspec's decoder refused, such as `details.cardNumber`."""
+    """Return the path of the field that msgspec refused, such as `details.cardNumber`, or None."""
     found = _FIELD.search(str(error))
     return found and found[1]
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """Return the value of Retry-After, or None if it is not in seconds.
+    """Return the value of Retry-After, or None if it is missing or not in seconds.
 
-    Header names are in lower case.
+    The names in `headers` are in lower case.
     """
     seconds = headers.get("retry-after", "")
     return timedelta(seconds=int(seconds)) if _SECONDS.fullmatch(seconds) else None

@@ -1,4 +1,4 @@
-"""The names on which an adapter in another distribution may rely."""
+"""The names that an adapter in another distribution may import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin interface: how a package adds a PSP to cardonfile."""
+"""The plugin interface, with which a package adds a PSP to cardonfile."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Adapter = TypeVar("Adapter", bound=PaymentProvider)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The installation, as far as an adapter needs it to read its settings.
+    """The facts about an installation that an adapter needs to read its settings.
 
-    `environment` holds the environment variables that are set and not empty. If an operator keeps
-    the setting X in a file and sets `X_FILE`, it holds X; so no setting of a PSP ends in `_FILE`.
-    `database_file` is the SQLite database, or its default path if the service uses another
-    database.
+    `environment` contains the environment variables that are set and not empty. If an operator keeps
+    the setting X in a file and sets `X_FILE`, it contains X. The name of a PSP's setting must
+    therefore not end in `_FILE`. `database_file` is the path of the SQLite database, or its default
+    path if the service uses PostgreSQL.
     """
 
     environment: Mapping[str, str]
@@ -40,10 +40,10 @@ class Surroundings:
 
 
 class BackgroundWork(Protocol):
-    """Work that runs in its own threads beside the background worker."""
+    """Work that runs in separate threads of the background worker's process."""
 
     def start(self) -> None:
-        """Start the threads; called once."""
+        """Start the threads. Called once."""
         ...
 
     def stop(self) -> None:
@@ -57,31 +57,40 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PspPlugin(Generic[PspSettings, Adapter]):
-    """One PSP, registered as an entry point of the group `cardonfile.psps` with the same name.
+    """One PSP. It is registered as an entry point of the group `cardonfile.psps` with its `name`.
 
-    - `interface`: the number in `adapters/psp/interface.py` for which it was written, as a literal.
-    - `name`: what operators type, in lower-case letters, digits and underscores.
-    - `capabilities`: what the PSP can do.
-    - `read` returns the settings, or None if the PSP is not set up. Their `repr` shows only addresses,
-      not even a merchant's id. It raises PspSettingsError, with one sentence, for wrong settings.
-    - `accounts` returns the merchant accounts with keys, or None if the PSP accepts any name.
+    Values:
+
+    - `interface`: the version of `adapters/psp/interface.py` for which the plugin was written, as a
+      literal number.
+    - `name`: the name that operators type, in lower-case letters, digits and underscores.
+    - `capabilities`: the capabilities of the PSP.
+    - `account_settings`: the settings that each merchant account has.
+    - `settings`: the names of all other variables that the plugin reads.
+    - `test_setting`: the setting that allows a PSP that takes only test cards. Such a PSP is refused
+      if there are live keys.
+
+    Functions:
+
+    - `read` returns the settings, or None if the PSP is not set up. The settings' `repr` must show
+      only addresses, and not even a merchant's id. Raises PspSettingsError, with one sentence, for
+      wrong settings.
+    - `accounts` returns the merchant accounts that have keys, or None if the PSP accepts any name.
     - `how_to_set_up` returns the end of a sentence about an account without keys, such as
       "set `CARDONFILE_…`".
     - `make` returns the adapter, a subclass of PaymentProvider. It may be called twice, and the
-      process may fork afterwards, so it must leave nothing open. It raises PspSettingsError if a
+      process may fork afterwards, so it must not leave anything open. Raises PspSettingsError if a
       package is missing.
-    - `account_settings` and `settings` name every variable that it reads: per account, and others.
-    - `live_setting` returns the name of a setting that holds a key for real cards, or None.
-    - `is_live` returns whether an account takes real cards, or None if its keys do not show it.
+    - `live_setting` returns the name of a setting that contains a key for real cards, or None.
+    - `is_live` returns whether an account takes real cards, or None if its keys do not show that.
     - `currency` returns the currency that is set for an account (ISO 4217), or None.
-    - `test_setting` names the setting that allows a PSP that takes only test cards. Such a PSP is
-      refused beside live keys.
     - `add_routes` adds the PSP's own pages to the application, below `/<name>-…/`.
-    - `background` returns work to run beside the worker; it receives the URL of the PSP's webhooks.
-    - `database` returns the PSP's own SQLite file, which a backup copies, or None.
+    - `background` returns work that runs in the worker's process. It receives the URL for the PSP's
+      webhooks.
+    - `database` returns the SQLite file of the PSP, which backups include, or None.
     - `check` tries the keys of an account, and looks for other faults at the PSP. It receives the
-      URL to which the PSP should send webhooks. It changes nothing at the PSP, raises nothing, and
-      takes at most 5 seconds.
+      URL to which the PSP should send webhooks. It must not change anything at the PSP or raise
+      exceptions, and takes at most 5 seconds.
     """
 
     interface: int

@@ -1,4 +1,4 @@
-"""Read a PSP's settings, which exist once per merchant account."""
+"""Read the settings of a PSP, of which there is one set for each merchant account."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 
 
 class PspSettingsError(ValueError):
-    """A PSP's setting is unusable.
+    """A setting of a PSP is not usable.
 
-    Operators read the text: it names the setting and the expected value, and never shows a secret.
+    The text is for operators. It contains the name of the setting and the expected value, and never a
+    secret.
     """
 
 
@@ -28,13 +29,13 @@ class AccountSettings:
 
         ACME = AccountSettings(psp="acme", required=("API_KEY", "WEBHOOK_SECRETS"))
 
-    `CARDONFILE_ACME_API_KEY` belongs to the account `default`, and `CARDONFILE_ACME_SPAIN_API_KEY`
-    to the account `spain`. Names of accounts have lower-case letters, digits and underscores, so
-    that no two accounts share a setting.
+    `CARDONFILE_ACME_API_KEY` belongs to the account `default`, and `CARDONFILE_ACME_SPAIN_API_KEY` to
+    the account `spain`. The names of accounts consist of lower-case letters, digits and underscores,
+    so that two accounts cannot share a setting.
 
-    The settings in `distinct` must differ between all accounts; otherwise cards and webhooks could
-    be assigned to the wrong account. They may hold several comma-separated values. The settings in
-    `addresses` are https addresses, or http on loopback.
+    The settings in `distinct` must differ between all accounts. If they did not, cards and webhooks
+    could be assigned to the wrong account. They may contain several values, separated by commas. The
+    settings in `addresses` are https addresses, or http addresses on loopback.
     """
 
     psp: str
@@ -52,11 +53,11 @@ class AccountSettings:
 
     @property
     def prefix(self) -> str:
-        """The common prefix of the settings."""
+        """The prefix that the names of all settings have."""
         return f"CARDONFILE_{self.psp.upper()}_"
 
     def name(self, what: str, account: MerchantAccount = DEFAULT_MERCHANT_ACCOUNT) -> str:
-        """Return the name of an account's setting, such as the one for `API_KEY`."""
+        """Return the full name of an account's setting. `what` is its last part, such as `API_KEY`."""
         infix = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"{account.upper()}_"
         return f"{self.prefix}{infix}{what}"
 
@@ -72,10 +73,14 @@ class AccountSettings:
     def read(self, environment: Mapping[str, str]) -> Mapping[MerchantAccount, Mapping[str, str]]:
         """Return the settings of each account that has settings, as `{"API_KEY": …}`.
 
-        `environment` holds the variables that are set and not empty. Raises PspSettingsError if a
-        required setting is missing, an account has an invalid name, two `distinct` settings are
-        equal, or a setting cannot be sent: it has characters other than printable ASCII, or one of
-        `addresses` is no https address.
+        `environment` contains the variables that are set and not empty. Raises PspSettingsError in
+        these cases:
+
+        - A required setting is missing.
+        - An account has an invalid name.
+        - Two `distinct` settings are equal.
+        - A setting contains characters other than printable ASCII, so it cannot be sent.
+        - A setting in `addresses` is not an https address, or an http address on loopback.
         """
         named = sorted({self._account(match) for match in self._matches(environment)})
         accounts = {account: self._read_account(environment, account) for account in named}
@@ -90,7 +95,7 @@ class AccountSettings:
         return accounts
 
     def how_to_set(self, account: MerchantAccount) -> str:
-        """Return the end of a sentence that tells an operator which settings an account needs."""
+        """Return the end of a sentence that tells an operator which settings to set for an account."""
         if account != account.lower() or not _ACCOUNT.fullmatch(account.upper()):
             named = account.lower().replace("-", "_")
             return (
@@ -157,8 +162,8 @@ Keys = TypeVar("Keys")
 def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) -> Keys:
     """Return the keys of a merchant account.
 
-    Raises ProviderUnavailable if the account has no keys. Its work waits, because keys may be set
-    again.
+    Raises ProviderUnavailable if the account has no keys. Its work then waits, because an operator
+    may set keys later.
     """
     if account not in accounts:
         raise ProviderUnavailable(
@@ -168,7 +173,7 @@ def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) 
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL is on this machine (names: RFC 6761)."""
+    """Return whether the host of a URL is this machine. Names are recognized according to RFC 6761."""
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -182,7 +187,7 @@ def is_loopback(url: str) -> bool:
 def is_https_or_loopback(url: str) -> bool:
     """Return whether a URL is https, or http on loopback, where a stand-in may listen.
 
-    A URL with a query, a fragment, a user name or an invalid port is refused.
+    Return False for a URL with a query, a fragment, a user name or an invalid port.
     """
     try:
         parts = urlsplit(url)
@@ -195,6 +200,6 @@ def is_https_or_loopback(url: str) -> bool:
 
 
 def require_https(url: str, setting: str) -> None:
-    """Raise PspSettingsError, with the setting's name, unless `is_https_or_loopback`."""
+    """Raise PspSettingsError for `setting` unless `is_https_or_loopback` accepts its value `url`."""
     if not is_https_or_loopback(url):
         raise PspSettingsError(f"{setting} must be an https address, or http on loopback")

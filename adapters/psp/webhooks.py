@@ -1,4 +1,4 @@
-"""Webhooks: the signature over the raw bytes, the time of signing, and the decoded content."""
+"""Verify webhooks: check the signature of the raw bytes and its time, and decode the body."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def sign(
     algorithm: str = "sha256",
     encoding: Encoding = "hex",
 ) -> str:
-    """Return the HMAC of a message. `algorithm` is a name in hashlib. Hexadecimal is in lower case."""
+    """Return the HMAC of a message.
+
+    `algorithm` is a name from hashlib. Hexadecimal digits are in lower case.
+    """
     key = secret.encode() if isinstance(secret, str) else secret
     mac = hmac.digest(key, message, algorithm)
     return mac.hex() if encoding == "hex" else base64.b64encode(mac).decode()
@@ -53,25 +56,25 @@ def is_signed(
     algorithm: str = "sha256",
     encoding: Encoding = "hex",
 ) -> bool:
-    """Return whether one of the signatures was made with one of the secrets.
+    """Return whether any of the signatures was made with any of the secrets.
 
-    There are several secrets while one replaces another. A signature may be any text, because
-    anybody can send headers. The comparison takes constant time.
+    There are several secrets while one of them is being replaced. A signature may be any text,
+    because anybody can send headers. The comparison takes constant time.
     """
     expected = [
         sign(message, secret, algorithm=algorithm, encoding=encoding).encode()
         for secret in secrets
         if secret
     ]
-    # Bytes, because compare_digest() raises TypeError for text that is not ASCII.
+    # Bytes are compared, because compare_digest() raises TypeError for text that is not ASCII.
     given = [signature.encode(errors="surrogatepass") for signature in signatures]
     return any(hmac.compare_digest(ours, theirs) for ours in expected for theirs in given)
 
 
 def is_recent(signed_at: int | str, now: datetime) -> bool:
-    """Return whether a time in Unix seconds is at most 300 seconds before or after now.
+    """Return whether a time in Unix seconds is at most 300 seconds before or after `now`.
 
-    Fractions of a second are ignored. Text that is not a number is not recent.
+    Fractions of a second are ignored. Return False for a text that is not a number.
     """
     if isinstance(signed_at, str):
         if not _UNIX_SECONDS.fullmatch(signed_at):
@@ -84,9 +87,9 @@ T = TypeVar("T")
 
 
 def decode_webhook(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
-    """Decode a body, or a part of one. Raises WebhookRejected if that fails.
+    """Decode the body of a webhook, or a part of it. Raises WebhookRejected if that fails.
 
-    Create the decoder at import: see `adapters/thread_safe_types.py`.
+    Create the decoder once, at import, for the reason in `adapters/thread_safe_types.py`.
     """
     try:
         return decoder.decode(body)

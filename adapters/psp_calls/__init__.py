@@ -1,1 +1,1 @@
-"""The layers around every call to a PSP: bulkhead, circuit breakers, log of outages, checks."""
+"""The layers around every call to a PSP: bulkhead, circuit breakers, outage log and checks."""

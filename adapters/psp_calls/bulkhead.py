@@ -10,7 +10,7 @@ from typing import Final
 from domain.psps.payment_provider import ProviderUnavailable
 
 WAIT_SECONDS: Final = 0.5
-"""How long a call waits for a free place. It outlasts a burst of guests, but not a PSP that hangs.
+"""How long a call waits for a free place. It is enough for a burst of guests, not for a hanging PSP.
 """
 
 
@@ -22,7 +22,10 @@ class Bulkhead:
 
     @contextmanager
     def around_call(self) -> Iterator[None]:
-        """Hold a place. Raises ProviderUnavailable if no place becomes free within half a second."""
+        """Occupy a place during a `with` block.
+
+        Raises ProviderUnavailable if no place becomes free within half a second.
+        """
         if not self._free.acquire(timeout=WAIT_SECONDS):
             raise ProviderUnavailable("too many calls to PSPs are under way")
         try:

@@ -1,4 +1,4 @@
-"""Circuit breakers, one per merchant account: they stop calls for a while to a PSP that hangs."""
+"""Circuit breakers, one for each merchant account. They stop calls to a PSP that hangs for a while."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ log = structlog.get_logger()
 class CircuitBreaker:
     """Stops calls for one merchant account for a while.
 
-    The breaker opens for 10 seconds after three time-outs in a row. If the PSP sends Retry-After,
-    it opens for that time, up to a minute. If both happen, the longer time applies. After that
-    time, one trial call is let through. If the trial times out, the breaker opens for 10 seconds
-    again; otherwise it closes.
+    The breaker opens for 10 seconds after three consecutive time-outs. If the PSP sends Retry-After,
+    it opens for that time, but at most for a minute. If both happen, the longer time applies.
+
+    After the time has passed, one trial call is allowed. If the trial times out, the breaker opens
+    for another 10 seconds. If it does not, the breaker closes.
     """
 
     def __init__(self, account: PspAccount, now: Callable[[], float] = time.monotonic) -> None:
@@ -44,7 +45,10 @@ class CircuitBreaker:
 
     @contextmanager
     def around_call(self) -> Iterator[None]:
-        """Record the result of the call. Raises ProviderUnavailable at once while open."""
+        """Record the result of the call in a `with` block.
+
+        Raises ProviderUnavailable at once while the breaker is open.
+        """
         begun_at = self._now()
         with self._lock:
             if begun_at < self._open_until:
@@ -64,7 +68,10 @@ class CircuitBreaker:
             self._note(has_hung, pause_seconds)
 
     def capacity(self, most: int) -> int:
-        """Return how many calls may run at once: 0 while open, 1 during a trial, otherwise `most`."""
+        """Return how many calls may run at once, at most `most`.
+
+        It is 0 while the breaker is open, and 1 during a trial.
+        """
         with self._lock:
             if self._now() < self._open_until:
                 return 0
@@ -95,7 +102,7 @@ class CircuitBreakers:
             return self._breakers.setdefault(account, CircuitBreaker(account, self._now))
 
     def capacities(self, most: int) -> dict[PspAccount, int]:
-        """Return the capacity of each merchant account, as `CircuitBreaker.capacity` does."""
+        """Return `CircuitBreaker.capacity` for each merchant account that has a breaker."""
         with self._lock:
             breakers = dict(self._breakers)
         return {account: breaker.capacity(most) for account, breaker in breakers.items()}

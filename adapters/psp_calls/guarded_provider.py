@@ -1,4 +1,4 @@
-"""The wrapper of every PSP: bulkhead, circuit breaker, outage log, checks."""
+"""The wrapper around every PSP adapter: bulkhead, circuit breaker, outage log and checks."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ PSP_NOTE: Final = "PSP: "
 class GuardedProvider(PaymentProvider):
     """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
 
-    A response with impossible values is treated as no response. If only a refusal code or an
+    A response with impossible values is treated like a missing response. If only a refusal code or an
     optional fact about a card is impossible, only that value is dropped. Outages are logged. A call
-    that the bulkhead or the breaker stops never reaches the PSP, so it is not logged as an outage.
+    that the bulkhead or the breaker stops does not reach the PSP, so it is not logged as an outage.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class GuardedProvider(PaymentProvider):
 
     @contextmanager
     def _naming_this_psp(self) -> Iterator[None]:
-        """Add the PSP's name to any exception of the adapter, for the log."""
+        """Add the PSP's name to any exception that the adapter raises in a `with` block, for the log."""
         try:
             yield
         except Exception as fault:

@@ -17,8 +17,8 @@ log = structlog.get_logger()
 class MerchantCheck:
     """Checks each merchant account once per process, before the first call with its keys.
 
-    Once is enough, because keys are read when the process starts. An account passes if its PSP has
-    never reported an identity for it.
+    This is enough, because keys are read only when the process starts. The check succeeds if the PSP
+    has never reported an identity for the account.
     """
 
     def __init__(self, recognize: RecognizeMerchant) -> None:
@@ -29,8 +29,8 @@ class MerchantCheck:
     def require_known(self, account: PspAccount, provider: PaymentProvider) -> None:
         """Raise AnotherMerchant if the keys belong, or may belong, to another merchant.
 
-        The first failure is logged. While the PSP does not respond, raises ProviderUnavailable and
-        checks again at the next call.
+        The first failure is logged. Raises ProviderUnavailable while the PSP does not respond; the
+        next call then repeats the check.
         """
         if account not in self._verdicts:
             self._check(account, provider)
@@ -39,9 +39,9 @@ class MerchantCheck:
             raise type(verdict)(kept=verdict.kept, given=verdict.given)
 
     def _check(self, account: PspAccount, provider: PaymentProvider) -> None:
-        """Keep the verdict on an account.
+        """Check an account, and keep the result.
 
-        If several threads check at once, the first verdict is kept.
+        If several threads check at once, the first result is kept.
         """
         verdict: AnotherMerchant | None = None
         identity: str | None = None

@@ -29,14 +29,16 @@ log = structlog.get_logger()
 
 
 class OutageLog:
-    """Logs the state of each operation at each merchant account, once per change.
+    """Logs whether each operation works at each merchant account, with one line for each change.
 
-    An operation whose state changes often has at most one pair of lines a minute.
+    An operation is a method of `PaymentProvider`. If its state changes often, at most one pair of
+    lines is logged in a minute. Each process has separate states.
 
-    The events are `psp_away`, `psp_refuses` and `psp_back`, and `psp_does_not_find` for an
-    operation that is asked again. An operation is a method of `PaymentProvider`. The line of a
-    failure holds its `details`. Each process has its own states. `observe` receives the PSP,
-    account, operation, result and seconds of each call, and never raises.
+    The log events are `psp_away`, `psp_refuses` and `psp_back`, and `psp_does_not_find` for an
+    operation that is repeated later. The line about a failure contains its `details`.
+
+    `observe` is called for each call with the PSP, the account, the operation, the result and the
+    duration in seconds. It must not raise an exception.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class OutageLog:
 
     @contextmanager
     def around_call(self, account: PspAccount, operation: str) -> Iterator[None]:
-        """Record whether the call fails. Its exceptions pass through."""
+        """Record whether the call in a `with` block fails. Its exceptions are not changed."""
         call = {**account._asdict(), "operation": operation}
         result, began = "fault", time.monotonic()
         # The text of an exception is not logged, because an adapter may have put the PSP's data
@@ -62,7 +64,7 @@ class OutageLog:
             yield
             result = "ok"
         except AnotherMerchant:
-            # `MerchantCheck` logs this failure, with what to do.
+            # `MerchantCheck` logs this failure, together with advice.
             result = "unavailable"
             raise
         except ProviderUnavailable as failure:
@@ -94,7 +96,7 @@ class OutageLog:
     def _has_changed(
         self, account: PspAccount, operation: str, failure: type[Exception] | None
     ) -> bool:
-        """Keep the new state, and return whether to log it."""
+        """Store the new state of an operation, and return whether it must be logged."""
         now = self._now()
         with self._lock:
             if failure is None:

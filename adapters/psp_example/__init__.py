@@ -1,1 +1,1 @@
-"""Acme as a payment service provider of cardonfile."""
+"""An example of a PSP adapter in a separate distribution, for an invented PSP named Acme."""

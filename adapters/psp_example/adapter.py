@@ -1,4 +1,4 @@
-"""Acme, a PSP with a plain JSON API, as a plugin of cardonfile."""
+"""The plugin and the adapter for Acme, a PSP with a simple JSON API."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

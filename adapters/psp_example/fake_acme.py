@@ -37,7 +37,7 @@ class Merchant:
 
 
 class FakeAcme:
-    """Handles requests, and lets tests play the guest. `url` is the address of its pages."""
+    """Handles requests, and lets tests play the guest. `url` is the base address of the pages."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.url = ""
@@ -47,7 +47,7 @@ class FakeAcme:
         self._count = 0
 
     def respond(self, request: Request) -> Response:
-        """Handle a call of the API, or show a page."""
+        """Return the response to a call of the API, or a page."""
         with self._lock:
             if request.path.startswith("/guest-pages/"):
                 page = self.page(request.path.removeprefix("/guest-pages/"))
@@ -123,22 +123,22 @@ class FakeAcme:
         )
 
     def shown(self, id_: str) -> Json:
-        """Return a page of any merchant as Acme reports it."""
+        """Return a page of any merchant in the form in which Acme's API reports it."""
         with self._lock:
             return self._shown(self.page(id_))
 
     def page_with(self, token: str) -> Json:
-        """Return the page on which a card was typed."""
+        """Return the page on which the card with this token was typed in."""
         pages = [page for merchant in self.merchants.values() for page in merchant.pages.values()]
         return next(page for page in pages if page.get("card", {}).get("token") == token)
 
     def update_card(self, token: str, number: str, expiry: tuple[int, int]) -> None:
-        """Give a card another number and expiry date, as its bank does."""
+        """Change the number and the expiry date of a stored card, as its bank does."""
         with self._lock:
             self.page_with(token)["card"] |= self._details(number, expiry)
 
     def type_card(self, id_: str, number: str, expiry: tuple[int, int]) -> None:
-        """Type a card as the guest."""
+        """Play the guest who types in a card on a page."""
         with self._lock:
             page = self._current(self.page(id_))
             if page["status"] in ("done", "closed"):
@@ -152,7 +152,7 @@ class FakeAcme:
                 self._complete(page)
 
     def answer_challenge(self, id_: str, *, confirmed: bool) -> None:
-        """Pass or fail the challenge as the guest."""
+        """Play the guest who passes or fails the challenge of a page."""
         with self._lock:
             page = self._current(self.page(id_))
             if page["status"] == "challenged" and confirmed:

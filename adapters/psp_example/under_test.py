@@ -1,4 +1,4 @@
-"""Acme's adapter on the fake Acme, for cardonfile's contract suite."""
+"""Classes that let cardonfile's contract suite test Acme's adapter with the fake Acme."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEYS = {MAIN: "key_of_main", OTHER: "key_of_other"}
 
 
 class AcmeUnderTest(RemotePspUnderTest):
-    """A fake Acme that listens, with a merchant for each of MAIN and OTHER."""
+    """A fake Acme as a server, with one merchant for MAIN and another for OTHER."""
 
     plugin = PLUGIN
     provider: type[AcmeProvider] = AcmeProvider
@@ -155,7 +155,7 @@ class AcmeUnderTest(RemotePspUnderTest):
 
 
 class AcmeWithoutKeysUnderTest(AcmeUnderTest):
-    """Acme without idempotency keys, whose lists show new pages late."""
+    """A fake Acme without idempotency keys, whose lists show new pages late."""
 
     facts = replace(
         AcmeUnderTest.facts,
@@ -166,7 +166,7 @@ class AcmeWithoutKeysUnderTest(AcmeUnderTest):
 
 
 class AcmeByWebhookUnderTest(AcmeUnderTest):
-    """An Acme that reports the outcome of a page by webhook alone."""
+    """A fake Acme that reports the outcome of a page only by webhook."""
 
     facts = replace(
         AcmeUnderTest.facts,
@@ -196,7 +196,7 @@ class AcmeByWebhookUnderTest(AcmeUnderTest):
         return tuple(self._told[page.reference])
 
     def _tell(self, page: HostedPage) -> None:
-        """Send a webhook, and keep the adapter's evidence, as the service does."""
+        """Let the adapter read a webhook about the page, and store its evidence as the service does."""
         report, now = self._report("page.told", self.fake.shown(page.reference)), self.clock.now()
         (notice,) = self.adapter().read_webhook(self.sign(report, at=now))
         told = Evidence(origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now)

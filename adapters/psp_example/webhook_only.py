@@ -1,4 +1,4 @@
-"""Acme's adapter, if Acme reported the outcome of a page by webhook alone."""
+"""A variant of Acme's adapter, for an Acme that reports the outcome of a page only by webhook."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -27,7 +27,7 @@ class AcmeByWebhook(AcmeProvider):
         return [
             WebhookNotice(
                 merchant_account=account,
-                # All the data that `outcome` needs, because the PSP cannot be asked later.
+                # The evidence contains all data that `outcome` needs, because the PSP cannot be asked later.
                 content=msgspec.json.encode(each.page).decode() if each.page else each.id,
                 token_id=TokenId(each.reference.partition(":")[0]) if each.reference else None,
                 card_token=each.card,
@@ -52,7 +52,7 @@ class AcmeByWebhook(AcmeProvider):
 
     def _told(self, page: pages.HostedPage, evidence: Sequence[Evidence]) -> Iterator[AcmePage]:
         for each in evidence:
-            # Guests can forge the evidence that their browsers bring back.
+            # Guests can forge the evidence in the address to which their browsers return.
             if each.origin is EvidenceOrigin.WEBHOOK:
                 with suppress(msgspec.MsgspecError, UnicodeError):
                     found = REPORTED.decode(each.content)

@@ -1,4 +1,7 @@
-"""Acme's adapter, if Acme had no idempotency keys: it looks in a list that shows new pages late."""
+"""A variant of Acme's adapter, for an Acme without idempotency keys.
+
+It looks for an existing page in a list, which shows new pages late.
+"""
 
 from datetime import timedelta
 

@@ -1,6 +1,6 @@
-"""The contract suite: tests of the promises of every PSP adapter, and stand-ins that play a PSP.
+"""The contract suite: tests that every PSP adapter must pass, and a stand-in server to play a PSP.
 
     pytest --pyargs adapters.psp_suite --psp acme.under_test:AcmeUnderTest
 
-The suite needs pytest, which the service itself does not. `under_test` describes what to write.
+The suite needs pytest, which the service does not. `under_test` describes the class to write.
 """

@@ -1,4 +1,4 @@
-"""Running work in several threads at once."""
+"""Run work in several threads at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Returned = TypeVar("Returned")
 
 
 def at_once(threads: int, work: Callable[[int], Returned]) -> list[Returned]:
-    """Run `work(0)`, `work(1)` … in threads that start together, and return the results.
+    """Run `work(0)`, `work(1)` … in threads that start together, and return the results in order.
 
-    Raises the exception of any of them.
+    If any call raises an exception, raise that exception.
     """
     barrier = Barrier(threads)
 

@@ -23,7 +23,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-\[\]]{1,100}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test with each PSP that has the needed abilities.
+    """Parametrize a test with each PSP that has the required abilities.
 
     If there is no such PSP, the plugin deselects the test.
     """
@@ -52,7 +52,7 @@ def _shown(value: object) -> str:
 
 @pytest.fixture
 def raised() -> list[Exception]:
-    """Collect the exceptions of the adapters."""
+    """Return a list that collects the exceptions of the adapters."""
     return []
 
 
@@ -63,7 +63,7 @@ def psp(
     raised: list[Exception],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[PspUnderTest]:
-    """Start a PSP without any records. Its adapters are watched."""
+    """Start a PSP without any records. Its adapters are wrapped by `watched`."""
     with closing(request.param(tmp_path)) as psp:
         adapter = psp.adapter
         monkeypatch.setattr(psp, "adapter", lambda *args: watched(psp, adapter(*args), raised))
@@ -78,7 +78,7 @@ def adapter(psp: PspUnderTest) -> PaymentProvider:
 
 @pytest.fixture
 def session(psp: PspUnderTest, adapter: PaymentProvider, private: list[str]) -> Session:
-    """Return a session whose page has been made."""
+    """Return a session with a page."""
     return Session(psp, adapter, a_request(psp), private)
 
 
@@ -90,9 +90,10 @@ def private(
     capfd: pytest.CaptureFixture[str],
     recwarn: pytest.WarningsRecorder,
 ) -> Iterator[list[str]]:
-    """Check that no log, stream, warning or exception of a test contains a private text.
+    """Return a list of private texts, and check that they do not leak.
 
-    The texts are keys, secrets, the guest and the cards. A test may add others to the list.
+    After the test, no log, stream, warning or exception may contain them. The texts are keys,
+    secrets, and data of the guest and the cards. A test may add others to the list.
     """
     guest = a_page_request()
     numbers = [card.number for card in psp.facts.cards.values()]
@@ -116,7 +117,7 @@ def private(
 
 
 def _told_by(error: BaseException) -> str:
-    """Return the text of an exception, its attributes, and the exceptions that caused it."""
+    """Return the texts of an exception, of its attributes, and of the exceptions that caused it."""
     told = f"{error!r} {vars(error)}"
     led_to_it = error.__cause__ or error.__context__
     return told if led_to_it is None else f"{told} because of {_told_by(led_to_it)}"

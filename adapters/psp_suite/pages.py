@@ -1,4 +1,4 @@
-"""Read pages as a guest does."""
+"""Read the text of pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pytest's option `--psp`, which names the PSPs that the contract suite tests.
+"""A plugin for pytest with the option `--psp`, which names the PSPs that the contract suite tests.
 
 Load it with `-p adapters.psp_suite.pytest_plugin`.
 """
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Load the classes before the suite is collected, so that a UsageError ends the run.
 
-    A worker of pytest-xdist would end without a message; there `psps` loads the classes.
+    In a worker of pytest-xdist, the error would not be shown, so `psps` loads the classes there.
     """
     config = collector.config
     if (
@@ -56,7 +56,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests for which no PSP has the needed abilities."""
+    """Deselect the tests for which no PSP has the required abilities."""
     left_out = [item for item in items if item.path.parent == SUITE and _has_no_psp(item)]
     if left_out:
         items[:] = [item for item in items if item not in left_out]
@@ -66,13 +66,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print what the suite did not test. Workers of pytest-xdist print nothing."""
+    """Print which parts the suite did not test, except in workers of pytest-xdist."""
     for name, psp in config.stash.get(_psps, {}).items():
         terminalreporter.line(f"{name}: not tested: {', '.join(psp.not_tested()) or 'nothing'}")
 
 
 def psps(config: pytest.Config) -> dict[str, type[PspUnderTest]]:
-    """Return the classes that `--psp` names, by their names in test ids."""
+    """Return the classes named with `--psp`. The keys are their names in test ids."""
     if _psps not in config.stash:
         try:
             config.stash[_psps] = load(config.getoption("psp"))
@@ -82,11 +82,10 @@ def psps(config: pytest.Config) -> dict[str, type[PspUnderTest]]:
 
 
 def load(named: Sequence[str]) -> dict[str, type[PspUnderTest]]:
-    """Import each `MODULE:CLASS`.
+    """Import each `MODULE:CLASS`, and return the classes by name.
 
-    The keys are the PSPs' names, or the classes' names if those are equal.
-
-    Raises pytest.UsageError with one sentence.
+    The names are those of the PSPs, or those of the classes if two PSPs have the same name. Raises
+    pytest.UsageError with one sentence.
     """
     if not named:
         raise pytest.UsageError(

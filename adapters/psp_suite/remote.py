@@ -1,4 +1,4 @@
-"""The base class for a PSP that is called over HTTP and played by a stand-in server."""
+"""The base class for a PSP that is called over HTTP and that a stand-in server plays."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _VALUE: Final = re.compile(rb'(:\s*)(?:"[^"]*"|[0-9]+)')
 
 
 class RemotePspUnderTest(PspUnderTest):
-    """Causes all trouble with a stand-in server. A subclass adds the PSP's own formats.
+    """Causes all trouble through a stand-in server. A subclass adds the PSP's own formats.
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -62,16 +62,16 @@ class RemotePspUnderTest(PspUnderTest):
         self.ids = SeededIds()
 
     def error(self, trouble: Trouble) -> Response:
-        """Return the PSP's error response: 400, 401, 403, 404, 429 or 503.
+        """Return the error response with which the PSP reports a kind of trouble.
 
-        Override this method to return the PSP's own body, its own status for REFUSED, and its own
-        form of Retry-After with 17 seconds.
+        By default, the status is 400, 401, 403, 404, 429 or 503. Override this method to return the
+        body that the PSP uses, its status for REFUSED, and its form of Retry-After with 17 seconds.
         """
         return json_response({}, _STATUSES[trouble])
 
     @abstractmethod
     def unknown_status(self, sound: Response) -> Response:
-        """Return a valid response about a page, changed to an unknown status."""
+        """Return `sound`, a response about a page, with an unknown value as the page's status."""
 
     @override
     def close(self) -> None:

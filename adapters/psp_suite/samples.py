@@ -1,4 +1,4 @@
-"""A guest, a merchant account and the request for a page, for tests."""
+"""Sample values for tests: a guest, a merchant account and the request for a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MERCHANT_ACCOUNT: Final = MerchantAccount("main")
 
 
 def a_uuid(number: int) -> str:
-    """Return the UUID with this number."""
+    """Return the UUID with this number as its value."""
     return f"00000000-0000-4000-8000-{number:012}"
 
 
@@ -33,7 +33,7 @@ TOKEN_ID: Final = TokenId(a_uuid(21))
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
 def a_page_request(**changes: Any) -> HostedPageRequest:
-    """Return the request for the page of a session's first attempt."""
+    """Return the request for the page of a session's first attempt, with these fields changed."""
     request = HostedPageRequest(
         token_id=TOKEN_ID,
         attempt=1,

@@ -1,4 +1,4 @@
-"""Shared parts of the contract suite's tests: sessions, watched adapters, and marks."""
+"""Parts that the contract suite's tests share: sessions, watched adapters, and marks."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def watched(
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
 def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
-    """Return the request for the first page of a new session."""
+    """Return the request for the first page of a new session, with these fields changed."""
     now = psp.clock.now()
     token_id = TokenId(psp.ids.uuid())
     links = HostedLinks(base_url="https://pay.example")
@@ -133,12 +133,12 @@ class Session:
         self.page: HostedPage = adapter.start(request)
         self._private = private
         private.extend((self.page.reference, self.page.guest_reference, self.page.address))
-        # Short values, such as a language, are no secret.
+        # Short values, such as a language, are not secret.
         private.extend(value for value in self.page.fields.values() if len(value) >= 16)
 
     # Any: `changes` are fields of the request, of any type.
     def another(self, **changes: Any) -> Session:
-        """Return another session with a page."""
+        """Return another session with a page, whose request has these fields changed."""
         return Session(self.psp, self.adapter, a_request(self.psp, **changes), self._private)
 
     def next_attempt(self) -> Session:
@@ -160,7 +160,10 @@ class Session:
         return replace(facts.after_refusal, refusal_code=facts.refusal_codes.get(card))
 
     def after_a_refused_card(self) -> Session:
-        """Return the session with the page that takes another card: the same page, or the next."""
+        """Return the session with the page on which the guest can try another card after a refusal.
+
+        Depending on the PSP, it is the same page or the next page.
+        """
         may_stay = Ability.SECOND_CARD in self.psp.facts.abilities
         return self if may_stay else self.next_attempt()
 
@@ -169,13 +172,13 @@ class Session:
         self.adapter.close(self.request, self.page)
 
     def type_card(self, card: GuestCard = GuestCard.GOOD) -> None:
-        """Type a card as the guest."""
+        """Play the guest who types in a card."""
         self.psp.type_card(self.page, card)
 
     def collect(
         self, card: GuestCard = GuestCard.GOOD, *, expiry: tuple[int, int] = EXPIRY
     ) -> CardCollected:
-        """Type a card as the guest, and return the outcome. The card must be accepted."""
+        """Play the guest who types in a card that is accepted, and return the outcome."""
         self.psp.type_card(self.page, card, expiry=expiry)
         outcome = self.outcome()
         assert isinstance(outcome, CardCollected)
@@ -186,13 +189,13 @@ class Session:
         self.adapter.discard(self.request.merchant_account, card.guest_reference, card.token)
 
     def read(self, card: Card) -> CardReading:
-        """Read a card of the session as it is now."""
+        """Read the present state of a card of the session."""
         return self.adapter.read_card(
             self.request.merchant_account, card.guest_reference, card.token
         )
 
     def listed(self, merchant_account: MerchantAccount = MAIN) -> Sequence[CardAtPsp]:
-        """Return every card that the PSP lists."""
+        """Return every card that the PSP lists for a merchant account."""
         cards, place = self.adapter.list_cards(merchant_account)
         places: set[str] = set()
         while place is not None:
@@ -207,7 +210,10 @@ class Session:
         self.adapter.forget_guest(self.request.merchant_account, self.page.guest_reference)
 
     def prepare(self, method: Method) -> Callable[[], object]:
-        """Return a repeatable call of a method. START is for a new guest."""
+        """Return a function that calls a method of the adapter, and that can be called repeatedly.
+
+        START is for a new guest.
+        """
         if method is Method.START:
             request = a_request(self.psp, guest_id=OTHER_GUEST_ID)
             return lambda: self.adapter.start(request)
@@ -230,7 +236,7 @@ class Session:
         return self.outcome
 
     def effect(self, method: Method) -> object:
-        """Return the state at the PSP that a method changes or reads."""
+        """Return that state at the PSP which a method changes or reads."""
         match method:
             case Method.START:
                 return self.psp.count_pages()

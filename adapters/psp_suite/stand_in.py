@@ -7,7 +7,7 @@
         server.have(respond_with(Response(503)), on="^POST /v1/pages$")
         ...
 
-The author writes `respond`; this module handles connections, threads and trouble.
+The author of an adapter writes `respond`. This module handles connections, threads and trouble.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ class Request:
 
     @property
     def call(self) -> str:
-        """Method and path, such as `POST /v1/pages`."""
+        """The method and the path, such as `POST /v1/pages`."""
         return f"{self.method} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response. Content-Length is added. The content type is JSON unless `headers` are given.
+    """A response, to which Content-Length is added.
 
-    The response is sent byte by byte over `seconds`.
+    The content type is JSON unless `headers` are given. If `seconds` is set, the response is sent
+    byte by byte over that time.
     """
 
     status: int = 200
@@ -126,17 +127,20 @@ def redirect(_: Request, __: Act) -> NoReturn:
 
 
 def respond_with(response: Response) -> Trouble:
-    """Return a trouble that sends this response without handling the call."""
+    """Return a kind of trouble: this response is sent, and the call is not handled."""
     return lambda _, __: response
 
 
 def change(to: Callable[[Response], Response]) -> Trouble:
-    """Return a trouble that handles the call and changes the response."""
+    """Return a kind of trouble: the call is handled, and its response is changed by `to`."""
     return lambda _, act: to(act())
 
 
 def drip(seconds: float) -> Trouble:
-    """Return a trouble that handles the call and sends the response byte by byte over `seconds`."""
+    """Return a kind of trouble: the call is handled, and its response is sent byte by byte.
+
+    Sending takes the given number of seconds.
+    """
     return lambda _, act: replace(act(), seconds=seconds)
 
 
@@ -158,11 +162,11 @@ class _TroubleWith:
 
 
 class StandInServer:
-    """Listens on loopback at `url`, and handles each request in its own thread.
+    """Listens on loopback at `url`, and handles each request in a separate thread.
 
-    `port` 0 takes a free port; give another port to look at the pages by hand. Requests below the
-    path `api` come from the adapter: they are recorded in `calls`, each takes `delay_seconds`, and
-    only they meet trouble. Other requests come from the guest's browser.
+    If `port` is 0, a free port is used. Pass another port to look at the pages in a browser. Requests
+    below the path `api` come from the adapter. They are recorded in `calls`, each takes
+    `delay_seconds`, and only they can meet trouble. All other requests come from the guest's browser.
     """
 
     def __init__(
@@ -190,9 +194,9 @@ class StandInServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the server, and end the held calls.
+        """Stop the server, and end all calls that it still holds.
 
-        Raises AssertionError if a caller waited longer than GIVE_UP_SECONDS.
+        Raises AssertionError if a caller has waited longer than GIVE_UP_SECONDS.
         """
         self._recovered.set()
         self._server.shutdown()
@@ -206,15 +210,19 @@ class StandInServer:
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
     ) -> None:
-        """Cause trouble for calls like `POST /v1/pages` that match the regular expression `on`.
+        """Cause trouble for calls that match the regular expression `on`.
 
-        The trouble starts with the `from_call`-th matching call from now. It ends after `times`
-        calls, or when the server recovers. If several apply to a call, the call meets the first.
+        A call is a text such as `POST /v1/pages`. The trouble begins at the `from_call`-th matching
+        call from now on. It ends after `times` calls, or when the server recovers. If several kinds
+        of trouble apply to a call, the first is caused.
         """
         self._trouble.append(_TroubleWith(trouble, re.compile(on), from_call, times))
 
     def handle_later(self, _: Request, act: Act) -> NoReturn:
-        """Break the connection, and keep the call for `handle_late_calls`. Use this as a trouble."""
+        """Break the connection, and keep the call for `handle_late_calls`.
+
+        Pass this method to `have` as a kind of trouble.
+        """
         self._late.append(act)
         raise _Dropped
 
@@ -225,13 +233,13 @@ class StandInServer:
             act()
 
     def recover(self) -> None:
-        """End all trouble and all held calls."""
+        """End all trouble, and all calls that are being held."""
         self._trouble.clear()
         self._recovered.set()
         self._recovered = threading.Event()
 
     def handle(self, request: Request, send: Callable[[bytes], object]) -> None:
-        """Respond to a request through `send`, or not at all."""
+        """Handle a request, and send its response, if any, with `send`."""
         try:
             response = self._response(request)
         except _Dropped:
@@ -261,9 +269,10 @@ class StandInServer:
             return Response(302, headers={"Location": f"{self.url}/redirected/{number}"})
 
     def _send_slowly(self, raw: bytes, seconds: float, send: Callable[[bytes], object]) -> None:
-        """Send in pieces over so many seconds. When the server recovers, send the rest at once.
+        """Send a response in pieces over a number of seconds.
 
-        A piece is one byte, or more if there is no time to send each byte alone.
+        A piece is one byte, or more if there is not enough time to send each byte separately. If the
+        server recovers meanwhile, the rest is sent at once.
         """
         recovered, begun_at = self._recovered, time.monotonic()
         pieces = min(len(raw), max(1, int(seconds / _SHORTEST_PAUSE_SECONDS)))

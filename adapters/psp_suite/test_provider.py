@@ -1,6 +1,6 @@
-"""The promises of every PSP adapter (`PaymentProvider` in domain/psps/payment_provider.py).
+"""Tests that every PSP adapter must pass (`PaymentProvider` in domain/psps/payment_provider.py).
 
-`docs/adding-a-provider.md` says how to test an adapter.
+`docs/adding-a-provider.md` describes how to test an adapter.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class TestStart:
 
 
 def shows_as_stated(psp: PspUnderTest, page: HostedPage, consent: Consent) -> bool:
-    """Return whether the page shows the consent, or must not and does not show it."""
+    """Return whether the page shows the consent exactly if the PSP's capabilities require that."""
     return (consent.text in psp.read_page(page)) is psp.plugin.capabilities.shows_consent
 
 
@@ -310,7 +310,10 @@ class TestPage:
 
 
 def page_in_the_end(session: Session, **changes: Any) -> HostedPage:
-    """Start a page with a guest that the PSP may not know yet, and again once that is confirmed."""
+    """Start a page for a guest whom the PSP does not know, and return the page.
+
+    If the PSP raises NotFound first, the call is repeated when NotFound is confirmed.
+    """
     psp = session.psp
     request = a_request(psp, live_until=psp.clock.now() + 120 * MINUTE, **changes)
     with suppress(NotFound):
@@ -398,13 +401,13 @@ def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Se
 
 
 def reported(facts: Facts) -> Sequence[GuestCard]:
-    """Return a card for a PSP whose outcomes are known from evidence alone."""
+    """Return a card if only evidence reports the outcomes of the PSP, otherwise nothing."""
     return () if Ability.TELLS_OUTCOME in facts.abilities else (GuestCard.GOOD,)
 
 
 @needs(Ability.STAND_IN)
 class TestEvidence:
-    """Evidence from a PSP that cannot be asked for the outcome."""
+    """Tests of the evidence of a PSP that cannot be asked for the outcome."""
 
     @for_each("card", reported)
     def test_a_webhook_replayed_by_a_browser_has_no_effect(
@@ -498,13 +501,13 @@ class TestEvidence:
 
 
 def read_again(session: Session, card: Card, *, like: Card) -> Card | None:
-    """Read a card. Return it with the facts of `like` that a reading need not repeat."""
+    """Read a card, and return it. Facts that the reading lacks are taken from `like`."""
     found = session.read(card).card
     return None if found is None else found.with_facts_of(like)
 
 
 def told_by(session: Session, body: bytes) -> Outcome | None:
-    """Return the outcome that one signed webhook reports; None if it reports none."""
+    """Return the outcome that a signed webhook reports, or None if it does not report an outcome."""
     psp, adapter = session.psp, session.adapter
     with suppress(WebhookRejected, ProviderUnavailable):
         contents = [each.content for each in adapter.read_webhook(signed(psp, body))]
@@ -1026,7 +1029,7 @@ class TestListCards:
 
 
 def sessions_of(notices: Iterable[WebhookNotice], *known: Session) -> set[TokenId | None]:
-    """Return the known sessions that the notices name, and None for each unknown one."""
+    """Return the ids of the known sessions in the notices, and None for an unknown session."""
     by_page = {each.page.reference: each.request.token_id for each in known}
     by_token_id = {each.request.token_id: each.request.token_id for each in known}
     return {
@@ -1309,16 +1312,16 @@ class TestSignedTime:
 
 
 def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
-    """Yield each call that each method makes."""
+    """Yield every method with the number of each call that it makes."""
     return (
         (method, call) for method in methods_of(facts) for call in range(1, facts.calls[method] + 1)
     )
 
 
 def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
-    """Yield each trouble at each call of each method: lasting, or at this call only (1).
+    """Yield each kind of trouble at each call of each method, lasting or only at this call (1).
 
-    None of these troubles is permanent: it passes, or an operator corrects the key or the address.
+    None of them is permanent: the trouble passes, or an operator corrects the key or the address.
     """
     is_remote = Ability.REMOTE in facts.abilities
     lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]
@@ -1333,7 +1336,7 @@ def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
 
 
 def after(method: Method, before: object) -> object:
-    """Return the effect of a method that was done once."""
+    """Return the expected effect of a method that was called once."""
     match method, before:
         case Method.START, int(pages):
             return pages + 1
@@ -1346,7 +1349,7 @@ def after(method: Method, before: object) -> object:
 
 
 def repeated(act: Callable[[], object]) -> object:
-    """Call a method again. The PSP may no longer know what the first call deleted."""
+    """Call a method once more. NotFound is allowed, because the first call may have deleted an object."""
     with suppress(NotFound):
         return act()
     return None
@@ -1429,7 +1432,7 @@ class TestTrouble:
 
 
 def tried(act: Callable[[], HostedPage]) -> HostedPage | None:
-    """Start a page. Return None if there is no usable response."""
+    """Start a page, and return it, or return None if there is no usable response."""
     try:
         return act()
     except ProviderUnavailable:
@@ -1438,11 +1441,11 @@ def tried(act: Callable[[], HostedPage]) -> HostedPage | None:
 
 @needs(Ability.STAND_IN)
 class TestLists:
-    """A PSP without idempotency keys, whose lists show a new page late."""
+    """Tests of a PSP without idempotency keys, whose lists show a new page late."""
 
     @pytest.fixture
     def request_(self, psp: PspUnderTest, adapter: PaymentProvider) -> HostedPageRequest:
-        """Return a request whose page was made, and whose response was lost."""
+        """Return a request whose page was created, but whose response was lost."""
         request = a_request(psp)
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
         made = tried(lambda: adapter.start(request))
@@ -1592,7 +1595,7 @@ def bodies_of(psp: PspUnderTest, act: Callable[[], object]) -> list[bytes]:
 
 
 def instead(call: int, changed: bytes) -> Callable[[int, bytes], bytes]:
-    """Return a change that replaces the body of one call, counted from 1."""
+    """Return a function that replaces the body of the response to one call, counted from 1."""
     return lambda number, body: changed if number == call else body
 
 
@@ -1600,7 +1603,7 @@ def instead(call: int, changed: bytes) -> Callable[[int, bytes], bytes]:
 class TestResponseAboutAnotherObject:
     @pytest.fixture
     def other(self, session: Session) -> Session:
-        """Return the session of another guest."""
+        """Return a session of another guest."""
         return session.another(guest_id=OTHER_GUEST_ID)
 
     @needs(Ability.TELLS_OUTCOME)
@@ -1676,7 +1679,7 @@ class TestResponseAboutAnotherObject:
 
 @needs(Ability.STAND_IN, Ability.REMOTE, Ability.JSON)
 class TestDamagedResponse:
-    """Any value of a response may have another type, or be out of bounds."""
+    """Tests with responses in which one value has another type, or is out of bounds."""
 
     @for_each(
         # The other methods have nothing left to do when they are repeated.
@@ -1710,7 +1713,10 @@ def without(field: str, value: Json) -> Json:
 
 @needs(Ability.STAND_IN, Ability.REMOTE, Ability.JSON)
 class TestNullField:
-    """A complete response with null in a nullable field is not an outage: it will not change."""
+    """Tests with responses in which a nullable field is null.
+
+    Such a response must not count as an outage, because it will not change.
+    """
 
     # Shows F50.
     @for_each(
@@ -1734,7 +1740,7 @@ class TestNullField:
 
 
 def damages(body: bytes, odd_values: Mapping[type, tuple[Json, ...]] = _ODD) -> Iterator[bytes]:
-    """Yield the JSON body with one value changed, for each value and each change."""
+    """Yield copies of the JSON body. In each, one value is changed in one way."""
     for path, value in leaves(json.loads(body)):
         for odd in odd_values.get(type(value), ()):
             changed = json.loads(body)
@@ -1746,7 +1752,7 @@ def damages(body: bytes, odd_values: Mapping[type, tuple[Json, ...]] = _ODD) -> 
 
 
 def leaves(value: Json, path: tuple[Json, ...] = ()) -> Iterator[tuple[tuple[Json, ...], Json]]:
-    """Yield the path and the value of every leaf of an object."""
+    """Yield the path and the value of every leaf of a JSON value."""
     if isinstance(value, dict | list):
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(each, (*path, key))
@@ -1756,7 +1762,7 @@ def leaves(value: Json, path: tuple[Json, ...] = ()) -> Iterator[tuple[tuple[Jso
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestDeadline:
-    """Every method ends within 5 seconds, whatever the PSP sends."""
+    """Tests that every method ends within 5 seconds, whatever the PSP sends."""
 
     # Shows F21.
     def test_each_method_ends_in_time_if_the_psp_is_slow_or_silent(
@@ -1800,7 +1806,7 @@ class TestDeadline:
 
 @needs(Ability.REMOTE)
 class TestMerchantAccountWithoutKeys:
-    """The account's sessions and discards wait, because it may get keys again."""
+    """Tests that the work of an account without keys waits, because keys may be set later."""
 
     def test_a_call_without_keys_does_not_count_as_a_refusal(self, session: Session) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
@@ -1837,7 +1843,7 @@ class TestMerchantAccountWithoutKeys:
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestIdentity:
-    """An identity is optional: not every PSP identifies the merchant of a key."""
+    """Tests of the identity, which is optional because not every PSP identifies the merchant."""
 
     def test_an_identity_stands_for_one_merchant(
         self, psp: PspUnderTest, adapter: PaymentProvider
@@ -1879,7 +1885,7 @@ def checked(psp: PspUnderTest, adapter: PaymentProvider) -> Sequence[Finding]:
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestCheck:
-    """A plugin need not have a check."""
+    """Tests of the plugin's check, which is optional."""
 
     def test_the_findings_of_a_check_are_single_lines_without_a_secret(
         self, psp: PspUnderTest, adapter: PaymentProvider
@@ -2050,7 +2056,7 @@ class TestSettings:
 
 
 def is_address(value: str) -> bool:
-    """Return whether a setting is an address, which is no secret."""
+    """Return whether a setting is an address, which is not secret."""
     return value.startswith(("http://", "https://"))
 
 
@@ -2065,7 +2071,7 @@ def settings_of(
 
 
 def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the plugin's own type
-    """Read the settings of an installation on the internet."""
+    """Let the plugin read its settings, in an installation on the internet."""
     file = Path("cardonfile.db")
     return psp.plugin.read(
         Surroundings(
@@ -2076,7 +2082,10 @@ def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the 
 
 @needs(Ability.STAND_IN)
 class TestCalls:
-    """If these fail, the tests above might cause trouble at no call, or not at each call."""
+    """Tests of the number of calls in the facts.
+
+    If it is wrong, the tests above may cause trouble at too few calls.
+    """
 
     def test_reading_a_webhook_makes_no_call(self, psp: PspUnderTest, session: Session) -> None:
         delivery = signed(psp, session.event())

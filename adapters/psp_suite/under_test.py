@@ -1,7 +1,7 @@
-"""What the author tells the contract suite about a PSP, and does for the suite.
+"""The base class and the types with which the author of an adapter describes a PSP to the suite.
 
 The author writes a subclass of `PspUnderTest`, and names it with pytest's option `--psp`. The suite
-sees neither the inside of the adapter nor the inside of the PSP.
+does not depend on the internals of the adapter or of the PSP.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXPIRY: Final = (9, 2031)
 
 
 class Ability(Enum):
-    """Abilities that not every PSP or stand-in has. Without an ability, the suite runs fewer tests."""
+    """Abilities that a PSP or a stand-in may lack. For a missing ability, tests are left out."""
 
     STAND_IN = auto()
     """A stand-in plays the PSP, so that guests, calls, records and time can be controlled."""
@@ -87,7 +87,7 @@ class Ability(Enum):
 
 
 class GuestCard(Enum):
-    """The cards that a guest may type."""
+    """The kinds of cards that a guest may type in."""
 
     GOOD = auto()
     ANOTHER_GOOD = auto()
@@ -103,7 +103,7 @@ class GuestCard(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PrintedCard:
-    """The number of a test card, and what the adapter reports for it.
+    """A test card of the PSP: its number, and the facts that the adapter reports about it.
 
     `funding` is None if the PSP does not report the funding of its test cards.
     """
@@ -114,7 +114,7 @@ class PrintedCard:
 
 
 class Method(Enum):
-    """The adapter's methods that call the PSP."""
+    """Those methods of the adapter that call the PSP."""
 
     START = auto()
     OUTCOME = auto()
@@ -173,7 +173,7 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
-    """The addresses to which a page sends the guest's browser, with a card and without a card."""
+    """The addresses to which a page redirects the guest's browser, with and without a card."""
 
     with_card: str
     without: str
@@ -183,25 +183,33 @@ class WaysOut:
 class Facts:
     """The properties in which PSPs differ.
 
+    Cards and pages:
+
     - `cards`: the test cards.
-    - `after_refusal`: the outcome after the bank refused a card, CardRefused or Pending.
-    - `refusal_codes`: the `refusal_code` after REFUSED, and after the failed challenge of
-      CHALLENGED. Leave it out if the PSP reports none.
-    - `calls`: how many calls each method makes without faults. START is for a new guest.
+    - `after_refusal`: the outcome after the bank has refused a card, CardRefused or Pending.
+    - `refusal_codes`: the `refusal_code` for REFUSED, and for CHALLENGED after a failed challenge.
+      Leave it out if the PSP does not report codes.
+    - `nullable`: the names of fields about a card that may be null according to the PSP. They are in
+      responses, or in webhooks if only webhooks report the card.
+    - `address_fields`: the fields of a billing address that the PSP accepts.
+    - `page_lifetime`: the maximum lifetime of a page, if it is less than a day.
+
+    Webhooks:
+
     - `telling_events`: the kinds of webhooks about a session. If only webhooks report the card, the
       first kind reports it.
-    - `silent_events`: the kinds that are not about a session, including an unknown kind.
-    - `card_events`: the kinds about a stored card that was changed or lost, or about its guest.
-    - `broken_events`: bodies of telling events with a missing or wrong field, by the fault.
+    - `silent_events`: the kinds of webhooks that are not about a session, including an unknown kind.
+    - `card_events`: the kinds of webhooks about a stored card that was changed or lost, or about its
+      guest.
+    - `broken_events`: bodies of telling events with a missing or wrong field. The keys name the fault.
     - `misdirected`: other addressees of a correctly signed webhook, such as live mode.
-    - `live_settings`: the changes that turn `settings` into those of real cards, as `{"API_KEY":
-      "live_…"}`.
-    - `nullable`: the names of fields about a card that the PSP's description allows to be null. They
-      are in responses, or in webhooks if only these report the card.
-    - `address_fields`: the fields of a billing address that the PSP accepts.
+
+    Calls:
+
+    - `calls`: how many calls each method makes without faults. START is for a new guest.
+    - `live_settings`: the settings to change for real cards, such as `{"API_KEY": "live_…"}`.
     - `resolution`: the unit of the PSP's times.
-    - `page_lifetime`: the maximum lifetime of a page, if it is less than a day.
-    - `list_lag`: the longest wait until the PSP's lists show the page of a repeated call.
+    - `list_lag`: the longest time until the PSP's lists show the page of a repeated call.
     - `abilities`: the PSP's abilities.
     """
 
@@ -227,7 +235,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestDetails:
-    """The guest's details that a PSP received; None where it received nothing.
+    """The details of the guest that the PSP has received. A detail that was not sent is None.
 
     `language` is the language of the page, as an RFC 5646 tag.
     """
@@ -238,10 +246,10 @@ class GuestDetails:
 
 
 class PspUnderTest(ABC):
-    """A PSP without pages, guests or cards, and with the merchant accounts MAIN and OTHER.
+    """A PSP with the merchant accounts MAIN and OTHER, and without pages, guests or cards.
 
-    The suite creates an adapter, plays the guest, and causes faults. Methods that need STAND_IN are
-    not called for a PSP without it.
+    The suite creates an adapter, plays the guest, and causes faults. Methods that need the ability
+    STAND_IN are not called for a PSP without it.
     """
 
     plugin: ClassVar[AnyPspPlugin]
@@ -268,7 +276,7 @@ class PspUnderTest(ABC):
 
     @classmethod
     def not_tested(cls) -> Sequence[str]:
-        """Return the names of what the suite does not test, because the facts leave it out."""
+        """Return the names of the parts that the suite does not test, because the facts lack them."""
         facts = cls.facts
         left_out: Mapping[str, bool] = {
             "misdirected": not facts.misdirected,
@@ -296,10 +304,10 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
-        """Return a new adapter, with its usual deadline.
+        """Return a new adapter with its usual deadline.
 
-        Each of these secrets may sign webhooks to MAIN. If the PSP is REMOTE, OTHER_SECRET signs
-        webhooks to OTHER.
+        It accepts webhooks to MAIN that are signed with any of `webhook_secrets`. If the PSP is
+        REMOTE, it accepts webhooks to OTHER that are signed with OTHER_SECRET.
         """
 
     # The guest
@@ -308,11 +316,11 @@ class PspUnderTest(ABC):
     def type_card(
         self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
     ) -> None:
-        """Type a card as the guest. Does nothing if the page is over."""
+        """Play the guest who types in a card. Does nothing if the page is over."""
 
     @abstractmethod
     def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
-        """Pass or fail the challenge as the guest. Does nothing if the page is over."""
+        """Play the guest who passes or fails the challenge. Does nothing if the page is over."""
 
     @abstractmethod
     def read_page(self, page: HostedPage) -> str:
@@ -322,16 +330,16 @@ class PspUnderTest(ABC):
         """
 
     def leave(self, page: HostedPage) -> None:  # noqa: B027 - most PSPs do not notice
-        """Leave the page as the guest, by its way out without a card."""
+        """Play the guest who leaves the page without a card."""
 
     @abstractmethod
     def ways_out(self, page: HostedPage) -> WaysOut:
-        """Return the addresses to which the page sends the guest's browser."""
+        """Return the addresses to which the page redirects the guest's browser."""
 
     def evidence(self, page: HostedPage) -> Sequence[Evidence]:  # noqa: ARG002 - for overriding
-        """Return the evidence that the service would have stored for the page so far.
+        """Return the evidence about the page that the service would have stored so far.
 
-        Override it for a PSP that reports the outcome only in webhooks or with the browser's
+        Override this method for a PSP that reports the outcome only by webhook or with the browser's
         return.
         """
         return ()
@@ -343,12 +351,15 @@ class PspUnderTest(ABC):
         """Return the billing address that the PSP received, limited to the fields that it accepts."""
 
     def guest_details(self, page: HostedPage) -> GuestDetails | None:  # noqa: ARG002 - for overriding
-        """Return the guest's details that the PSP received; None if it accepts no details."""
+        """Return the details of the guest that the PSP has received.
+
+        Return None if the PSP does not accept details.
+        """
         return None
 
     @abstractmethod
     def count_pages(self) -> int:
-        """Return how many pages were created so far."""
+        """Return how many pages the PSP has created so far."""
 
     @abstractmethod
     def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
@@ -363,9 +374,9 @@ class PspUnderTest(ABC):
         """Return the tokens that a merchant account can charge."""
 
     def update_card(self, card: Card, to: GuestCard, *, expiry: tuple[int, int]) -> None:
-        """Change a stored card of MAIN to another number and expiry date, as its bank does.
+        """Change the number and the expiry date of a stored card of MAIN, as its bank does.
 
-        Override it for READS_CARDS only.
+        Override this method only for a PSP with READS_CARDS.
         """
         raise NotImplementedError  # the suite calls it for READS_CARDS alone
 
@@ -373,66 +384,79 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def have(self, trouble: Trouble, *, from_call: int = 1, calls: int | None = None) -> None:
-        """Cause trouble from the `from_call`-th call from now on, until `recover`.
+        """Cause trouble from the `from_call`-th call on, counted from now, until `recover`.
 
-        With `calls`, only that number of calls meet it. NONSENSE and UNKNOWN_STATUS are sent after
-        the PSP has handled the call. They need to work only for existing pages.
+        With `calls`, the trouble ends after that number of calls. NONSENSE and UNKNOWN_STATUS are
+        sent after the PSP has handled the call. They only have to work for existing pages.
         """
 
     def change_bodies(self, change: Callable[[int, bytes], bytes]) -> None:
-        """Handle each call, and change the body of its response, until `recover`. For REMOTE only.
+        """Handle each call, and change the body of its response, until `recover`.
 
-        `change` takes the number of the call, from 1 on, and the correct body.
+        `change` is called with the number of the call, counted from 1, and the correct body. Called
+        only for a PSP with REMOTE.
         """
         raise NotImplementedError  # the suite calls it for REMOTE alone
 
     def count_calls(self) -> int:
-        """Return how many calls the PSP has received so far. For REMOTE only."""
+        """Return how many calls the PSP has received so far. Called only for a PSP with REMOTE."""
         raise NotImplementedError  # the suite calls it for REMOTE alone
 
     def drip(self, seconds: float) -> None:
-        """Send each response byte by byte over so many seconds, until `recover`. For REMOTE only."""
+        """Send each response byte by byte over a number of seconds, until `recover`.
+
+        Called only for a PSP with REMOTE.
+        """
         raise NotImplementedError  # the suite calls it for REMOTE alone
 
     def handle_late_calls(self) -> None:
-        """Handle the calls that met CALL_LATE. For REMOTE without IDEMPOTENCY_KEYS only."""
+        """Handle the calls that met CALL_LATE.
+
+        Called only for a PSP with REMOTE and without IDEMPOTENCY_KEYS.
+        """
         raise NotImplementedError  # the suite calls it for such a PSP alone
 
     def fall_silent(self) -> None:
-        """Receive calls without sending any byte of a response, until `recover`. For REMOTE only."""
+        """Receive calls without sending any byte of a response, until `recover`.
+
+        Called only for a PSP with REMOTE.
+        """
         raise NotImplementedError  # the suite calls it for REMOTE alone
 
     @abstractmethod
     def recover(self) -> None:
-        """End all trouble; the PSP keeps its records."""
+        """End all trouble. The PSP keeps its records."""
 
     # Webhooks
 
     @abstractmethod
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
-        """Return the body of a webhook of that kind, about this page if the kind is a telling one."""
+        """Return the body of a webhook of this kind.
+
+        If `kind` is one of `telling_events`, the webhook is about this page.
+        """
 
     def card_event(self, kind: str, card: Card) -> bytes:
-        """Return the body of a webhook of that kind about a card of MAIN. For `card_events`."""
+        """Return the body of a webhook about a card of MAIN. `kind` is one of `card_events`."""
         raise NotImplementedError  # the suite calls it for each of `card_events`
 
     def batch(self, bodies: Sequence[bytes]) -> bytes:
-        """Return the body of one webhook with the events of these bodies.
+        """Return the body of one webhook with the events of all these bodies.
 
-        Override it for BATCHES only.
+        Override this method only for a PSP with BATCHES.
         """
         raise NotImplementedError  # the suite calls it for BATCHES alone
 
     @abstractmethod
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
-        """Sign a body, for the webhook address of MAIN.
+        """Return a signed webhook with this body, sent to the address of MAIN.
 
-        The delivery has only the headers of the signature.
+        It has no headers other than those of the signature.
         """
 
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
-        """Return a correctly signed webhook to MAIN that is meant for another addressee.
+        """Return a correctly signed webhook to MAIN that is meant for the addressee `whom`.
 
-        Override it for `misdirected`.
+        `whom` is one of `misdirected`. Override this method if there are any.
         """
         raise NotImplementedError  # the suite calls it for each of `misdirected`

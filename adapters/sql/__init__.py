@@ -1,1 +1,1 @@
-"""The shared parts of the storages: the repositories, whose SQL both databases understand."""
+"""The parts that both storages share, such as the repositories, whose SQL works in both databases."""

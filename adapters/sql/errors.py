@@ -1,17 +1,17 @@
-"""Errors of the storages, whose messages are sentences for an operator."""
+"""Errors of the storages. Their messages are sentences for an operator."""
 
 from __future__ import annotations
 
 
 class DatabaseUnusable(Exception):
-    """This release cannot use the database. The message says why, and what to do."""
+    """This release cannot use the database. The message contains the reason and advice."""
 
 
 class DatabaseUnavailable(Exception):
-    """The cause of a ServiceUnavailable.
+    """The cause of a ServiceUnavailable that a storage raises.
 
-    Waiting does not help in two cases: `is_read_only` means that the database can only be read, and
-    `is_damaged` that it is damaged.
+    Waiting does not help in two cases: if the database can only be read (`is_read_only`), and if it
+    is damaged (`is_damaged`).
     """
 
     def __init__(self, message: str, *, is_read_only: bool, is_damaged: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Find the migrations that a database lacks. Also has the statements that both databases share."""
+"""Find the migrations that a database lacks. The statements that both databases share are here too."""
 
 from __future__ import annotations
 
@@ -330,12 +330,12 @@ earlier pages, merged guests, desk links, the list of events, and guests' own pa
 
 
 def text_id(version: str, language: str | None, text: str | None) -> str:
-    """Return the id of a consent text: equal texts have equal ids."""
+    """Return the id of a consent text. Equal texts have equal ids."""
     return sha256(f"{version}\n{language}\n{text}".encode()).hexdigest()
 
 
 class DatabaseIsNewer(DatabaseUnusable):
-    """A newer release has migrated the database: this release lacks the migrations `unknown`."""
+    """A newer release has migrated the database. This release does not know the `unknown` migrations."""
 
     def __init__(self, unknown: Sequence[str]) -> None:
         self.unknown = tuple(unknown)
@@ -346,7 +346,7 @@ class DatabaseIsNewer(DatabaseUnusable):
 
 
 class DatabaseOfNoRelease(DatabaseUnusable):
-    """A build between releases created the database, with the migrations `unknown`."""
+    """A build between two releases has created the database, with the `unknown` migrations."""
 
     def __init__(self, unknown: Sequence[str]) -> None:
         super().__init__(
@@ -359,7 +359,8 @@ class DatabaseOfNoRelease(DatabaseUnusable):
 def pending_migrations(known: Sequence[str], applied: Collection[str]) -> list[str]:
     """Return the known migrations that were not applied, in order.
 
-    Raises DatabaseIsNewer, or DatabaseOfNoRelease if migrations are missing on both sides.
+    Raises DatabaseIsNewer if an applied migration is not known. Raises DatabaseOfNoRelease if, in
+    addition, a known migration was not applied.
     """
     unknown = [name for name in applied if name not in known]
     pending = [name for name in known if name not in applied]

@@ -1,7 +1,8 @@
-"""The mapping between records and rows, derived from the fields of each record.
+"""The mapping between records and rows, which is derived from the fields of each record.
 
-A field is a column of the same name. Times stay times, decimals become text, and nested records and
-lists become JSON. So a new field needs only its line in the dataclass and a migration.
+Each field is stored in the column of the same name. Times are stored as times, decimals as text, and
+nested records and lists as JSON. A new field therefore needs only a line in the dataclass and a
+migration.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _ONE_VALUE = (
 
 
 class Rows(Generic[Record]):
-    """The rows of one table and their records, with the usual statements.
+    """Maps the rows of one table to records, and provides the usual statements.
 
-    `key` names the columns of the primary key, and `beside` further columns that the record lacks.
-    `or_replace` replaces the value of a `kept` column only by another value, not by None. Every
+    `key` contains the columns of the primary key. `beside` contains further columns for which the
+    record has no field. `or_replace` does not replace the value of a `kept` column by None. Every
     value in a statement is a named parameter.
     """
 
@@ -89,7 +90,7 @@ class Rows(Generic[Record]):
         self.or_replace = f"ON CONFLICT ({self.key}) DO UPDATE SET {from_excluded}"
 
     def row(self, record: Record) -> dict[str, object]:
-        """Return the row of a record, by column."""
+        """Return the row for a record, as a mapping from columns to values."""
         row: dict[str, object] = msgspec.to_builtins(
             record, builtin_types=(datetime,), order="deterministic"
         )
@@ -99,7 +100,10 @@ class Rows(Generic[Record]):
         return row
 
     def record(self, row: Sequence[object]) -> Record:
-        """Return the record of a row of `listed`. Raises RecordUnreadable, and logs the row once."""
+        """Return the record in a row that has the columns `listed`.
+
+        If the row cannot be decoded, it is logged once, and RecordUnreadable is raised.
+        """
         values = dict(zip(self._selected, row, strict=True))
         try:
             for column in self._documents:
@@ -116,35 +120,41 @@ class Rows(Generic[Record]):
             raise RecordUnreadable(f"{self.table} {key}") from error
 
     def key_of(self, row: Sequence[object]) -> dict[str, object]:
-        """Return the primary key of a row of `listed`, by column."""
+        """Return the primary key in a row that has the columns `listed`, by column."""
         values = dict(zip(self._selected, row, strict=True))
         return {column: values[column] for column in self._key}
 
     def record_or_none(self, row: Sequence[object]) -> Record | None:
-        """Return the record of a row of `listed`; None if the row cannot be decoded."""
+        """Return the record in a row that has the columns `listed`, or None if it cannot be decoded."""
         with suppress(RecordUnreadable):
             return self.record(row)
         return None
 
     def get(self, transaction: Transaction, *, lock: bool = False, **key: str) -> Record | None:
-        """Return the record with a primary key, or None. In a write transaction, `lock` its row."""
+        """Return the record with this primary key, or None.
+
+        With `lock`, its row is locked if the transaction may write.
+        """
         return self.find_one(
             transaction, self._by_key + (transaction.for_update if lock else ""), key
         )
 
     def delete(self, transaction: Transaction, **key: object) -> None:
-        """Delete the record with a primary key, if it exists."""
+        """Delete the record with this primary key, if there is one."""
         transaction.execute(f"DELETE FROM {self.table} {self._by_key}", key)
 
     def find(self, transaction: Transaction, condition: str, values: Values) -> tuple[Record, ...]:
-        """Return the records that match a condition (WHERE, ORDER BY …)."""
+        """Return the records that match a condition, which may also contain ORDER BY and LIMIT.
+
+        Raises RecordUnreadable.
+        """
         rows = transaction.execute(self.select + condition, values).fetchall()
         return tuple(map(self.record, rows))
 
     def find_readable(
         self, transaction: Transaction, condition: str, values: Values
     ) -> tuple[Record, ...]:
-        """Return the readable records that match a condition."""
+        """Return the records that match a condition, except those that cannot be decoded."""
         return tuple(filter(None, self.find_or_none(transaction, condition, values)))
 
     def find_or_none(
@@ -157,7 +167,7 @@ class Rows(Generic[Record]):
     def unreadable(
         self, transaction: Transaction, condition: str, values: Values
     ) -> list[dict[str, object]]:
-        """Return the primary keys of the matching rows that cannot be decoded."""
+        """Return the primary keys of those rows that match a condition and cannot be decoded."""
         rows = transaction.execute(self.select + condition, values).fetchall()
         return [self.key_of(row) for row in rows if self.record_or_none(row) is None]
 
@@ -167,7 +177,7 @@ class Rows(Generic[Record]):
 
 
 def _shown(column: str, value: object) -> str:
-    """Return the form in which the log shows a column of a key."""
+    """Return the value of a key's column in the form in which it is logged."""
     is_token = column.startswith("token")
     return f"{str(value)[:SHOWN_OF_TOKENS]}…" if is_token else str(value)
 

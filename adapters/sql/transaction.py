@@ -1,4 +1,4 @@
-"""What the repositories need from a database, and where the databases' SQL differs."""
+"""The interface of a database that the repositories use, and the differences between the dialects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OnWait: TypeAlias = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The fragments of SQL that differ between the databases."""
+    """The fragments of SQL that differ between SQLite and PostgreSQL."""
 
     page_reference: str
     """The reference of a session's current page, written as in its index."""
@@ -34,7 +34,7 @@ class Dialect:
 
 
 class Cursor(Protocol):
-    """The result of a statement. A row has the types of its columns."""
+    """The result of a statement. The values in a row have the types of their columns."""
 
     @property
     def rowcount(self) -> int:
@@ -53,8 +53,8 @@ class Cursor(Protocol):
 class Transaction(Protocol):
     """An open transaction.
 
-    A parameter is written `:name` in a statement. Its value may be a number, a boolean, text, a
-    time, or a list where the dialect supports lists.
+    A parameter is written as `:name` in a statement. Its value may be a number, a boolean, a text or
+    a time, or a list in those fragments of the dialect that take lists.
     """
 
     @property
@@ -64,7 +64,7 @@ class Transaction(Protocol):
 
     @property
     def for_update(self) -> str:
-        """The end of a SELECT that locks the rows that it reads, in a write transaction."""
+        """The text to append to a SELECT so that it locks its rows. Empty in a read transaction."""
         ...
 
     def execute(self, statement: str, values: Values | None = None) -> Cursor:
@@ -72,7 +72,7 @@ class Transaction(Protocol):
         ...
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
-        """Run a writing statement once for each row; return the number of changed rows."""
+        """Run a writing statement once for each item of `rows`. Return how many rows were changed."""
         ...
 
     def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:
@@ -80,16 +80,16 @@ class Transaction(Protocol):
         ...
 
     def lock(self, *key: str) -> None:
-        """Lock a key until the transaction ends. In a read transaction, do nothing.
+        """Lock a key until the write transaction ends. Does nothing in a read transaction.
 
-        Use it for a row that may not exist yet. Waits for another transaction that holds the key.
+        Use this for a row that may not exist yet. If another transaction has locked the key, wait for
+        it to end.
         """
         ...
 
     def commit(self) -> None:
         """Commit. The transaction is then over, even if this fails.
 
-        Raises ServiceUnavailable if the transaction was not committed, or if its outcome stays
-        unknown.
+        Raises ServiceUnavailable if the transaction was not committed, or if its outcome is unknown.
         """
         ...

@@ -1,4 +1,4 @@
-"""Units of work: the repositories on one transaction."""
+"""Units of work, which combine the repositories on one transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ from domain.storage import WriteUnit
 
 
 def unit_of_work(transaction: Transaction) -> WriteUnit:
-    """Return the repositories on a transaction. A read-only transaction refuses writes and commits."""
+    """Return a unit of work whose repositories use this transaction.
+
+    If the transaction is read-only, it refuses writes and commits.
+    """
     return WriteUnit(
         centers=SqlCenters(transaction),
         guests=SqlGuests(transaction),

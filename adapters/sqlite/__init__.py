@@ -1,1 +1,1 @@
-"""Storage in one SQLite file, for a service on one machine."""
+"""The storage in one SQLite file, for a service on one machine."""

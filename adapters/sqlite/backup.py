@@ -1,4 +1,4 @@
-"""A consistent copy of a database file that is in use."""
+"""Make a consistent copy of a database file that is in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAIT_SECONDS: Final = 60
 
 
 class CopyDamaged(DatabaseUnusable):
-    """The copy is not what SQLite itself would write; most likely the original is damaged too."""
+    """SQLite reports that the copy is damaged. Most likely, the original is damaged too."""
 
     def __init__(self, path: Path, finding: str) -> None:
         super().__init__(
@@ -24,9 +24,9 @@ class CopyDamaged(DatabaseUnusable):
 
 
 def copy(path: Path, to: Path) -> None:
-    """Write the database at `path` to the empty file `to`, on disk, and check the copy.
+    """Copy the database at `path` to the empty file `to`, sync the copy to disk, and check it.
 
-    The service may run meanwhile, and waits for nothing. Raises ServiceUnavailable and CopyDamaged.
+    The service may run meanwhile and does not have to wait. Raises ServiceUnavailable or CopyDamaged.
     """
     with translated(path), closing(connect(path, busy_timeout_seconds=WAIT_SECONDS)) as db:
         db.execute("PRAGMA query_only=OFF")

@@ -1,4 +1,4 @@
-"""Connections to the database file: one writer for all threads, one reader per thread."""
+"""Connections to the database file. All threads share one writer, and each has its own reader."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ POLL_SECONDS: Final = 0.0005
 """How often a writer tries again while another process writes."""
 
 MAX_QUEUED_WRITERS: Final = 8
-"""The most threads that may queue to write, so that other threads stay free for reading requests.
+"""How many threads may wait to write, so that other threads stay free for requests that only read.
 """
 QUEUE_FULL_SECONDS: Final = 0.5
 """How long a further writer waits for a place in the queue."""
@@ -85,7 +85,7 @@ log = structlog.get_logger()
 
 
 class SqliteIsTooOld(DatabaseUnusable):
-    """The SQLite that pysqlite3 was built with is not safe to use."""
+    """pysqlite3 was built with a version of SQLite that is not safe to use."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -95,7 +95,7 @@ class SqliteIsTooOld(DatabaseUnusable):
 
 
 class FileUnusable(DatabaseUnavailable):
-    """A database file that cannot be used; the message names the file and the cause."""
+    """A database file cannot be used. The message contains the path of the file and the cause."""
 
     def __init__(self, path: Path, error: sqlite3.Error) -> None:
         code = _primary_code(error)
@@ -108,7 +108,7 @@ class FileUnusable(DatabaseUnavailable):
 
 
 class FilesReplaced(DatabaseUnavailable):
-    """The files that a process has open are no longer the files at their paths."""
+    """Another program has replaced or deleted database files that this process has open."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -119,7 +119,10 @@ class FilesReplaced(DatabaseUnavailable):
 
 
 def _problem_with(path: Path) -> str | None:
-    """Return why a file cannot be opened or written, because SQLite does not say why."""
+    """Return the reason why a file cannot be opened or written, or None.
+
+    SQLite's own errors do not contain the reason.
+    """
     folder = path.absolute().parent
     # `os.path` returns False where `Path` raises PermissionError.
     if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir() raises where a folder may not be searched
@@ -137,9 +140,10 @@ def _problem_with(path: Path) -> str | None:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Replace errors of an unavailable database with ServiceUnavailable; others pass through.
+    """Translate the errors of SQLite that are raised in a `with` block.
 
-    The cause of ServiceUnavailable is a FileUnusable about `path`.
+    If the database is unavailable, ServiceUnavailable is raised, whose cause is a FileUnusable about
+    `path`. Other errors are not changed.
     """
     try:
         yield
@@ -152,8 +156,9 @@ def translated(path: Path) -> Iterator[None]:
 def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
     """Open a connection that is read-only until `PRAGMA query_only` is switched off.
 
-    The file must exist, so that a mistyped path creates no file. Only an explicit BEGIN starts a
-    transaction. The connection may be used from any thread, one at a time. Raises SqliteIsTooOld.
+    The file must exist, so that a mistyped path does not create a file. Only an explicit BEGIN starts
+    a transaction. Any thread may use the connection, but only one thread at a time. Raises
+    SqliteIsTooOld.
     """
     if sqlite3.sqlite_version_info < FIRST_SAFE_SQLITE:
         raise SqliteIsTooOld
@@ -186,7 +191,7 @@ class Transaction:
     """Empty, because a write transaction locks the whole database."""
 
     def __init__(self, db: Database, files: HeldFiles, *, writing: bool) -> None:
-        """Take a connection to these files, on which a transaction has begun."""
+        """Wrap a connection to these files, on which a transaction has begun."""
         self.db = db
         self._files = files
         self._is_writing = writing
@@ -212,13 +217,13 @@ class Transaction:
         return row
 
     def lock(self, *key: str) -> None:
-        """Do nothing: a write transaction locks the whole database."""
+        """Do nothing, because a write transaction locks the whole database."""
 
     def commit(self) -> None:
         """Commit. The transaction is then over, even if this raises ServiceUnavailable.
 
-        Also raises ServiceUnavailable if the files were replaced in the meantime, because the
-        commit is then lost.
+        Raises ServiceUnavailable also if the files were replaced in the meantime, because the commit
+        is then lost.
         """
         if self._is_over:
             raise RuntimeError("this unit of work is over")
@@ -247,16 +252,16 @@ class Transaction:
 
 
 class HeldFiles:
-    """The files of a database: the file itself, its write-ahead log and the log's index.
+    """The files of a database: the file itself, its write-ahead log, and the index of the log.
 
-    An open connection keeps SQLite from deleting the log, so only another program or person can
-    delete it. Later commits are then lost to everybody who opens the database.
+    An open connection prevents SQLite from deleting the log, so only another program or a person can
+    delete it. Commits after that are lost, because whoever opens the database does not find them.
     """
 
     def __init__(
         self, path: Path, *, busy_timeout_seconds: float, on_replaced: Callable[[], None]
     ) -> None:
-        """Open the connection. `on_replaced` is called once, if the files were replaced."""
+        """Open the connection. `on_replaced` is called once if the files are replaced."""
         self.path = path
         self._on_replaced = on_replaced
         self._lock = threading.Lock()
@@ -274,7 +279,7 @@ class HeldFiles:
             raise
 
     def require_in_place(self) -> None:
-        """Raise ServiceUnavailable unless the files at the paths are the files that were opened.
+        """Raise ServiceUnavailable if the files at the paths are not those that were opened.
 
         The first failure is logged.
         """
@@ -297,7 +302,7 @@ class HeldFiles:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the device and the inode of a file; None if the file does not exist."""
+    """Return the device and the inode of a file, or None if the file does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -336,12 +341,12 @@ class Connections:
     def transaction(
         self, *, writing: bool, wait_seconds: float | None = None
     ) -> Iterator[Transaction]:
-        """Open a transaction. Changes that the block does not commit are rolled back.
+        """Open a transaction for a `with` block. Changes that it does not commit are rolled back.
 
-        `wait_seconds` replaces the busy timeout of a write transaction. Raises RuntimeError if the
-        thread already has a transaction, or writes in a read transaction. Raises ServiceUnavailable
-        if the database is unavailable, its files were replaced, or the write lock is not free in
-        time.
+        `wait_seconds` replaces the busy timeout of a write transaction. Raises ServiceUnavailable if
+        the database is unavailable, if its files were replaced, or if the write lock is not free in
+        time. Raises RuntimeError if the thread already has a transaction, or writes in a read
+        transaction.
         """
         mine = self._of_thread
         if getattr(mine, "is_in_transaction", False):
@@ -356,9 +361,9 @@ class Connections:
             mine.is_in_transaction = False
 
     def empty_log(self) -> bool:
-        """Move the write-ahead log into the file, and truncate it.
+        """Move the content of the write-ahead log into the database file, and truncate the log.
 
-        Return whether it succeeded: it fails while another connection still reads from the log.
+        Return False if another connection is still reading from the log.
         """
         with translated(self._path):
             self._held_files()
@@ -370,7 +375,7 @@ class Connections:
     def close(self) -> None:
         """Close all connections. No transaction may be open.
 
-        May be called again. A later transaction opens a new connection.
+        May be called more than once. A later transaction opens a new connection.
         """
         with self._readers_lock:
             self._of_thread = threading.local()
@@ -388,7 +393,7 @@ class Connections:
                 self._files = None
 
     def _held_files(self) -> HeldFiles:
-        """Return the files, after checking that they are in place."""
+        """Return the files after checking that they were not replaced."""
         files = self._files
         if files is None:
             # Without the lock, because this may wait for other processes.
@@ -468,7 +473,7 @@ class Connections:
 
 
 def _bound(values: Values) -> dict[str, object]:
-    """Convert values without a type in SQLite to text: times in UTC, lists as JSON."""
+    """Convert values that have no type in SQLite to text: times in UTC, and lists as JSON."""
     bound = dict(values)
     for name, value in values.items():
         if isinstance(value, datetime):

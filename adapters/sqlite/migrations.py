@@ -1,7 +1,7 @@
-"""The schema, as a list of migrations. A released migration never changes.
+"""The schema as a list of migrations. A migration never changes after its release.
 
-Tables are plural nouns; columns have the names of their record's fields. Times are text of fixed
-width in UTC, so that sorting by text sorts by time.
+Tables are plural nouns, and columns have the names of their record's fields. Times are texts of fixed
+width in UTC, so that they can be sorted as texts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _TYPES: Final = {
 
 
 def migrate(path: Path) -> list[str]:
-    """Apply all pending migrations, or none; return their names in order.
+    """Apply all pending migrations in one transaction, and return their names in order.
 
-    May run again, and in several processes at once: one process applies them, the others return [].
-    A missing file is created with mode 0600, which SQLite also gives to the files beside it. Raises
-    DatabaseUnusable, ServiceUnavailable, and OSError if the file cannot be created.
+    May be called more than once, and in several processes at once: one process applies the
+    migrations, and the others return an empty list. A missing file is created with mode 0600, which
+    SQLite also gives to the other two files. Raises DatabaseUnusable, ServiceUnavailable, or OSError
+    if the file cannot be created.
     """
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
@@ -59,7 +60,8 @@ def migrate(path: Path) -> list[str]:
 def pending(path: Path) -> list[str]:
     """Return the names of the pending migrations in order. Changes nothing.
 
-    For a missing file, all are pending. Raises DatabaseUnusable and ServiceUnavailable.
+    If the file is missing, all migrations are pending. Raises DatabaseUnusable or
+    ServiceUnavailable.
     """
     # If this user may not look into the folder, SQLite fails below, with the right error.
     with suppress(PermissionError):
@@ -147,7 +149,7 @@ def m001_records_on_file(db: Database) -> None:
     )
 
 
-# From here on no foreign key refers to guests or centers: if one is deleted, its cards stay.
+# From here on, foreign keys do not refer to guests or centers, so their cards stay if one is deleted.
 
 
 @MIGRATIONS()
@@ -304,9 +306,10 @@ def m004_access_tokens(db: Database) -> None:
 
 @MIGRATIONS()
 def m005_release_0_2(db: Database) -> None:
-    """Migrate a database from 0.1.0 to 0.2.
+    """Migrate a database from release 0.1.0 to 0.2.
 
-    Defaults are for 0.1.0, which may still be running. Only 0.1.0 uses `guest_references`.
+    The defaults are for processes of 0.1.0 that may still be running. Only 0.1.0 uses the table
+    `guest_references`.
     """
     _create(
         db,
@@ -461,7 +464,7 @@ def m006_operators(db: Database) -> None:
 
 @MIGRATIONS()
 def m007_release_0_3(db: Database) -> None:
-    """Create the further tables of release 0.3.0."""
+    """Create the tables that release 0.3.0 adds."""
     statements = RELEASE_0_3.format(
         **_TYPES,
         big_integer="integer",

@@ -20,12 +20,12 @@ CHECK_SECONDS: Final = 0.5
 
 
 class SqliteStorage(Storage):
-    """Records in the database file at `path`, which `migrations.migrate` has created.
+    """Stores records in the database file at `path`, which `migrations.migrate` has created.
 
-    A unit waits at most `busy_timeout_seconds` for other threads, and as long again for other
-    processes; then it raises ServiceUnavailable. Files are opened only when needed. `on_wait`
-    receives the seconds that each writing unit waited for the write lock. `on_replaced` is called
-    once, if the opened files were replaced.
+    A unit waits at most `busy_timeout_seconds` for other threads, and the same time for other
+    processes. After that, it raises ServiceUnavailable. Files are opened when they are needed.
+    `on_wait` is called with the seconds that each writing unit has waited for the write lock.
+    `on_replaced` is called once if the opened files are replaced.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class SqliteStorage(Storage):
 
     @override
     def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
-        # Writers are serialized from the start, so there are no conflicts that would need a
-        # repetition.
+        # Only one unit can write at a time, so there are no conflicts after which `work` would have to
+        # be repeated.
         with self.write() as unit:
             return work(unit)
 

@@ -1,7 +1,8 @@
-"""The repositories, by capability, each using the transaction of its unit of work.
+"""The repositories, with one module for each capability. Each uses the transaction of its unit.
 
-Both databases understand the SQL; where they differ, the `Dialect` has the fragment. In a write
-unit, rows that are read to be changed are locked until the unit ends: an existing row by FOR
-UPDATE, a row that may not exist yet by a lock on a key. On SQLite neither has an effect, because a
-write unit locks the whole database.
+The SQL works in both databases. Fragments that differ come from the `Dialect`.
+
+In a write unit, rows that are read to be changed are locked until the unit ends. An existing row is
+locked with FOR UPDATE, and a row that may not exist yet is locked with a lock on a key. On SQLite,
+neither has an effect, because a write unit locks the whole database.
 """

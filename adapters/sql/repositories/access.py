@@ -15,7 +15,7 @@ _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
 
 
 class SqlAccessTokens(ById[str, AccessToken], AccessTokens):
-    """Issued access tokens, by hash."""
+    """Stores access tokens by their hash."""
 
     _rows = _ACCESS_TOKENS
 

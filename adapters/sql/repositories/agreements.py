@@ -39,7 +39,7 @@ _GIVEN_WITH = (
 
 
 class SqlReservationTexts(Repository, ReservationTexts):
-    """The texts about bookings of each center."""
+    """Stores the texts about bookings of each center."""
 
     @override
     def of(self, center_id: CenterId) -> Sequence[ReservationText]:
@@ -60,7 +60,7 @@ class SqlReservationTexts(Repository, ReservationTexts):
 
 
 class SqlAgreements(ById[AgreementId, Agreement], Agreements):
-    """The agreements of cards."""
+    """Stores agreements, and the references of bookings."""
 
     _rows = _AGREEMENTS
 
@@ -81,7 +81,7 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
     def given_with(self, account_id: AccountId) -> Sequence[Agreement]:
         condition = f"WHERE agreement_id IN ({_GIVEN_WITH.format(account_id=':account_id')})"
         found = _AGREEMENTS.find(self._transaction, condition, {"account_id": account_id})
-        # Sorted here, because SQLite would otherwise look up each row in the order of an index.
+        # The rows are sorted here. With ORDER BY, SQLite would look up each row in the order of an index.
         return sorted(found, key=lambda each: (each.agreed_at, each.agreement_id))
 
     @override
@@ -219,9 +219,9 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
         return len(old)
 
     def _note_evidence(self, token_ids: Iterable[str], account_ids: Iterable[str]) -> None:
-        """Note whether an agreement keeps these sessions, their events, and these accounts.
+        """Store in these sessions, their events and these accounts whether an agreement needs them.
 
-        The worker then finds the old records without reading the records that it keeps.
+        The worker can then find old records to delete without reading those that it must keep.
         """
         sessions = [{"token_id": each, "in_event": each} for each in token_ids]
         self._transaction.execute_many(

@@ -16,7 +16,7 @@ _ENTRIES = Rows("audit_entries", AuditEntry, key=("entry_id",))
 
 
 class SqlAuditTrail(Repository, AuditTrail):
-    """The entries of the audit trail."""
+    """Stores the entries of the audit trail."""
 
     @override
     def add(self, entry: AuditEntry) -> None:

@@ -44,7 +44,7 @@ _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "toke
 
 
 class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
-    """Cards on file."""
+    """Stores accounts, which are the cards on file."""
 
     _rows = _ACCOUNTS
     _is_locked = True
@@ -338,7 +338,7 @@ def _psp_account(name: str) -> PspAccount:
 
 
 class SqlDiscards(QueuesAtPsps[Discard], Discards):
-    """Tokens to discard at their PSP, and discarded tokens."""
+    """Stores discards of tokens, including those that are done."""
 
     _rows = _DISCARDS
     _account = "provider || '/' || merchant_account"

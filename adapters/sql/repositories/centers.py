@@ -24,7 +24,7 @@ _SETTINGS = Rows("center_settings", CenterSettings, key=("center_id",), beside=(
 
 
 class SqlCenters(ById[CenterId, Center], Centers):
-    """The centers on file."""
+    """Stores centers."""
 
     _rows = _CENTERS
 
@@ -36,7 +36,7 @@ class SqlCenters(ById[CenterId, Center], Centers):
 
 
 class SqlPaymentConfigurations(Repository, PaymentConfigurations):
-    """The payment configuration of each center."""
+    """Stores the payment configuration of each center."""
 
     @override
     def get(self, center_id: CenterId) -> PaymentConfiguration | None:
@@ -76,7 +76,7 @@ class SqlPaymentConfigurations(Repository, PaymentConfigurations):
 
 
 class SqlSettingsOfCenters(Repository, SettingsOfCenters):
-    """The settings of each center."""
+    """Stores the settings of each center."""
 
     @override
     def get(self, center_id: CenterId) -> CenterSettings:

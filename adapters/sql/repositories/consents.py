@@ -17,7 +17,7 @@ _CONSENTS = Rows("consents", GivenConsent, key=("account_id", "token_id"))
 
 
 class SqlConsents(Repository, Consents):
-    """What guests agreed to."""
+    """Stores the consents of guests."""
 
     @override
     def add(self, consent: GivenConsent) -> None:
@@ -61,8 +61,8 @@ class SqlConsents(Repository, Consents):
             key=lambda each: (each.agreed_at, each.token_id),
             reverse=True,
         )
-        # A guest who agreed on two of cardonfile's pages may type the card last on the page of the
-        # first agreement.
+        # A guest who agreed on two of cardonfile's pages may have typed in the card on the page that
+        # belongs to the first of them.
         applying = next((one for one in consents if one.version == account.consent_version), None)
         return sorted(consents, key=lambda each: each is not applying)
 
@@ -73,7 +73,7 @@ _CONSENT_TEXTS = Rows(
 
 
 class SqlConsentTexts(Repository, ConsentTexts):
-    """The consent texts of each center."""
+    """Stores the consent texts of each center."""
 
     @override
     def of(self, center_id: CenterId) -> Sequence[ConsentText]:

@@ -15,7 +15,7 @@ _DESK_LINKS = Rows("desk_links", DeskLink, key=("secret_hash",))
 
 
 class SqlDeskLinks(ById[str, DeskLink], DeskLinks):
-    """The links to the front desk's page, by the hash of their secret."""
+    """Stores links to the front desk's page by the hash of their secret."""
 
     _rows = _DESK_LINKS
 

@@ -1,4 +1,4 @@
-"""Event endpoints and deliveries."""
+"""Events, event endpoints and deliveries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _DELIVERIES = Rows(
 
 
 class SqlEvents(Repository, Events):
-    """The list of events. The last deleted event leaves a row without `event`."""
+    """Stores the list of events. In the row of the last deleted event, `event` is NULL."""
 
     @override
     def add(self, event: Event) -> None:
@@ -91,9 +91,9 @@ class SqlEvents(Repository, Events):
 
     @override
     def number(self) -> int:
-        # Concurrent units may commit in another order than that in which their rows were created.
-        # Only committed rows are seen here. A later commit gets a later number, because the lock is
-        # free only when the former numbers are visible.
+        # Concurrent units may commit their rows in another order than they have created them. This
+        # statement sees only committed rows. A row that is committed later gets a higher number,
+        # because the lock is free only when the lower numbers are visible.
         self._transaction.lock("events")
         created = self._dialect.order_of_creation
         return self._transaction.execute(
@@ -173,7 +173,7 @@ class SqlEvents(Repository, Events):
 
 
 class SqlEventEndpoints(ById[EndpointId, EventEndpoint], EventEndpoints):
-    """The endpoints that receive events."""
+    """Stores the endpoints that receive events."""
 
     _rows = _ENDPOINTS
     _is_locked = True
@@ -188,7 +188,7 @@ class SqlEventEndpoints(ById[EndpointId, EventEndpoint], EventEndpoints):
 
 
 class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
-    """The deliveries of events."""
+    """Stores the deliveries of events."""
 
     _rows = _DELIVERIES
     _name = (
@@ -244,7 +244,7 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
         condition = "WHERE event ->> 'guest_id' = :guest_id"
         found = _DELIVERIES.find(self._transaction, condition, {"guest_id": guest_id})
-        # Sorted here, because SQLite would otherwise look up each row in the order of an index.
+        # The rows are sorted here. With ORDER BY, SQLite would look up each row in the order of an index.
         return sorted(found, key=lambda each: (each.event.occurred_at, each.event.event_id))
 
     @override

@@ -14,7 +14,7 @@ _GUESTS = Rows("guests", Guest, key=("id",), kept=("language",))
 
 
 class SqlGuests(ById[GuestId, Guest], Guests):
-    """The guests on file."""
+    """Stores guests."""
 
     _rows = _GUESTS
 

@@ -28,7 +28,7 @@ _LET_GO: Final = {
 
 
 class SqlInstallations(Repository, Installations):
-    """A single row, or no row before the first start."""
+    """Stores the installation in a single row. Before the first start, there is no row."""
 
     @override
     def get(self) -> Installation:

@@ -18,7 +18,7 @@ _ERASURES = Rows("erasures", Erasure, key=("guest_id",))
 
 
 class SqlErasures(ById[GuestId, Erasure], Erasures):
-    """The erasures of guests."""
+    """Stores the erasures of guests."""
 
     _rows = _ERASURES
     _is_locked = True

@@ -16,7 +16,7 @@ _PORTAL_SESSIONS = Rows("portal_sessions", PortalSession, key=("portal_id",))
 
 
 class SqlPortalSessions(ById[PortalId, PortalSession], PortalSessions):
-    """Portal sessions, by id."""
+    """Stores portal sessions, which are the links to guests' own pages."""
 
     _rows = _PORTAL_SESSIONS
 

@@ -1,4 +1,4 @@
-"""Stored references and identities of PSPs."""
+"""References to guests at PSPs, and the identities and standings of merchant accounts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _GUESTS: Final = " UNION ALL ".join(
 
 
 class SqlGuestReferences(Repository, GuestReferences):
-    """Stores the references by which PSPs name guests."""
+    """Stores the references by which PSPs identify guests."""
 
     @override
     def get(self, guest: PspGuest) -> GuestReference | None:
@@ -114,7 +114,7 @@ class SqlGuestReferences(Repository, GuestReferences):
 
 
 class SqlMerchantIdentities(Repository, MerchantIdentities):
-    """Stores, for each merchant account, which account at the PSP its keys belong to."""
+    """Stores for each merchant account the PSP's id of the merchant to whom the keys belong."""
 
     @override
     def of_original(self, provider: ProviderName) -> frozenset[str]:
@@ -155,7 +155,7 @@ class SqlMerchantIdentities(Repository, MerchantIdentities):
 
 
 class SqlMerchantStandings(Repository, MerchantStandings):
-    """Stores, for each merchant account, whether an operator has closed it or confirmed its keys."""
+    """Stores for each merchant account whether an operator has closed it or confirmed its keys."""
 
     @override
     def of(self, psp_account: PspAccount) -> MerchantStanding:

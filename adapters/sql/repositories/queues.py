@@ -1,4 +1,4 @@
-"""Queues of due rows, which workers lease in turn."""
+"""Queues of due rows, from which workers lease one row at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from domain.sessions.polling import POLL_EVERY
 
 
 class Queue(NamedTuple):
-    """A queue with due rows: their target and kind, and the first and last due time to lease."""
+    """A queue with due rows.
+
+    `target` and `kind` make up the name of the queue. Rows whose `due_at` is between `since` and
+    `last` may be leased.
+    """
 
     target: str
     kind: str
@@ -26,11 +30,11 @@ class Queue(NamedTuple):
 
 
 class Queues(Table[Record]):
-    """Rows with a `due_at`, in queues named `target/kind`.
+    """A table whose rows have a `due_at`, and belong to queues named `target/kind`.
 
-    `_name` is the SQL expression for the name of a row's queue, written as in the index, in which
-    it precedes `due_at`. `_latest` is the SQL expression for the latest time at which a row of
-    `queue` can be due. However long a queue is, only its ends are read.
+    `_name` is the SQL expression for the name of a row's queue. It must be written as in the index,
+    where it precedes `due_at`. `_latest` is the SQL expression for the latest time at which a row of
+    `queue` can be due. Only the ends of a queue are read, however long it is.
     """
 
     _name: str
@@ -48,7 +52,7 @@ class Queues(Table[Record]):
         return waiting(*found.fetchall()[0])
 
     def _due(self, now: datetime, except_to: Collection[str]) -> list[Queue]:
-        """Return the queues with a due row, by name, except the queues of some targets."""
+        """Return the queues with a due row, sorted by name, without those of the given targets."""
         found = self._of_queues(
             f"queue, ({self._first} <= :now ORDER BY due_at LIMIT 1), "
             f"({self._first} > {self._latest} ORDER BY due_at LIMIT 1)",
@@ -70,7 +74,10 @@ class Queues(Table[Record]):
         return f"SELECT due_at {self._with_due_at}"
 
     def _of_queues(self, selected: str, now: datetime) -> Cursor:
-        """Select from the names of all queues. The first name is empty, and the last is NULL."""
+        """Run a SELECT over the names of all queues. The first name is empty, and the last is NULL.
+
+        `selected` is the list of expressions to select.
+        """
         return self._transaction.execute(
             "WITH RECURSIVE queues (queue) AS (SELECT '' UNION ALL SELECT ("
             f"SELECT {self._name} FROM {self._rows.table} WHERE due_at IS NOT NULL "
@@ -89,7 +96,10 @@ class Queues(Table[Record]):
     def _take(
         self, queues: Iterable[Queue], returning: str, until: datetime, now: datetime | None = None
     ) -> Any:
-        """Lease the first due row of these queues, and return its columns, or None."""
+        """Lease the first due row in the first of these queues that has one.
+
+        Return the columns in `returning`, or None if there is no such row.
+        """
         for queue in queues:
             taken = self._transaction.execute(
                 f"UPDATE {self._rows.table} SET {self._taken} WHERE ({self._rows.key}) = ("
@@ -110,7 +120,7 @@ class Queues(Table[Record]):
 
 
 class QueuesAtPsps(Queues[Record]):
-    """Work at merchant accounts, whose queues take turns."""
+    """Queues of work at merchant accounts. The queues take turns."""
 
     _account: str
 

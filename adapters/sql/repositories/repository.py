@@ -1,4 +1,4 @@
-"""The common parts of the repositories."""
+"""The parts that all repositories share."""
 
 from __future__ import annotations
 
@@ -29,23 +29,26 @@ EVENTS_ARE_EVIDENCE: Final = (
 
 
 def where(conditions: Mapping[str, object]) -> str:
-    """Return WHERE with the conditions whose value is not None; empty if there are none."""
+    """Return a WHERE clause with the conditions whose value is not None, or "" without any."""
     given = [condition for condition, value in conditions.items() if value is not None]
     return f"WHERE {' AND '.join(given)} " if given else ""
 
 
 def assignments(columns: Iterable[str]) -> str:
-    """Return the assignments after SET, from columns to parameters of the same names."""
+    """Return the assignments after SET, in which each column gets the parameter of the same name."""
     return ", ".join(f"{column} = :{column}" for column in columns)
 
 
 def waiting(items: object, since: object) -> Waiting:
-    """Return a row's count of waiting work. A sum may be a decimal, or None if there are no rows."""
+    """Return the count of waiting work in a row of a result.
+
+    `items` may be a decimal because it is a sum, or None if there are no rows.
+    """
     return Waiting(int(str(items or 0)), msgspec.convert(since, datetime | None))
 
 
 class Repository:
-    """The repository of one kind of record, using a transaction."""
+    """The base class of repositories, each of which uses the transaction of its unit."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -55,9 +58,10 @@ class Repository:
         return self._transaction.dialect
 
     def _forget(self, table: str, key: str, condition: str, *more: str, **times: datetime) -> int:
-        """Delete a limited number of rows that match a condition on `times`; return the number.
+        """Delete a limited number of rows that match a condition, and return how many.
 
-        `more` are tables whose rows with the same single-column key are deleted too.
+        `times` are the values of the condition's parameters. `more` are further tables; their rows
+        with the same single-column key are deleted too.
         """
         forgotten = self._transaction.execute(
             f"DELETE FROM {table} WHERE ({key}) IN ({self._old(table, key, condition)}) "
@@ -88,7 +92,7 @@ class Repository:
 
 
 class Table(Repository, Generic[Record]):
-    """Records in a table of their own."""
+    """The base class of repositories that store one kind of record in one table."""
 
     _rows: Rows[Record]
 
@@ -99,7 +103,7 @@ class Table(Repository, Generic[Record]):
             raise AlreadyStored
 
     def update(self, record: Record) -> None:
-        """Store a record that exists."""
+        """Replace a stored record."""
         self._transaction.execute(self._rows.update, self._row(record))
 
     def _row(self, record: Record) -> dict[str, object]:
@@ -114,7 +118,10 @@ class Table(Repository, Generic[Record]):
         request: PageRequest,
         find: Callable[[Transaction, str, Values], tuple[Record, ...]] | None = None,
     ) -> Page[Record]:
-        """Return a page of the records that match a condition. `find` replaces `_rows.find`."""
+        """Return a page of the records that match a condition.
+
+        The rows are read with `find`, which is `_rows.find` by default.
+        """
         (total,) = self._transaction.one(
             f"SELECT count(*) FROM {self._rows.table} {condition}", values
         )
@@ -147,7 +154,10 @@ class Table(Repository, Generic[Record]):
 
 
 class ById(Table[Record], Generic[RecordId, Record]):
-    """Records found by id. In a write unit their row is locked if `_is_locked`."""
+    """The base class of repositories whose records are found by id.
+
+    If `_is_locked` is set, `get` locks the row in a write unit.
+    """
 
     _is_locked = False
 
@@ -157,7 +167,7 @@ class ById(Table[Record], Generic[RecordId, Record]):
         return self._rows.get(self._transaction, lock=self._is_locked, **key)
 
     def put_many(self, records: Iterable[Record]) -> None:
-        """Insert records, and update existing ones."""
+        """Store records. Records that are stored already are replaced."""
         self._transaction.execute_many(
             self._rows.insert + self._rows.or_replace, map(self._rows.row, records)
         )

@@ -1,4 +1,4 @@
-"""Card-addition sessions, their evidence and idempotency keys, and refused cards."""
+"""Card-addition sessions, their pages, evidence and idempotency keys, and refused cards."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ _COUNTED: Final = {
 """The table that a limit counts, and its column of the time."""
 
 _COUNTED_PER: Final = {
-    # Written with NOT, so that SQLite searches the few rows of the guest, not the many of the
-    # center.
+    # The condition is written with NOT, so that SQLite searches the few rows of the guest
+    # instead of the many rows of the center.
     CountedPer.GUEST: "guest_id = :guest_id AND NOT center_id <> :center_id",
     CountedPer.GUEST_EVERYWHERE: "guest_id = :guest_id",
     CountedPer.CALLER: "caller = :caller",
@@ -81,7 +81,7 @@ _AT_ANY_CENTER: Final = (
 )
 
 _ACCOUNT: Final = (
-    # A configuration that cannot be decoded may lack these names.
+    # If the configuration cannot be decoded, these values may be missing.
     "coalesce(configuration ->> 'provider', '') || '/' || "
     "coalesce(configuration ->> 'merchant_account', '')"
 )
@@ -124,7 +124,7 @@ _EVIDENCE = Rows(
 
 
 class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
-    """Card-addition sessions."""
+    """Stores card-addition sessions."""
 
     _rows = _SESSIONS
     _account = _ACCOUNT
@@ -393,7 +393,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
 
 class SqlRefusedCards(Repository, RefusedCards):
-    """Refused cards, and the limits on refused cards and sessions."""
+    """Stores refused cards. It also counts refused cards and sessions for the limits."""
 
     @override
     def add(self, cards: Iterable[RefusedCard]) -> int:
@@ -470,7 +470,7 @@ class SqlRefusedCards(Repository, RefusedCards):
 
 
 def _nth_latest(limit: CardLimit) -> str:
-    """Return the query for the time since which a limit has been reached, or NULL."""
+    """Return the query for the time of the n-th latest entry of a limit of n. It may be NULL."""
     table, time = _COUNTED[limit.counted]
     return (
         f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} "
@@ -479,7 +479,7 @@ def _nth_latest(limit: CardLimit) -> str:
 
 
 class SqlEarlierPages(Repository, EarlierPages):
-    """Earlier pages of sessions."""
+    """Stores the earlier pages of sessions."""
 
     @override
     def keep(self, page: EarlierPage) -> None:
@@ -505,7 +505,7 @@ class SqlEarlierPages(Repository, EarlierPages):
 
 
 class SqlEvidenceLog(Repository, EvidenceLog):
-    """What PSPs sent about sessions by webhook or browser."""
+    """Stores the evidence about sessions that arrived by webhook or with a browser's return."""
 
     @override
     def add(self, token_id: TokenId, evidence: Evidence, *, at_most: int) -> None:
@@ -537,7 +537,7 @@ class SqlEvidenceLog(Repository, EvidenceLog):
 
 
 class SqlIdempotencyKeys(Repository, IdempotencyKeys):
-    """The session to which each caller's Idempotency-Key belongs."""
+    """Stores for each idempotency key of a caller the session to which it refers."""
 
     @override
     def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:

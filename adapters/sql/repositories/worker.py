@@ -32,7 +32,7 @@ _HEARTBEATS = Rows("workers", _Heartbeat, key=("worker_id",))
 
 
 class SqlWorkers(Repository, Workers):
-    """A row for each worker, with times by the clock that the dialect names."""
+    """Stores one row for each worker. The dialect decides which clock the times come from."""
 
     @override
     def leave_heartbeat(
