@@ -1,1 +1,1 @@
-"""What starts the service: settings, container, server and command line."""
+"""The programs: the settings, the container, the server, the worker and the command line."""

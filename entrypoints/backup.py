@@ -1,4 +1,4 @@
-"""Backups: checked copies of every database of an installation, in a folder."""
+"""Back up an installation: copy all its databases into a folder, and check the copies."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from entrypoints.settings import Settings
 
 
 class BackupExists(Exception):
-    """The folder already has a backup that was made in this second."""
+    """The folder already contains a backup that was made in the same second."""
 
 
 def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
-    """Copy every database into a folder; return the files written.
+    """Copy every database into a folder, and return the written files.
 
-    The folder is created if it is missing. Only the owner may read the files. Either all files are
-    written and checked, or none is left behind. The service may run meanwhile. Raises BackupExists,
-    OSError, and the errors that `plain_errors` describes.
+    The folder is created if it is missing. Only the owner can read the files. If any file cannot be
+    written or fails its check, all files are deleted. The service may run meanwhile. Raises
+    BackupExists, OSError, and the errors that `plain_errors` describes.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     end = f"{_mark(settings)}-{_stamp(now)}"
@@ -36,12 +36,12 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
 
 
 def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Path]:
-    """Delete all but the newest `keep` backups in a folder; return the deleted files.
+    """Delete all but the newest `keep` backups in a folder, and return the deleted files.
 
-    Only backups of this installation are counted and deleted. Other files and the backups of other
-    installations stay. A backup from the future, made while a clock was ahead, stays too and does
-    not count towards `keep`. Partial files that a killed command left behind are deleted once they
-    are older than the oldest backup that is kept.
+    Only backups of this installation are counted and deleted. Other files, and the backups of other
+    installations, are kept. A backup with a time in the future, which was made while a clock was
+    ahead, is kept too and does not count towards `keep`. Partial files that a killed command left
+    behind are deleted if they are older than the oldest backup that is kept.
     """
     ours = re.compile(
         rf"\.?[a-z0-9_]+-{_mark(settings)}-([0-9]{{8}}T[0-9]{{6}}Z)\.(?:db|dump)(\.partial)?"
@@ -62,8 +62,8 @@ def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Pa
 def open_to_others(folder: Path) -> Path | None:
     """Return the first folder on the path in which other users may replace the backups, or None.
 
-    It looks at this folder first, then at each folder above it. A folder above may be writable by
-    others if its sticky bit is set: then only the owner of an entry may replace that entry.
+    This folder is examined first, then each folder above it. A folder above may be writable by others
+    if its sticky bit is set, because then only the owner of an entry can replace that entry.
     """
     folder = folder.resolve()
     for each in (folder, *folder.parents):
@@ -77,8 +77,8 @@ def open_to_others(folder: Path) -> Path | None:
 def _mark(settings: Settings) -> str:
     """Return the 8 hexadecimal digits that identify an installation in the names of its backups.
 
-    The database's address alone is not enough: an SQLite file may have the same path on each
-    machine.
+    The database's address is not enough, because an SQLite file may have the same path on several
+    machines.
     """
     database = settings.database
     address = database.resolve() if isinstance(database, Path) else database
@@ -106,7 +106,10 @@ def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], Non
 
 @contextmanager
 def _all_or_none(files: Iterable[Path]) -> Iterator[dict[Path, Path]]:
-    """Yield a temporary file for each file; rename all at the end, or delete all after an error."""
+    """Yield a temporary file for each file.
+
+    At the end of the `with` block, all of them are renamed. After an error, all of them are deleted.
+    """
     unfinished: dict[Path, Path] = {}
     try:
         for file in files:

@@ -1,4 +1,4 @@
-"""Imports a CSV file of cards. Each card is read at its PSP first, at a limited rate."""
+"""Import a CSV file of cards. Each card is first read at its PSP, at a limited rate."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _DONE: Final = (Fate.STORED, Fate.ON_FILE, Fate.ERASED)
 
 
 class PspSilent(Exception):
-    """The PSP does not respond. Run the same command again to import the rest."""
+    """The PSP does not respond. Running the same command again imports the remaining cards."""
 
 
 class CardImport(CsvImport):
     """Imports a file of cards.
 
-    `tell` is called with the line number of each card that is not imported, and the reason.
+    `tell` is called for each card that is not imported, with its line number and the reason.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class CardImport(CsvImport):
         per_minute: int = IMPORTS_PER_MINUTE,
         tell: Callable[[int, str], None],
     ) -> None:
-        """Read at most `per_minute` cards a minute at each merchant account."""
+        """Prepare an import that reads at most `per_minute` cards a minute at each merchant account."""
         super().__init__(import_card.storage, CARDS, note_act.note_act, import_card.check)
         self._import_card, self._note_operators_act = import_card, note_act
         self._per_minute, self._tell = per_minute, tell
 
     @override
     def store(self) -> Iterator[int]:
-        """Import the cards that `check` has read, each in its own unit of work.
+        """Import the cards that `check` has read, each in a separate unit of work.
 
-        Yield 1 after each line, and 0 every second during a wait. If an import was interrupted,
-        importing the same file again completes it: cards that are on file are not read again.
-        Raises PspSilent.
+        Yield 1 after each line, and 0 every second during a wait. An import that was interrupted can
+        be completed by importing the same file again. Cards that are already on file are then not
+        read at the PSP. Raises PspSilent.
         """
         self._note_operators_act(Action.IMPORT_BEGUN, CARDS, {"rows": self._count})
         left_out = 0
@@ -86,7 +86,7 @@ class CardImport(CsvImport):
                 yield from _paused(1)
                 continue
             if fate in READ:
-                # This limits the rate of cards that are read but not stored, too.
+                # This also limits the rate of cards that are read but not stored.
                 yield from _paused(60 / self._per_minute)
             return fate
 

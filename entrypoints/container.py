@@ -1,7 +1,7 @@
-"""Builds the application from its settings: it chooses the adapter for each port.
+"""Build the application from its settings, with the adapter for each port.
 
 `databases.py` chooses the storage, `psps.py` finds the PSPs, and `worker/worker.py` builds the
-background worker from the parts here.
+background worker from the parts that are built here.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ Built = TypeVar("Built")
 class Part(ThreadSafeSingleton[Built]):
     """Builds a part of the application once.
 
-    Its arguments may be changed until it is built. After that a change would have no effect, so
-    `add_kwargs` raises RuntimeError.
+    The arguments may be changed until the part is built. A later change would have no effect, so
+    `add_kwargs` then raises RuntimeError.
     """
 
     _is_built = False
@@ -179,7 +179,7 @@ class Part(ThreadSafeSingleton[Built]):
 
 
 def decorated(part: Built, *, by: Callable[[Built], Built] = lambda part: part) -> Built:
-    """Return a part, wrapped in the decorator `by` if there is one."""
+    """Return a part wrapped in the decorator `by`. By default, the part is not wrapped."""
     return by(part)
 
 
@@ -191,12 +191,12 @@ def make_psps(
 
 
 def for_test_cards(psps: Mapping[ProviderName, InstalledPsp]) -> frozenset[ProviderName]:
-    """Return the PSPs that take only test cards. They have no keys."""
+    """Return the PSPs that take only test cards. Such PSPs do not have keys."""
     return frozenset(name for name, psp in psps.items() if psp.takes_test_cards)
 
 
 def public_origin(settings: Settings) -> str | None:
-    """Return the origin where guests reach the service; None if only this machine can."""
+    """Return the origin at which guests reach the service, or None if only this machine can."""
     return None if settings.is_on_loopback else settings.public_base_url
 
 
@@ -225,7 +225,7 @@ def guard(
 
 
 def shared_counts(settings: Settings) -> CountStorage | None:
-    """Return the Redis storage in which all processes count rate limits; None if it is not set.
+    """Return the Redis storage in which all processes count for rate limits, or None if it is not set.
 
     Does not connect yet. Raises SettingsError if the Redis client is not installed.
     """
@@ -253,10 +253,10 @@ def signing_keys(settings: JwtSettings) -> SigningKeys:
 
 
 def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
-    """Return the `Identity` that finds the caller behind an access token.
+    """Return the `Identity` that finds the caller to whom an access token belongs.
 
-    With an identity provider, it accepts the provider's JSON Web Tokens as well as opaque tokens.
-    Raises SettingsError as `signing_keys` does.
+    With an identity provider, both the provider's JSON Web Tokens and opaque tokens are accepted.
+    Raises SettingsError if the package for JSON Web Tokens is not installed.
     """
     if settings is None:
         return opaque
@@ -276,9 +276,10 @@ def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
 
 
 def evidence_signer(keys: str | None) -> EvidenceSigner:
-    """Return the signer of evidence with these keys. Without keys, it refuses to sign.
+    """Return the signer of evidence with these keys, or a signer that refuses to sign without keys.
 
-    Raises SettingsError if the keys cannot be used, or the package for signatures is not installed.
+    Raises SettingsError if the keys cannot be used, or if the package for signatures is not
+    installed.
     """
     if keys is None:
         return NoEvidenceKey()
@@ -314,7 +315,7 @@ def build_app(
 
 
 class Container(DeclarativeContainer):
-    """Builds each part once, when it is first needed."""
+    """Builds each part of the application once, when it is first needed."""
 
     settings: Dependency[Settings] = Dependency(instance_of=Settings)
 
@@ -327,7 +328,7 @@ class Container(DeclarativeContainer):
         settings.provided.database,
         connections=settings.provided.database_connections,
     )
-    # One thread. It starts with the first write, so after any fork.
+    # There is one thread. It starts with the first write, and therefore after any fork.
     token_uses: Part[Executor] = Part(
         ThreadPoolExecutor, max_workers=1, thread_name_prefix="token-uses"
     )
@@ -411,7 +412,7 @@ class Container(DeclarativeContainer):
     separate_copy = Part(
         SeparateCopy, storage=storage, origin=public_origin, note_act=note_act, clock=clock
     )
-    # The worker limits its own calls and has its own threads, so it needs no bulkhead.
+    # The worker has separate threads and limits its calls itself, so it does not need a bulkhead.
     psps_in_worker = Factory(
         guard,
         psp_adapters,
@@ -797,7 +798,7 @@ class Container(DeclarativeContainer):
 
 
 def build(settings: Settings) -> Container:
-    """Return the container for these settings. Everything is opened only when needed."""
+    """Return the container for these settings. Nothing is opened before it is needed."""
     container = Container()
     container.settings.override(settings)
     return container

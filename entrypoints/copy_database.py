@@ -1,7 +1,7 @@
-"""Copies an installation from its SQLite file into a PostgreSQL database: everything or nothing.
+"""Copy all records of an installation from its SQLite file into an empty PostgreSQL database.
 
 Both schemas have the same tables and columns, so the copy is generic. Values are sent as text, and
-PostgreSQL converts them to the types of its columns: UUIDs, times, booleans, JSON.
+PostgreSQL converts them to the types of its columns: UUIDs, times, booleans and JSON.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _Columns: TypeAlias = Mapping[str, Sequence[str]]
 
 
 class CopyFailed(Exception):
-    """The copy failed. The message says why."""
+    """The copy failed. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,24 @@ class Counted:
 
 
 class Copy:
-    """A copy in progress, which locks both databases against other writers until its end."""
+    """A copy in progress. Until it ends, both databases are locked against other writers."""
 
     def __init__(self, source: Database, target: Connection) -> None:
-        """Take two open transactions. The source's must hold the write lock.
+        """Prepare a copy between two connections with open transactions.
 
-        Raises CopyFailed if the schemas differ, or if the target is not empty.
+        The transaction of the source must hold the write lock. Raises CopyFailed if the schemas
+        differ, or if the target is not empty.
         """
         self._source = source
         self._target = target
         self._columns = _columns_to_copy(source, target)
         self._all_tables = sql.SQL(", ").join(map(sql.Identifier, self._columns))
-        # This mode lets others read, so that a waiting service stays healthy.
+        # In this mode, others can read, so that a waiting service stays healthy.
         self._on_target("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self._all_tables)
         for table in self._columns:
             if self._on_target("SELECT FROM {} LIMIT 1", sql.Identifier(table)).rowcount:
                 raise CopyFailed(f"nothing was copied: TO_URL is not empty: it has rows in {table}")
-        # The write lock keeps these numbers true.
+        # While the write lock is held, these numbers do not change.
         self._rows = {table: source.table(table).count for table in self._columns}
 
     @property
@@ -86,10 +87,10 @@ class Copy:
         return sum(self._rows.values())
 
     def run(self, *, on_copied: Callable[[int], None]) -> Sequence[Counted]:
-        """Copy all rows in constant memory; return the row counts of each table.
+        """Copy all rows in constant memory, and return the row counts of each table.
 
-        `on_copied` is called with the number of rows just sent. Raises CopyFailed, also if the
-        counts differ at the end.
+        `on_copied` is called with the number of rows that were just sent. Raises CopyFailed, also if
+        the counts of both databases differ at the end.
         """
         for table, columns in self._columns.items():
             self._copy(table, columns, on_copied)
@@ -102,7 +103,7 @@ class Copy:
                     f"nothing was copied: {each.table} has {each.in_sqlite} rows in SQLite, of "
                     f"which {each.in_postgresql} arrived in PostgreSQL"
                 )
-        # Otherwise the planner would assume that the tables are empty.
+        # Without this, the planner would assume that the tables are empty.
         self._on_target("ANALYZE {}", self._all_tables)
         return counted
 
@@ -118,7 +119,7 @@ class Copy:
             ) from error
 
     def _copy(self, table: str, columns: Sequence[str], on_copied: Callable[[int], None]) -> None:
-        # By rowid, the order of creation: PostgreSQL fills its identity columns in the same order.
+        # The rowid is the order of creation. PostgreSQL fills its identity columns in the same order.
         rows = self._source.table(table).rows_where(select=", ".join(columns), order_by="rowid")
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
             sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
@@ -145,10 +146,10 @@ class Copy:
 
 @contextmanager
 def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -> Iterator[Copy]:
-    """Begin a copy; at the end, roll the target back unless the copy was committed.
+    """Yield a copy that has begun. Unless it is committed, the target is rolled back at the end.
 
-    The target is migrated first, in the same transaction. With `anyway`, a running worker does not
-    stop the copy. Raises CopyFailed, and errors that `databases.in_a_sentence` describes.
+    The target is first migrated, in the same transaction. With `anyway`, the copy is made even if a
+    worker is running. Raises CopyFailed, and errors that `databases.in_a_sentence` describes.
     """
     with (
         closing(Connections(source, busy_timeout_seconds=WAIT_SECONDS)) as connections,
@@ -168,7 +169,7 @@ def copying(source: Path, target: PostgresqlDatabase, *, anyway: bool = False) -
 
 
 def _require_no_worker(source: Transaction) -> None:
-    """Raise CopyFailed if a worker is running: later records would not be copied."""
+    """Raise CopyFailed if a worker is running, because its later records would not be copied."""
     for seen in SqlWorkers(source).seen(datetime.now(UTC)):
         if seen.state is WorkerState.RUNNING and not seen.is_missing:
             raise CopyFailed(
@@ -179,7 +180,7 @@ def _require_no_worker(source: Transaction) -> None:
 
 
 def _columns_to_copy(source: Database, target: Connection) -> _Columns:
-    """Return the columns to copy: all but the identity columns of PostgreSQL."""
+    """Return the columns to copy, which are all columns except PostgreSQL's identity columns."""
     tables = [
         name
         for name in source.table_names()

@@ -1,4 +1,4 @@
-"""Imports CSV files. The whole file is checked before centers, guests or products are stored."""
+"""Import CSV files. The whole file is checked before centers, guests or products are stored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS_PER_UNIT: Final = 500
 PAUSE_SECONDS: Final = 0.005
 """The pause after each unit of work, in which other writers get their turn."""
 
-# Finds the line of the first row that repeats the id of an earlier row.
+# This finds the line of the first row that repeats the id of an earlier row.
 _REPEATED: Final = """
     SELECT line FROM (SELECT line, lag(id) OVER (ORDER BY id, line) = id AS is_repeated FROM rows)
     WHERE is_repeated ORDER BY line LIMIT 1
@@ -56,9 +56,9 @@ Check: TypeAlias = Callable[[UnitOfWork, Any], None]  # Any, as above
 
 
 class CsvRefused(Exception):
-    """A CSV file cannot be imported. The text names the line, the column and what is expected.
+    """A CSV file cannot be imported. The text contains the line, the column and the expected value.
 
-    `line` counts the lines of the file from 1, as an editor does.
+    `line` is the number of the line in the file, counted from 1 as in an editor.
     """
 
     def __init__(self, problem: str, line: int, column: str | None = None) -> None:
@@ -67,19 +67,22 @@ class CsvRefused(Exception):
 
 
 class CsvImport:
-    """Imports one file: `check` reads it and checks its rows, then `store` stores them.
+    """Imports one file. `check` reads the file and checks its rows, and then `store` stores them.
 
     `skipped` counts rows that were not stored because their guest was erased. `refused` counts rows
     that were not stored for a reason that `store` has reported.
 
     Between the two calls, the rows are in a temporary database, which SQLite moves to disk if it
-    grows.
+    becomes large.
     """
 
     def __init__(
         self, storage: Storage, what: str, note_act: NoteAct, check: Check | None = None
     ) -> None:
-        """Import one of KINDS. `check`, if given, replaces the kind's own check of a row."""
+        """Prepare an import of records of the kind `what`, one of KINDS.
+
+        `check` replaces the kind's own check of a record, if it is given.
+        """
         self._storage, self._what, self._note_act = storage, what, note_act
         self._kind = KINDS[what] if check is None else replace(KINDS[what], check=check)
         self._count = 0
@@ -89,10 +92,10 @@ class CsvImport:
         self._db.execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, id TEXT, record BLOB)")
 
     def check(self, file: BinaryIO, *, on_read: Callable[[int], None]) -> int:
-        """Check every row of a file, and return the number of rows. Stores nothing.
+        """Check every row of a file, and return the number of rows. Does not store anything.
 
-        `on_read` is called with the number of bytes of each line that is read. Raises CsvRefused,
-        also if two rows have the same id, or two cards the same token. It may be called once.
+        `on_read` is called with the number of bytes of each line. Raises CsvRefused, also if two rows
+        have the same id or two cards have the same token. May be called only once.
         """
         for rows in _in_units(_Table(file, self._kind, on_read)):
             with self._storage.read() as unit:
@@ -117,10 +120,10 @@ class CsvImport:
     def store(self) -> Iterator[int]:
         """Store the rows that `check` has read, in short units of work.
 
-        Yield the number of rows of each unit once it is committed. Between units there is a pause,
-        so that a running service can write. If an import was interrupted, importing the same file
-        again completes it. The first unit also records the import in the audit trail. Raises
-        CsvRefused if one of the products was created at another center since the check.
+        After the commit of each unit, yield the number of its rows. There is a pause between units,
+        so that a running service can write. An import that was interrupted can be completed by
+        importing the same file again. The first unit also records the import in the audit trail.
+        Raises CsvRefused if a product was created at another center since the check.
         """
         is_first = True
         for rows in _in_units(self.rows()):
@@ -129,7 +132,7 @@ class CsvImport:
             try:
                 self.skipped += self._storage.transact(store)
             except AlreadyStored as error:
-                # Since the file was checked, somebody has stored one of the products at another center.
+                # One of the products was stored at another center after the file was checked.
                 raise CsvRefused(
                     "since the check, a product of this line, or of a later line, was created at "
                     "another center",
@@ -171,7 +174,10 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
 
 
 class _Table:
-    """Reads a CSV file as records, each with the line its row begins on. Raises CsvRefused."""
+    """Reads a CSV file as records, each with the number of the line on which its row begins.
+
+    Raises CsvRefused.
+    """
 
     def __init__(self, file: BinaryIO, kind: Kind[Any], on_read: Callable[[int], None]) -> None:
         self._file = file
@@ -205,7 +211,7 @@ class _Table:
             yield line, record
 
     def _read_rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Return the line and the cells of each row that is not blank."""
+        """Yield the number of the line and the cells of each row that is not blank."""
         lines = self._read_lines()
         try:
             first = next(lines, "").removeprefix(_BOM)
@@ -241,7 +247,7 @@ class _Table:
             yield _decoded(line)
 
     def _too_long(self, line: int) -> CsvRefused:
-        # The row is incomplete. A parser that is not strict reads it all the same.
+        # The row is incomplete. A parser that is not strict accepts it nevertheless.
         begun = _decoded(self._bytes_of_row).replace("\r", " ")
         cells = next(csv.reader([begun], delimiter=self._delimiter))
         return CsvRefused(
@@ -258,14 +264,14 @@ class _RowTooLong(Exception):
     """The row that is being read is longer than any valid row."""
 
 
-# 1.234 and 1,234 are thousands to some people, and decimals to others.
+# 1.234 and 1,234 mean thousands to some people, and decimals to others.
 _AMOUNT_BESIDE_SEMICOLONS = re.compile(r"[0-9]+(?:[.,](?:[0-9]{1,2}|[0-9]{4}))?")
 
 
 def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
-    """Parse a product of a file with semicolons: its amount may have a decimal comma.
+    """Parse a product in a file with semicolons, in which the amount may have a decimal comma.
 
-    Spreadsheets write amounts like that.
+    Some spreadsheets write such files.
     """
     if not _AMOUNT_BESIDE_SEMICOLONS.fullmatch(amount):
         raise InvalidField(
@@ -280,14 +286,14 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
 class Kind(Generic[Record]):
     """A kind of record that can be imported.
 
-    - `columns`: the columns that a file must have. `optional`: those that it may have.
-    - `parse`: makes a record from the cells of a row.
-    - `parse_beside_semicolons`: replaces `parse` in a file whose delimiter is a semicolon, if
-      given.
-    - `check`: raises an error if a record does not fit what is stored.
-    - `put_many`: stores records, and returns how many it skipped, or None if it skips no record.
-    - `keeps_order`: whether records are stored in the order of the file, rather than of their ids.
-    - `unique`: the value that no two rows may share, in words.
+    - `columns`: the columns that a file must have.
+    - `optional`: the columns that a file may have.
+    - `parse`: returns a record for the cells of a row.
+    - `parse_beside_semicolons`: replaces `parse` in a file whose delimiter is a semicolon, if given.
+    - `check`: raises an error if a record does not fit the stored records.
+    - `put_many`: stores records, and returns how many it skipped. None means that it never skips any.
+    - `keeps_order`: whether records are stored in the order of the file instead of by id.
+    - `unique`: the name, in words, of the value that must differ between all rows.
     """
 
     record: type[Record]
@@ -368,7 +374,7 @@ def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
 def _delimiter_of(header: str) -> str:
     """Find the delimiter of a file in its first line. Raises CsvRefused for tabs.
 
-    The first line names the columns, and no column's name has a comma or a semicolon.
+    The first line contains the names of the columns. These do not contain commas or semicolons.
     """
     if "," in header:
         return ","

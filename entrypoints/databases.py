@@ -1,4 +1,4 @@
-"""Opens the storage behind CARDONFILE_DATABASE_URL. Imports only the adapter that is used."""
+"""Open the storage at CARDONFILE_DATABASE_URL. Only the adapter that is used is imported."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class PostgresqlNotInstalled(DatabaseUnusable):
 
 
 def migrate(database: Path | PostgresqlDatabase) -> list[str]:
-    """Apply all pending migrations, or none; return their names in order.
+    """Apply all pending migrations in one transaction, and return their names in order.
 
-    It may be called again, and in several processes at once. Raises errors that `in_a_sentence`
-    describes.
+    May be called more than once, and in several processes at once. Raises the errors that
+    `in_a_sentence` describes.
     """
     if isinstance(database, Path):
         from adapters.sqlite import migrations
@@ -68,7 +68,7 @@ def pending(database: Path | PostgresqlDatabase) -> list[str]:
 
 
 def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
-    """Raise DatabaseOutdated if migrations are pending. It also raises what `pending` raises."""
+    """Raise DatabaseOutdated if migrations are pending. Raises the errors of `pending` too."""
     if pending(database):
         raise DatabaseOutdated(database)
 
@@ -81,12 +81,12 @@ def storage_in(
     on_wait: OnWait = lambda _: None,
     on_replaced: Callable[[], None] = lambda: None,
 ) -> Storage:
-    """Return the storage of a database. It is opened only when needed.
+    """Return the storage for a database. The database is opened when it is first needed.
 
-    For PostgreSQL, `connections` is the maximum number of connections, and `may_take_long` lifts
-    the time limit of statements. `on_wait` is called with the time that a unit of work waited to
-    begin. `on_replaced` is called once if the files of an SQLite database are replaced while in
-    use. Raises PostgresqlNotInstalled.
+    For PostgreSQL, `connections` is the maximum number of connections. With `may_take_long`,
+    statements have no time limit. `on_wait` is called with the seconds that a unit of work has waited
+    to begin. `on_replaced` is called once if the files of an SQLite database are replaced while they
+    are in use. Raises PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
@@ -104,7 +104,7 @@ def storage_in(
 
 
 def name_of(database: Path | PostgresqlDatabase) -> str:
-    """Return the path of a file, or a server's host and database, without passwords.
+    """Return the path of the database file, or the server's host and database, without passwords.
 
     Raises the errors that `in_a_sentence` describes.
     """
@@ -116,7 +116,7 @@ def name_of(database: Path | PostgresqlDatabase) -> str:
 
 
 def replication_of(database: Path | PostgresqlDatabase) -> Replication | None:
-    """Return what SQL shows of the server's replication; None for SQLite.
+    """Return the state of the server's replication, or None for SQLite.
 
     Raises the errors that `in_a_sentence` describes.
     """
@@ -137,7 +137,7 @@ def open_to_all(database: Path | PostgresqlDatabase) -> list[str]:
 
 
 def in_a_sentence(error: BaseException) -> str | None:
-    """Describe an error of a database in one sentence; None for any other error."""
+    """Return one sentence about an error of a database, or None for any other error."""
     from adapters.sqlite import connection as sqlite
 
     errors: tuple[type[Exception], ...] = (sqlite.Error,)
@@ -163,7 +163,7 @@ def in_a_sentence(error: BaseException) -> str | None:
 
 
 def cause_of(unavailable: ServiceUnavailable) -> str:
-    """Return one line that says why the storage was unavailable."""
+    """Return one line with the reason why the storage was unavailable."""
     cause = unavailable.__cause__
     return first_line(cause) if cause else "it is unreachable, or other writers kept it locked"
 
@@ -171,8 +171,7 @@ def cause_of(unavailable: ServiceUnavailable) -> str:
 def refuse_read_only(storage: Storage) -> None:
     """Raise ServiceUnavailable if a storage is read-only.
 
-    A storage that is busy, full or unreachable passes: a service waits until it can be written
-    again.
+    Do nothing if the storage is busy, full or unreachable. The service then waits until it can write.
     """
     try:
         storage.check()
@@ -185,7 +184,7 @@ def refuse_read_only(storage: Storage) -> None:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message.
 
-    The other lines may hold hints, or the values of a row.
+    The other lines may contain hints, or the values of a row.
     """
     return str(error).partition("\n")[0]
 

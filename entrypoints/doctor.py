@@ -1,4 +1,4 @@
-"""Finds problems with an installation, whether or not the service runs."""
+"""Find problems with an installation. The service does not have to run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Check: TypeAlias = Callable[[Container], Iterable[Finding]]
 def examine(environment: Mapping[str, str]) -> list[Finding]:
     """Run every check, and return the findings.
 
-    A check that fails or hangs becomes a finding itself, and does not stop the other checks.
+    If a check fails or hangs, that is reported as a finding, and the other checks still run.
     """
     try:
         container = build(Settings.read(environment))
@@ -81,9 +81,10 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
 
 
 def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Finding]:
-    """Run the checks of one PSP, and name its distribution and the URLs of its webhooks.
+    """Run the checks of one PSP, and return the findings.
 
-    Raises SettingsError if the PSP is not installed.
+    They include the PSP's distribution and the URLs of its webhooks. Raises SettingsError if the PSP
+    is not installed.
     """
     found = [ok(name, distribution_of(name))]
     try:
@@ -101,7 +102,7 @@ def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Find
 
 
 def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> list[Finding]:
-    """Run checks at the same time, for at most this many seconds, and return their findings."""
+    """Run checks at the same time, for at most `seconds`, and return their findings."""
     found: list[Finding] = []
     made = {about: begin(partial(_all, check, container)) for about, check in checks.items()}
     ends_at = time.monotonic() + seconds
@@ -171,7 +172,7 @@ def _public_address(container: Container) -> Iterator[Finding]:
     )
     try:
         with connection:
-            # Some servers treat this as the header X-Request-ID, which the service sends back.
+            # Some servers treat this as the header X-Request-ID, which the service returns.
             response = connection.request("GET", "/healthz", {"X_Request_ID": _PROBE}, None)
             is_alive = response.status == 200 and b'"ok"' in response.read(MAX_BODY_BYTES)
     except TimeoutError:
@@ -194,7 +195,7 @@ def _public_address(container: Container) -> Iterator[Finding]:
 
 
 def _fault_of_proxy(headers: Message) -> str | None:
-    """Return what a proxy does wrong to headers that it must not change, or None."""
+    """Return how a proxy changes headers that it must not change, or None if it does not."""
     if headers.get(REQUEST_ID) == _PROBE:
         return (
             "the proxy passes headers with _ in their names, so a client could forge X-Forwarded-For by "
@@ -268,7 +269,7 @@ def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
 def _wrong_merchant(
     container: Container, adapter: PaymentProvider, name: ProviderName, account: MerchantAccount
 ) -> Finding | None:
-    """Return a problem if the keys belong to another merchant; their calls are refused."""
+    """Return a problem if the keys belong to another merchant, because calls are then refused."""
     about = "keys"
     try:
         databases.require_up_to_date(container.settings().database)
@@ -327,7 +328,7 @@ def _centers(container: Container) -> Iterator[Finding]:
 
 
 def _languages(container: Container) -> Iterator[Finding]:
-    """Find languages that are switched on at a center, but that its guests never read."""
+    """Find languages that are switched on for a center, but that its guests never read."""
     psps, shipped = container.settings().psps, container.shipped_consents()
     found = []
     with container.storage().read() as unit:
@@ -432,7 +433,7 @@ def _backup(container: Container) -> Iterator[Finding]:
         entries = unit.audit_trail.latest(about="backup")
     now = container.clock().now()
     ages = [now - each.happened_at for each in entries if each.action is Action.BACKUP_COMPLETED]
-    # A backup from a clock that was ahead must not hide for years that later ones are missing.
+    # A backup made while a clock was ahead must not hide for years that later backups are missing.
     made = [age for age in ages if age >= -CLOCKS_DIFFER_BY]
     advice = "run `cardonfile backup` every day"
     if made:
@@ -448,7 +449,7 @@ def _backup(container: Container) -> Iterator[Finding]:
 
 
 def _replication(container: Container) -> Iterator[Finding]:
-    """Find commits that a crash or a failover would lose."""
+    """Find settings with which a crash or a failover would lose commits."""
     seen = databases.replication_of(container.settings().database)
     if seen is None:
         return
@@ -463,7 +464,7 @@ def _replication(container: Container) -> Iterator[Finding]:
 
 
 def _standbys(seen: Replication) -> Iterator[Finding]:
-    """Find commits that a failover would lose, from what SQL shows of the standbys."""
+    """Find out from the state of the standbys whether a failover would lose commits."""
     about = "replication"
     names = ", ".join(each.name for each in seen.standbys if each.name) or "that are attached"
     lagging = [each.name for each in seen.standbys if each.sync_state in ("async", "potential")]

@@ -1,4 +1,4 @@
-"""Logging: one line per event, to standard error, without secrets."""
+"""Configure logging: one line for each event on standard error, without secrets."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ FRAMES_SHOWN: Final = 8
 def configure_logs(
     log_format: LogFormat, *, at_least: LogLevel = LogLevel.INFO, name_process: bool = False
 ) -> None:
-    """Configure every logger of this process. May be called again.
+    """Configure every logger of this process. May be called more than once.
 
-    Lines below the level `at_least` are dropped. With `name_process`, each line has the id of the
-    process that wrote it, even after a fork.
+    Lines below the level `at_least` are dropped. With `name_process`, each line contains the id of
+    the process that wrote it, even after a fork.
     """
     shared: list[Processor] = [
         *([add_process] if name_process else []),
@@ -59,20 +59,20 @@ def configure_logs(
 
 
 def on_lost_line(call: Callable[[], None]) -> None:
-    """Set the function to call for each line that cannot be written. It must never raise."""
+    """Set the function that is called for each line that cannot be written. It must not raise."""
     _LINES.on_loss = call
 
 
 def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Add the id of the current process."""
+    """Add the id of the current process to a log event."""
     event["process"] = os.getpid()
     return event
 
 
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace an exception by its type, stack frames and PSP. Leaves out its text.
+    """Replace an exception in a log event by its type, its stack frames and its PSP.
 
-    The text may contain data from a client, a guest or a PSP.
+    The text of the exception is left out, because it may contain data of a client, a guest or a PSP.
     """
     fault = event.pop("exc_info", None)
     if fault is True:
@@ -93,9 +93,9 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 class _Lines:
-    """Writes lines to standard error. Drops a line that cannot be written, as on a full disk.
+    """Writes lines to standard error. A line that cannot be written is dropped, as on a full disk.
 
-    Part of a dropped line may have been written. The next line then begins on a line of its own.
+    If a part of a dropped line was written, a line break is written before the next line.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class _Lines:
         self.on_loss: Callable[[], None] = lambda: None
 
     def write(self, line: str) -> None:
-        """Write a line, which includes its line break."""
-        # Unbuffered: a buffer would not say how much of a line was written.
+        """Write a line that ends with a line break."""
+        # The stream is unbuffered, because a buffer would not report how much of a line was written.
         buffer = sys.stderr.buffer
         stream = getattr(buffer, "raw", buffer)
         with self._lock:
@@ -120,7 +120,7 @@ class _Lines:
                 self.on_loss()
 
     def msg(self, line: str) -> None:
-        """Write a line without a line break, and add one. structlog calls this."""
+        """Write a line, and add a line break. structlog calls this method."""
         self.write(f"{line}\n")
 
     log = debug = info = warning = error = critical = exception = msg

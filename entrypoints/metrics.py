@@ -1,7 +1,7 @@
-"""Prometheus metrics: counts what the container's parts do, and serves the counts.
+"""Add Prometheus metrics to the container's parts, and serve the metrics.
 
-Unless CARDONFILE_METRICS or CARDONFILE_METRICS_FOLDER is set, nothing here is called, and
-prometheus-client is not imported.
+This module is used only if CARDONFILE_METRICS or CARDONFILE_METRICS_FOLDER is set. If neither is
+set, prometheus-client is not imported.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 
 
 def measure(container: Container) -> WSGIApplication:
-    """Add metrics to the container's parts; return the application that serves the metrics.
+    """Add metrics to the container's parts, and return the application that serves the metrics.
 
-    Call it before any of these parts is built. Raises RuntimeError if one is built already, and
-    OSError if the metrics folder cannot be used.
+    Call this function before any of these parts is built. Raises RuntimeError if a part is built
+    already, and OSError if the metrics folder cannot be used.
     """
     folder = container.settings().metrics_folder
     if folder is not None:
@@ -66,8 +66,8 @@ def measure(container: Container) -> WSGIApplication:
 def _prepare(folder: Path) -> None:
     """Create the folder, and delete the files of an earlier run.
 
-    While another process of this run is alive, the files of dead processes stay, so that no count
-    falls.
+    If another process of this run is alive, the files of dead processes are kept, so that no count
+    decreases.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     files = {

@@ -1,4 +1,4 @@
-"""Turns the errors of an installation into one sentence each."""
+"""Turn each error of an installation into one sentence for the operator."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NO_WORKER: Final = (
 
 @contextmanager
 def plain_errors(*also: type[Exception]) -> Iterator[None]:
-    """Turn errors of the installation into a ClickException with one sentence.
+    """Turn errors that are raised in a `with` block into a ClickException with one sentence.
 
-    These are errors of settings, files and databases. `also` names further exceptions whose text is
-    one sentence. Any other exception passes unchanged.
+    These are errors of settings, files and databases. `also` contains further types of exceptions
+    whose text is one sentence. Other exceptions are not changed.
     """
     from entrypoints.databases import in_a_sentence
 

@@ -1,7 +1,7 @@
-"""The PSPs of an installation: cardonfile's own, and those that CARDONFILE_PSPS names.
+"""Load the PSPs of an installation: cardonfile's own PSPs, and those listed in CARDONFILE_PSPS.
 
-Each is an entry point of the group `cardonfile.psps`. A plugin's code can read every key, so a
-plugin of another distribution is imported only when CARDONFILE_PSPS names it.
+Each PSP is an entry point of the group `cardonfile.psps`. The code of a plugin can read every key, so
+a plugin of another distribution is imported only if CARDONFILE_PSPS lists it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True, slots=True)
 class InstalledPsp:
-    """A loaded PSP and its settings, which are None if the PSP is not set up.
+    """A loaded PSP, and its settings, which are None if the PSP is not set up.
 
-    Each method turns any exception of the plugin into a SettingsError of one sentence.
+    Each method turns any exception of the plugin into a SettingsError with one sentence.
     """
 
     plugin: AnyPspPlugin
@@ -62,18 +62,18 @@ class InstalledPsp:
         return self.settings is not None
 
     def accounts(self) -> Collection[MerchantAccount] | None:
-        """Return the merchant accounts that have keys, or None if the PSP takes any account."""
+        """Return the merchant accounts that have keys, or None if the PSP accepts any account."""
         return _call(self.plugin, "list its accounts", lambda: self.plugin.accounts(self.settings))
 
     def how_to_set_up(self, account: MerchantAccount) -> str:
-        """Return how to set up an account, such as "set CARDONFILE_ACME_API_KEY"."""
+        """Return advice on how to set up an account, such as "set CARDONFILE_ACME_API_KEY"."""
         return _call(
             self.plugin, "say how to set it up", lambda: str(self.plugin.how_to_set_up(account))
         )
 
     @property
     def live_setting(self) -> str | None:
-        """The name of a setting that holds a key for real cards, or None."""
+        """The name of a setting that contains a key for real cards, or None."""
         if not self.is_set_up:
             return None
         return _call(
@@ -86,7 +86,7 @@ class InstalledPsp:
         return self.is_set_up and self.plugin.test_setting is not None
 
     def is_live(self, account: MerchantAccount) -> bool | None:
-        """Return whether an account takes real cards; None if that is not known. Never raises."""
+        """Return whether an account takes real cards, or None if that is not known. Never raises."""
         if self.plugin.test_setting is not None:
             return False
         if not self.is_set_up:
@@ -113,7 +113,7 @@ class InstalledPsp:
 
     @property
     def database(self) -> Path | None:
-        """The PSP's own SQLite file, or None."""
+        """The SQLite file in which the PSP stores its own data, or None."""
         if not self.is_set_up:
             return None
         return _call(self.plugin, "name its database", lambda: self.plugin.database(self.settings))
@@ -138,7 +138,7 @@ class InstalledPsp:
             _call(self.plugin, "add its pages", lambda: add_routes(adapter, app))
 
     def background(self, adapter: PaymentProvider, webhooks_url: str) -> BackgroundWork | None:
-        """Return the PSP's background work, which runs beside the worker, or None.
+        """Return the PSP's background work, which runs in the worker's process, or None.
 
         `webhooks_url` is the URL at which the PSP's webhooks reach the service.
         """
@@ -157,7 +157,7 @@ def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> 
     except PspSettingsError as error:
         raise SettingsError(str(error)) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
-        # The text of a foreign exception may contain a secret, so only its type is shown.
+        # The text of a plugin's exception may contain a secret, so only its type is shown.
         raise SettingsError(
             f"the PSP {plugin.name} cannot {what} ({type(error).__name__})"
         ) from None
@@ -171,7 +171,8 @@ def installed_names() -> Sequence[str]:
 def distribution_of(name: str) -> str:
     """Return the name and version of the distribution that provides a PSP.
 
-    If several provide it, all are named. Raises SettingsError if the PSP is not installed.
+    If several distributions provide the PSP, all are returned. Raises SettingsError if the PSP is not
+    installed.
     """
     installed = _entry_points()
     if name not in installed:
@@ -183,9 +184,10 @@ def distribution_of(name: str) -> str:
 
 
 def load_psps(named: str | None) -> Mapping[ProviderName, AnyPspPlugin]:
-    """Import cardonfile's own PSPs and those in `named`, the value of CARDONFILE_PSPS.
+    """Import cardonfile's own PSPs and those in `named`, which is the value of CARDONFILE_PSPS.
 
-    Raises SettingsError for a PSP that is unknown, broken, or installed twice.
+    Return the plugins by name. Raises SettingsError for a PSP that is unknown, broken, or installed
+    twice.
     """
     return _load(frozenset(name.strip() for name in (named or "").split(",") if name.strip()))
 

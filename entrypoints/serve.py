@@ -1,4 +1,4 @@
-"""`cardonfile serve` runs the service on one address. `cardonfile work` runs its worker alone."""
+"""Run the service on one address (`cardonfile serve`), or only its worker (`cardonfile work`)."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ log = structlog.get_logger()
 
 
 class ServeError(Exception):
-    """The service cannot start. The text says why, and what to do."""
+    """The service cannot start. The text contains the reason and advice."""
 
 
 def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
-    """Return a socket that listens on an address. Port 0 picks a free port.
+    """Return a socket that listens on an address. If `port` is 0, a free port is used.
 
-    Raises ServeError. If the port is taken, the text names `option` as the way to choose another.
+    Raises ServeError. If the port is in use, the text advises to choose another with `option`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -75,9 +75,9 @@ class Service:
     def __init__(
         self, container: Container, listening: socket.socket, *, with_worker: bool = True
     ) -> None:
-        """Build the parts. Raises SettingsError if a PSP cannot be used.
+        """Build the parts of the service. Raises SettingsError if a PSP cannot be used.
 
-        The storage may be unavailable: the service then responds with 503.
+        The storage may be unavailable. The service then responds with 503.
         """
         self._container = container
         container.rate_limits().check_storage()
@@ -87,7 +87,7 @@ class Service:
             self._worker = Worker(container, base_url=_own_url(listening))
 
     def run(self) -> None:
-        """Serve until `stop` is called and all work in flight is done."""
+        """Serve until `stop` is called, and return when all requests and jobs in flight are done."""
         if self._worker is not None:
             self._worker.start()
         self._server.run()
@@ -104,15 +104,15 @@ class Service:
 def _own_url(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     if host in WILDCARD_HOSTS:
-        # The loopback address of the same family.
+        # This is the loopback address of the same family.
         host = "::1" if ":" in host else "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def check(container: Container) -> None:
-    """Refuse to start if something would fail later, and warn of what is open to others.
+    """Check the installation before the start, and log warnings about insecure settings.
 
-    Raises ServeError, SettingsError or ServiceUnavailable.
+    If the service would fail later, raises ServeError, SettingsError or ServiceUnavailable.
     """
     refuse_missing_psps(container)
     # Raises SettingsError if a package that a PSP needs is not installed.
@@ -125,11 +125,11 @@ def check(container: Container) -> None:
 
 
 def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
-    """Raise ServeError if this process may open too few files for its threads.
+    """Raise ServeError if the limit of open files of this process is too low for its threads.
 
     Threads keep their files open. At the limit, no thread could accept a connection or read a
-    record. With `has_clients`, twice as many files are needed, because half of them are for clients
-    (`waitress_server`).
+    record. With `has_clients`, twice as many files are needed, because half of them are for the
+    connections of clients (`waitress_server`).
     """
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = DESCRIPTORS_OF_THREAD * threads + OTHER_DESCRIPTORS
@@ -145,8 +145,8 @@ def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
 def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
     """Raise ServeError if the database belongs to another public origin.
 
-    With `claims`, a database that belongs to no origin yet is claimed for the current public
-    origin.
+    If the database does not belong to an origin yet and `claims` is set, the current public origin is
+    stored in it.
     """
     try:
         container.recognize_origin()(claims=claims)
@@ -155,10 +155,10 @@ def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
 
 
 def refuse_erased_guests(container: Container) -> None:
-    """Raise ServeError if erased guests are in the database again.
+    """Raise ServeError if erased guests are in the database, because a backup was restored.
 
-    Also raises ServeError if the folder of the erasures file is missing, because no erasure could
-    be recorded there, and OSError if the file cannot be read.
+    Raises ServeError also if the folder of the erasures file is missing, because erasures could not be
+    recorded. Raises OSError if the file cannot be read.
     """
     file = container.settings().erasures_file
     if file is not None and not (folder := file.absolute().parent).is_dir():
@@ -172,9 +172,9 @@ def refuse_erased_guests(container: Container) -> None:
 
 
 def warn_of_openings(container: Container) -> None:
-    """Log a warning if every user may open the database files, or guests may be sent anywhere.
+    """Log warnings about database files that every user may open, and about open redirects.
 
-    Guests may be sent anywhere by a center that allows every redirect_uri.
+    A center that allows every redirect_uri lets clients redirect its guests to any site.
     """
     settings = container.settings()
     files = open_to_all(settings.database)
@@ -186,7 +186,10 @@ def warn_of_openings(container: Container) -> None:
 
 
 def centers_that_redirect_anywhere(container: Container) -> int:
-    """Count the centers whose guests may be sent anywhere. On this machine only, the count is 0."""
+    """Return how many centers allow every redirect_uri.
+
+    Return 0 if only this machine can reach the service.
+    """
     if container.settings().is_on_loopback:
         return 0
     with container.storage().read() as unit:
@@ -198,7 +201,7 @@ def centers_that_redirect_anywhere(container: Container) -> int:
 def refuse_missing_psps(container: Container) -> None:
     """Raise ServeError if a center uses a PSP or a merchant account that is not set up.
 
-    A closed merchant account passes: nothing is done there, so it needs no keys.
+    A closed merchant account does not need keys, because its PSP is not called.
     """
     with container.storage().read() as unit:
         configured = unit.configurations.psp_accounts() - unit.merchant_standings.closed()
@@ -227,8 +230,8 @@ def refuse_missing_psps(container: Container) -> None:
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
     """Serve on an address until SIGTERM, SIGINT or SIGHUP.
 
-    If the files of its database are replaced, the process stops and exits with status 1. Raises
-    ServeError, and what `check` raises.
+    If the files of the database are replaced, the process stops and exits with status 1. Raises
+    ServeError and the errors of `check`.
     """
     is_replaced = end_when_replaced(container)
     workers = container.settings().worker_threads if with_worker else 0
@@ -246,7 +249,7 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
 
 
 def work(container: Container) -> None:
-    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. It raises and exits as `serve` does."""
+    """Run only the worker until SIGTERM, SIGINT or SIGHUP. Raises and exits as `serve` does."""
     is_replaced = end_when_replaced(container)
     refuse_few_descriptors(threads=container.settings().worker_threads)
     start_metrics(container, listens=True)
@@ -262,9 +265,10 @@ def work(container: Container) -> None:
 
 
 def end_when_replaced(container: Container) -> threading.Event:
-    """Stop the process once its database's files are replaced; return an event that is set then.
+    """Make the process stop if the files of its database are replaced.
 
-    Commits into the old files would be lost. Call it before the storage is built.
+    Commits into the old files would be lost. Return an event that is set when this happens. Call this
+    function before the storage is built.
     """
     is_replaced = threading.Event()
 
@@ -279,7 +283,7 @@ def end_when_replaced(container: Container) -> threading.Event:
 def _keep_checking(container: Container) -> None:
     """Check the storage once a minute.
 
-    This way, even a process without requests notices that its database was replaced.
+    Even a process without requests then notices that its database was replaced.
     """
     while True:
         time.sleep(CHECK_STORAGE_EVERY_SECONDS)
@@ -294,9 +298,10 @@ def _stopped(is_replaced: threading.Event) -> None:
 
 
 def start_metrics(container: Container, *, listens: bool) -> None:
-    """If metrics are on, count in this container, and serve the counts if this process `listens`.
+    """If metrics are switched on, add them to the container, and serve them if `listens` is set.
 
-    Call it before any part of the container is built. Raises ServeError, SettingsError and OSError.
+    Call this function before any part of the container is built. Raises ServeError, SettingsError or
+    OSError.
     """
     address, folder = container.settings().metrics, container.settings().metrics_folder
     if address is None and folder is None:
@@ -334,7 +339,7 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
 
 
 def announce(settings: Settings, **where: str | int) -> None:
-    """Log that the service starts, and warn of each PSP that takes only test cards."""
+    """Log that the service starts, and a warning for each PSP that takes only test cards."""
     log.info(
         "serving",
         **where,

@@ -60,7 +60,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The lowest level of the lines to log. No level shows what libraries log for debugging."""
+    """The lowest level of the lines to log. Debug lines of libraries are never logged."""
 
     INFO = "info"
     WARNING = "warning"
@@ -72,7 +72,7 @@ Parsed = TypeVar("Parsed")
 
 
 class Setting(StrEnum):
-    """The names of the service's own settings. Each PSP has further settings (`PspPlugin`)."""
+    """The names of the service's own settings. PSPs have further settings (`PspPlugin`)."""
 
     DATABASE_URL = "CARDONFILE_DATABASE_URL"
     DATABASE_CONNECTIONS = "CARDONFILE_DATABASE_CONNECTIONS"
@@ -111,23 +111,23 @@ REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
 
 @dataclass(frozen=True, slots=True)
 class PostgresqlDatabase:
-    """A PostgreSQL database. Its URL may contain a password, so `str` and `repr` leave it out."""
+    """A PostgreSQL database. Its URL may contain a password, so `str` and `repr` do not show it."""
 
     url: str = field(repr=False)
 
     @override
     def __str__(self) -> str:
-        """Return the name of the setting with the URL."""
+        """Return the name of the setting that contains the URL, but not the URL itself."""
         return "in CARDONFILE_DATABASE_URL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
-    """The identity provider whose JSON Web Tokens are accepted, and which claims to read.
+    """The identity provider whose JSON Web Tokens are accepted, and the names of the claims to read.
 
-    Without `centers_claim`, callers are not limited to some centers. `token_type` is the required
-    value of the header `typ`, such as `at+jwt`. If it is None, the header may be `at+jwt`, `JWT` or
-    missing.
+    If `centers_claim` is None, callers are not limited to some centers. `token_type` is the required
+    value of the header `typ`, such as `at+jwt`. If it is None, the header may be `at+jwt` or `JWT`,
+    or missing.
     """
 
     issuer: str
@@ -141,7 +141,7 @@ class JwtSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that an operator sets.
+    """All settings of an installation.
 
     - `database`: an SQLite file or a PostgreSQL database.
     - `database_connections`: how many connections to PostgreSQL a process may open.
@@ -154,18 +154,19 @@ class Settings:
     - `write_limit`: how often a caller may write, such as `60/minute`.
     - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
       have in 24 hours.
-    - `rate_limit_storage`: the URL of the Redis in which all processes count rate limits. It may
-      hold a password, so `repr` leaves it out.
+    - `rate_limit_storage`: the URL of the Redis in which all processes count for rate limits. It may
+      contain a password, so `repr` does not show it.
     - `event_networks`: the private networks to which events may be sent.
     - `hsts`: the value of the header Strict-Transport-Security.
     - `retention`: how long records are kept.
     - `erasures_file`: the file that records erased guests, or None.
     - `evidence_keys`: the keys that sign evidence, a JWK Set in JSON, or None. They are secret, so
-      `repr` leaves them out.
+      `repr` does not show them.
     - `jwt`: the identity provider whose tokens are accepted too, or None.
     - `metrics`: the host and port at which metrics are served, or None.
-    - `metrics_folder`: the folder in which processes keep metrics, so that one can serve all, or None.
-    - `psps`: the PSPs that are loaded, by name, whether set up or not.
+    - `metrics_folder`: the folder in which processes store metrics, so that one process can serve the
+      metrics of all, or None.
+    - `psps`: the loaded PSPs by name. They may or may not be set up.
     """
 
     database: Path | PostgresqlDatabase
@@ -199,10 +200,10 @@ class Settings:
     ) -> Settings:
         """Read the settings from variables and files (see `settings_given`).
 
-        `host` and `port` are where the service listens, and make the default public base URL. If
-        `host` is None, because the process does not listen, or if it is a wildcard address, there
-        is no default: CARDONFILE_PUBLIC_BASE_URL must be set. Raises SettingsError for the first
-        setting that cannot be used.
+        `host` and `port` are the address on which the service listens. The default of the public base
+        URL is made from them. If `host` is None because the process does not listen, or if it is a
+        wildcard address, there is no default, and CARDONFILE_PUBLIC_BASE_URL must be set. Raises
+        SettingsError for the first setting that cannot be used.
         """
         given = settings_given(environment)
         database = parse_database_url(given.get(Setting.DATABASE_URL, DEFAULT_DATABASE_URL))
@@ -254,10 +255,11 @@ class Settings:
     def read_to_serve(
         cls, environment: Mapping[str, str], *, host: str | None = None, port: int = DEFAULT_PORT
     ) -> Settings:
-        """Read the settings of a service, or of one of its processes, with further checks.
+        """Read the settings of a process of the service, with further checks.
 
-        It raises SettingsError where `read` does, and also for unknown settings, for a live key
-        without a public address, and for a live key together with a PSP that takes only test cards.
+        Raises SettingsError in the cases of `read`. Raises it also for an unknown setting, for a live
+        key without a public address, and for a live key together with a PSP that takes only test
+        cards.
         """
         unknown = unknown_settings(environment)
         if unknown:
@@ -281,26 +283,26 @@ class Settings:
 
     @property
     def is_on_loopback(self) -> bool:
-        """Whether guests can reach the service on this machine only, as in the demo."""
+        """Whether guests can reach the service only on this machine, as in the demo."""
         return is_loopback(self.public_base_url)
 
     @property
     def notes_browsers(self) -> bool:
-        """Whether the address and the name of a guest's browser are noted at each click."""
+        """Whether the IP address and the User-Agent of a guest's browser are recorded at each click."""
         return bool(self.retention.browsers)
 
     @property
     def live_key(self) -> str | None:
-        """The name of the first setting that holds a live key, or None."""
+        """The name of the first setting that contains a live key, or None."""
         return next(filter(None, (psp.live_setting for psp in self.psps.values())), None)
 
 
 def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are not empty, with the text of files in place of their names.
+    """Return the variables that are not empty, after reading values from files.
 
-    For any setting `CARDONFILE_X`, the variable `CARDONFILE_X_FILE` may name a file that holds the
-    value. The result then has `CARDONFILE_X` instead. It may be called again with its own result.
-    Raises SettingsError, which shows no part of a file.
+    For any setting `CARDONFILE_X`, the variable `CARDONFILE_X_FILE` may be the path of a file that
+    contains the value. The result then contains `CARDONFILE_X` instead. May be called with its own
+    result. Raises SettingsError, whose text does not contain any part of a file.
     """
     given = {name: value for name, value in environment.items() if value}
     for name in sorted(given.keys() - set(Setting)):
@@ -318,7 +320,7 @@ def _text_of_file(name: str, file: str) -> str:
     # set by mistake.
     try:
         path = Path(file)
-        # Only regular files: a pipe or a device may never end.
+        # Only regular files are read, because a pipe or a device may never end.
         about = path.stat()
         is_readable = about.st_size <= _MAX_BYTES and path.is_file()
         is_private = not about.st_mode & (S_IRWXG | S_IRWXO)
@@ -334,10 +336,10 @@ def _text_of_file(name: str, file: str) -> str:
 
 
 def unknown_settings(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each CARDONFILE_ variable that is not a setting.
+    """Return a sentence about each CARDONFILE_ variable that is not a setting.
 
-    The sentences do not show values. Each setting's name may end in `_FILE`. Empty variables are
-    checked too. Variables that Kubernetes and Docker set for a service called cardonfile are
+    The sentences do not contain values. The name of any setting may end in `_FILE`. Empty variables
+    are checked too. Variables that Kubernetes and Docker set for a service named cardonfile are
     ignored. Raises SettingsError if a PSP cannot be loaded.
     """
     named = {name: value for name, value in environment.items() if name in _PSPS_NAMED}
@@ -379,7 +381,7 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
 
 
 def refuse_settings_of_service(psp: str) -> None:
-    """Raise SettingsError if a PSP of this name would share the names of the service's settings."""
+    """Raise SettingsError if settings of a PSP with this name could be settings of the service."""
     if any(setting.startswith(_prefix_of(psp)) for setting in Setting):
         raise SettingsError(
             f"a PSP cannot be called {psp}: its settings would clash with the service's"
@@ -393,7 +395,7 @@ def _prefix_of(psp: str) -> str:
 def parse_database_url(
     url: str, name: str = "CARDONFILE_DATABASE_URL"
 ) -> Path | PostgresqlDatabase:
-    """Parse a database's URL. Raises SettingsError, whose text starts with `name`."""
+    """Parse the URL of a database. Raises SettingsError, whose text starts with `name`."""
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresqlDatabase(url)
     path = url.removeprefix("sqlite:///")
@@ -464,7 +466,7 @@ def _trusted(given: Mapping[str, str]) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def _plain(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
-    """Return an IPv4-mapped network, such as `::ffff:10.0.0.0/104`, as IPv4."""
+    """Return a network. If it is IPv4-mapped, such as `::ffff:10.0.0.0/104`, return it as IPv4."""
     mapped = isinstance(network, IPv6Network) and network.network_address.ipv4_mapped
     return IPv4Network((mapped, network.prefixlen - 96)) if mapped else network
 
@@ -504,7 +506,7 @@ def _hsts(value: str) -> str:
 
 
 def _card_limits(value: str) -> Sequence[CardLimit]:
-    """Parse limits such as `guest=10/10,center=off/500`. Limits not named keep their defaults."""
+    """Parse limits such as `guest=10/10,center=off/500`. Other limits keep their defaults."""
     try:
         return () if value == OFF else parse_card_limits(value, DEFAULT_LIMITS)
     except ValueError:
@@ -516,7 +518,7 @@ def _card_limits(value: str) -> Sequence[CardLimit]:
 
 
 def _retention(value: str) -> Retention:
-    """Parse days such as `sessions=400,audit=1095`. Records not named keep their defaults."""
+    """Parse days such as `sessions=400,audit=1095`. Other kinds of records keep their defaults."""
     days: dict[str, timedelta] = {}
     for part in value.split(",") if value else ():
         found = _RETENTION.fullmatch(part.strip())
@@ -530,7 +532,7 @@ def _retention(value: str) -> Retention:
 
 
 def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
-    """Read the identity provider's settings; return None if no such setting is given."""
+    """Read the settings of the identity provider, or return None if there are none."""
     named = [setting for setting in Setting if setting.name.startswith("JWT_")]
     if not any(setting in given for setting in named):
         return None
@@ -540,7 +542,7 @@ def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
                 f"{needed} is missing: {Setting.JWT_ISSUER}, {Setting.JWT_AUDIENCE} and "
                 f"{Setting.JWT_KEYS} must be set together"
             )
-    # An attacker who changes the keys in transit can let anybody in.
+    # An attacker who changes the keys in transit could give anybody access.
     if not is_https_or_loopback(given[Setting.JWT_KEYS]):
         raise SettingsError(
             f"{Setting.JWT_KEYS} must be the https address of the keys, without a query, such as "

@@ -7,17 +7,18 @@ from contextlib import contextmanager
 
 
 class SettingsError(ValueError):
-    """A setting or a PSP is unusable.
+    """A setting or a PSP cannot be used.
 
-    Operators read the text: it names the setting and the expected value, and never shows a secret.
+    The text is for operators. It contains the name of the setting and the expected value, and never a
+    secret.
     """
 
 
 @contextmanager
 def with_extra_jwt(why: str) -> Iterator[None]:
-    """Import modules that need the extra `jwt`. Raises SettingsError if it is not installed.
+    """Import modules in a `with` block that need the extra `jwt`.
 
-    `why` begins the sentence.
+    Raises SettingsError if the extra is not installed. `why` is the beginning of its text.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""waitress on one listening socket, with a graceful stop.
+"""Run waitress on one listening socket, with a graceful stop.
 
-Only this module uses parts of waitress that are not documented options. The tests in
+This is the only module that uses undocumented parts of waitress. The tests in
 `tests/entrypoints/test_waitress_server.py` show that these parts still work, and docs/decisions.md
-says why they are needed.
+explains why they are needed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ log = structlog.get_logger()
 
 
 class _ErrorTask(ErrorTask):
-    """waitress's own response to a request that is not HTTP or is too large."""
+    """The response of waitress itself to a request that is not HTTP or is too large."""
 
     @override
     def execute(self) -> None:
@@ -62,13 +62,13 @@ class _ErrorTask(ErrorTask):
 
 
 class _Channel(HTTPChannel):
-    """A waitress connection that the main thread leaves alone while another thread sends on it.
+    """A connection that the main thread of waitress ignores while another thread sends on it.
 
-    The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. waitress
-    itself would treat the connection as writable then: `poll` would return again and again, and the
-    main thread would hold the interpreter for which the sending thread waits. Data that does not
-    fit into the socket is left to the main thread. The trigger wakes the main thread at the end of
-    the response at the latest.
+    The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. Without this
+    class, waitress would treat the connection as writable during that time. `poll` would return
+    continually, and the main thread would hold the interpreter lock for which the sending thread
+    waits. Data that does not fit into the socket is left to the main thread, which the trigger wakes
+    at the end of the response at the latest.
     """
 
     error_task_class: type[ErrorTask] = _ErrorTask
@@ -76,7 +76,10 @@ class _Channel(HTTPChannel):
 
     @override
     def received(self, data: bytes) -> bool:
-        """Take a client's data. Hang up on a client that speaks TLS, and log the first one."""
+        """Process the data of a client. If the client uses TLS, close the connection.
+
+        The first such client is logged.
+        """
         if self.request is None and data.startswith(_TLS_HANDSHAKE):
             if not _Channel.has_logged_tls:
                 _Channel.has_logged_tls = True
@@ -103,13 +106,13 @@ class Server:
     """waitress on one listening socket, with a graceful stop."""
 
     def __init__(self, app: WSGIApplication, listening: socket.socket) -> None:
-        """Take an application and a listening socket."""
+        """Prepare to serve an application on a listening socket."""
         self._app = app
         self._listening = listening
         self._is_draining = False
         # Unlike Event.set, SimpleQueue.put is reentrant, so signal handlers may call it.
         self._stop_requests: SimpleQueue[None] = SimpleQueue()
-        # waitress logs the path of a lost or failed request. Paths hold session tokens and guest ids.
+        # waitress logs the path of a lost or failed request. Paths contain session tokens and guest ids.
         logging.getLogger("waitress").addFilter(_without_path)
         # waitress logs a line for each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
@@ -123,8 +126,8 @@ class Server:
             "channel_timeout": IDLE_SECONDS,
             "cleanup_interval": 2,
             "max_request_header_size": MAX_HEADER_BYTES,
-            # waitress refuses a body of this size. Smaller ones stay in memory: it writes bodies to
-            # a file from 512 KiB on.
+            # waitress refuses a body of this size. Smaller bodies stay in memory, because waitress
+            # writes a body to a file only from 512 KiB on.
             "max_request_body_size": MAX_WEBHOOK_BYTES + 1,
             "channel_request_lookahead": 0,
             # waitress answers all requests of one read before it reads again, even if the client
@@ -145,7 +148,7 @@ class Server:
         self._server: Any = server
 
     def run(self) -> None:
-        """Serve until `stop` is called and the requests in flight are answered."""
+        """Serve until `stop` is called, and return when the requests in flight are answered."""
         drain = threading.Thread(target=self._drain, name="drain", daemon=True)
         drain.start()
         self._server.run()
@@ -156,11 +159,11 @@ class Server:
             self._server.trigger.close()
 
     def stop(self) -> None:
-        """Accept no more connections, answer the requests in flight, then let `run` return.
+        """Stop gracefully: stop accepting connections, answer the requests in flight, and end `run`.
 
-        From then on every response closes its connection. Responses get 30 seconds, and the rest of
-        a request gets 5 seconds. The call returns at once. A signal handler may call it, and it may
-        be called twice.
+        From now on, every response closes its connection. A response may take 30 seconds, and the
+        rest of a request may take 5 seconds to arrive. This method returns at once. It may be called
+        twice, also from a signal handler.
         """
         self._stop_requests.put(None)
 
@@ -173,7 +176,8 @@ class Server:
         self._stop_requests.get()
         self._server.trigger.pull_trigger(self._stop_accepting)
         began, quiet_seconds = time.monotonic(), 0.0
-        # Added up at each look: time in which this process could not run does not count as quiet.
+        # The time is added up in each round, so that time in which this process could not run does not
+        # count as quiet.
         while quiet_seconds < QUIET_SECONDS:
             time.sleep(LOOK_EVERY_SECONDS)
             waited = time.monotonic() - began
@@ -221,6 +225,6 @@ def _without_path(record: logging.LogRecord) -> bool:
 
 
 def _connection_limit() -> int:
-    """Return the most connections to accept: at most half of the file descriptors are for them."""
+    """Return how many connections may be open. They use at most half of the file descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, descriptors // 2)

@@ -19,10 +19,9 @@ from entrypoints.settings import Settings
 def create_application() -> WSGIApplication:
     """Return the WSGI application, with its settings from the environment.
 
-    CARDONFILE_PUBLIC_BASE_URL must be set. If `cardonfile serve` would refuse to start, this
-    function prints one sentence and raises SystemExit with status 1. It leaves no database open, so
-    the server may fork afterwards. It does not start a worker: run `cardonfile work` beside the
-    server.
+    CARDONFILE_PUBLIC_BASE_URL must be set. If `cardonfile serve` would refuse to start, this function
+    prints one sentence and raises SystemExit with status 1. No database is left open, so the server
+    may fork afterwards. No worker is started, so run `cardonfile work` in addition to the server.
 
     If the files of the database are replaced, the process sends itself SIGTERM.
     """
@@ -38,7 +37,7 @@ def _application() -> WSGIApplication:
     settings = Settings.read_to_serve(os.environ)
     configure_logs(settings.log_format, at_least=settings.log_level, name_process=True)
     require_up_to_date(settings.database)
-    # The checks have their own container, so that nothing they open is shared across a fork.
+    # The checks use a separate container, so that nothing that they open is shared across a fork.
     checked = build(settings)
     check(checked)
     checked.storage().close()

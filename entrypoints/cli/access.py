@@ -59,7 +59,7 @@ def issue(
 ) -> None:
     """Issue a token, and print only the token.
 
-    Keep it: only its hash is stored, so it cannot be shown again.
+    Keep the token. It cannot be shown again, because only its hash is stored.
 
     \b
     Example:
@@ -86,8 +86,8 @@ def issue(
 def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
     """List the issued tokens.
 
-    The oldest come first; with --expires-within, those that expire soonest. PREFIX is the beginning
-    of a token. USED is the hour of its last use.
+    The oldest tokens come first. With --expires-within, the tokens that expire soonest come first.
+    PREFIX is the beginning of a token. USED is the hour of its last use.
 
     \b
     Example:
@@ -106,7 +106,7 @@ def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
 @token.command()
 @click.argument("prefix", metavar="PREFIX")
 def revoke(prefix: str) -> None:
-    """Revoke a token: its next request is refused.
+    """Revoke a token, so that its next request is refused.
 
     PREFIX is the beginning of the token, as `cardonfile token list` shows it, or the whole token.
 

@@ -36,7 +36,7 @@ WITH_REMOVED: Final = (*COLUMNS, "removed=removed_at")
 
 
 def _month(value: str) -> date:
-    """Parse a month such as 2026-12; return its first day. Raises click.BadParameter."""
+    """Parse a month such as 2026-12, and return its first day. Raises click.BadParameter."""
     try:
         return date.fromisoformat(f"{value}-01")
     except ValueError:
@@ -94,7 +94,7 @@ def list_(
 ) -> None:
     """List cards on file, newest first.
 
-    With --expires-from or --expires-before, the cards that expire first come first. A card expires
+    With --expires-from or --expires-before, the cards that expire soonest come first. A card expires
     at the end of its month. AGO is a time such as 12h or 7d.
 
     \b
@@ -156,9 +156,9 @@ def remove(*, account_id: str, as_json: bool) -> None:
 def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json: bool) -> None:
     """Compare the cards on file with those at the PSP.
 
-    It lists the cards that only the PSP has, and those that are only on file. The exit status is 1
-    if there are any. Nothing is changed. A card that a guest is adding right now may be listed as
-    one that only the PSP has.
+    The command lists the cards that are stored only at the PSP, and those that are only on file. The
+    exit status is 1 if there are any. Nothing is changed. A card that a guest is adding right now may
+    be listed as stored only at the PSP.
 
     \b
     Example:
@@ -206,8 +206,8 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
 def evidence(*, account_id: str, as_html: bool, after_erasure: bool) -> None:
     """Print the signed evidence about a card, for a dispute.
 
-    The card may have been removed. The evidence is JSON with a signature, as from the API, or a
-    page with the same content. The audit trail records it.
+    The card may have been removed. The evidence is signed JSON, as the API returns it, or an HTML
+    page with the same content. The audit trail records that the evidence was printed.
 
     \b
     Example:

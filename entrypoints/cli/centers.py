@@ -36,7 +36,7 @@ _UNREADABLE: Final = "unreadable"
 
 
 class PspName(click.ParamType[str]):
-    """The name of a PSP. Help and usage list the installed PSPs."""
+    """A parameter that is the name of a PSP. Its help lists the installed PSPs."""
 
     name = "psp"
 
@@ -46,9 +46,12 @@ class PspName(click.ParamType[str]):
 
     @override
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name if this PSP is installed. The use case checks whether it is set up."""
+        """Return the name, or fail if no such PSP is installed.
+
+        Whether the PSP is set up is checked by the use case.
+        """
         if value not in installed_names():
-            # Checked before the center is looked up: a wrong center must not hide a wrong PSP.
+            # The PSP is checked before the center is looked up: a wrong center must not hide a wrong PSP.
             known = ", ".join(installed_names())
             raise click.ClickException(
                 f"--provider: no PSP {value!a} is installed; the installed ones are {known}"
@@ -57,7 +60,7 @@ class PspName(click.ParamType[str]):
 
 
 def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    """Return a number of days, such as 7 for `7d`."""
+    """Parse a number of days, such as 7 for `7d`."""
     if value is None:
         return None
     if not _DAYS.fullmatch(value):
@@ -182,8 +185,8 @@ def configure_payments(
 ) -> None:
     """Set up how a center takes cards.
 
-    Options that are not given keep their values. A center that takes no cards
-    needs --provider. Sessions that have begun keep the setup that they began with.
+    Options that are not given keep their values. If the center does not take cards yet, --provider
+    is required. Sessions that have begun keep the setup that they began with.
 
     \b
     Examples:
@@ -199,7 +202,7 @@ def configure_payments(
         raise click.UsageError("give the options to change, or --none alone")
     with installation() as container:
         if not none:
-            # If a package that a PSP needs is not installed, fail here, not at the first guest.
+            # If a package that the PSP needs is not installed, fail here and not at the first guest.
             container.psp_adapters()
         try:
             done = container.configure_payments()(center_id, None if none else named)
@@ -231,10 +234,10 @@ def center() -> None:
 )
 @json_option
 def list_(*, merchant_account: str | None, as_json: bool) -> None:
-    """List the centers, by name.
+    """List the centers, sorted by name.
 
-    STATE is `unreadable` if another release wrote how the center takes cards and this release
-    cannot read it. Run `cardonfile configure-payments` again with every option. Such centers are
+    STATE is `unreadable` if another release has stored how the center takes cards, and this release
+    cannot read that. If so, run `cardonfile configure-payments` with every option. Such centers are
     listed with any --account.
 
     \b
@@ -347,7 +350,7 @@ def set_(
 def _echo_fallback(
     shipped: Collection[str], center: Center, settings: CenterSettings, consents: Collection[str]
 ) -> None:
-    """Warn that guests read English, if the center's language has no consent text."""
+    """Warn that guests read English if the center has no consent text in its own language."""
     language = settings.language
     if language is None or look_up(language, {DEFAULT_LANGUAGE, *consents}) is not None:
         return
@@ -361,7 +364,7 @@ def _echo_fallback(
 
 
 def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings that are given, and those that a flag clears. Raises click.UsageError."""
+    """Return the settings that were given, and those that a flag clears. Raises click.UsageError."""
     named = {name: value for name, value in settings.items() if value not in (None, ())}
     if named.keys() & cleared.keys():
         raise click.UsageError("give an option or its opposite, not both")
@@ -369,14 +372,14 @@ def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dic
 
 
 def _echo_changes(record_type: type[Record], before: Record | None, now: Record | None) -> None:
-    """Print each setting with its value; a changed setting also with its earlier value."""
+    """Print each setting with its value. For a changed setting, also print its earlier value."""
     unchanged = {} if now is None else in_words(record_type, now)
     for name, words in {**unchanged, **changes(record_type, before, now)}.items():
         click.echo(f"  {name}: {words}")
 
 
 def _row(unit: UnitOfWork, center: Center) -> tuple[dict[str, object], PaymentConfiguration | None]:
-    """Return a center's row in the list, and its configuration if that can be read."""
+    """Return a center's row in the list, and its configuration if it can be decoded."""
     try:
         configuration = unit.configurations.get(center.id)
         state = "takes_cards" if configuration else "takes_no_cards"

@@ -26,16 +26,16 @@ GENERAL, RESERVATION = "general", "reservation"
 
 @click.group()
 def consent() -> None:
-    """Set consent texts, and show what guests agreed to."""
+    """Set consent texts, and show the texts to which guests agreed."""
 
 
 @consent.command()
 @click.argument("account_id", metavar="ACCOUNT_ID")
 @json_option
 def show(*, account_id: str, as_json: bool) -> None:
-    """Show what the guest agreed to for a card.
+    """Show the texts to which a guest agreed for a card.
 
-    This works even after the card was removed. The consent that applies comes first, then those
+    This works even after the card was removed. The current consent comes first, then the consents
     from before each renewal, newest first. A text that is not stored is shown as -.
 
     \b
@@ -68,12 +68,12 @@ def show(*, account_id: str, as_json: bool) -> None:
 def set_(*, center_id: str, language: str, purpose: str, text: TextIO | None, none: bool) -> None:
     """Switch on a language for the guests of a center.
 
-    Guests then read and agree to its consent text; until then they read English. The text binds the
-    center legally: have a lawyer approve it first. When a release ships a newer text, run the
-    command again to use it.
+    Guests then read the consent text in this language and agree to it; until then, they read English.
+    The text is legally binding for the center, so have a lawyer approve it first. If a release ships
+    a newer text, run the command again to use it.
 
-    With --for reservation, it sets the text about one booking, and prints that text for an example
-    of a booking. --file is then a TOML file.
+    With --for reservation, the command sets the text about a booking, and prints that text for an
+    example booking. --file is then a TOML file.
 
     \b
     Examples:

@@ -30,7 +30,8 @@ INTERRUPTED: Final = 130
 def migrate() -> None:
     """Create the database, or bring it up to date.
 
-    Run it before the first start and after each upgrade. Running it again changes nothing.
+    Run this command before the first start and after each upgrade. If the database is up to date,
+    nothing changes.
 
     \b
     Example:
@@ -57,9 +58,9 @@ def migrate() -> None:
 def backup(*, folder: Path, keep: int | None) -> None:
     """Copy the databases into FOLDER, and check the copies.
 
-    The service may run meanwhile. Files are named after the installation and the time in UTC, and
-    only their owner may read them. The audit trail records each backup. For PostgreSQL, its
-    programs pg_dump and pg_restore must be installed.
+    The service may run meanwhile. The names of the files contain an id of the installation and the
+    time in UTC. Only their owner can read them. The audit trail records each backup. For PostgreSQL,
+    the programs pg_dump and pg_restore must be installed.
 
     \b
     Example:
@@ -106,12 +107,12 @@ def backup(*, folder: Path, keep: int | None) -> None:
 def import_(what: str, file: Path, per_minute: int) -> None:
     """Import centers, guests, products or cards.
 
-    The file is UTF-8 text. Its first line names the columns, in any order. If any row is wrong,
-    nothing is imported. A row with a known id updates that record. The service may run meanwhile.
-    If an import is interrupted, run the same command again to complete it.
+    The file is UTF-8 text. Its first line contains the names of the columns, in any order. If any row
+    is wrong, nothing is imported. A row with a known id updates the record with this id. The service
+    may run meanwhile. If an import is interrupted, run the same command again to complete it.
 
-    Cards must be stored at a PSP already. Each card is read there first. Cards that cannot be
-    imported are reported by line; the others are imported.
+    Cards must already be stored at a PSP. Each card is first read there. Cards that cannot be
+    imported are reported with their line, and the others are imported.
 
     \b
     Columns:
@@ -183,8 +184,9 @@ def import_(what: str, file: Path, per_minute: int) -> None:
 def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway: bool) -> None:
     """Move an installation from SQLite to PostgreSQL.
 
-    It copies everything into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
-    the service first: during the copy, neither database can be written to.
+    The command copies all records into the empty database TO_URL. If it fails, TO_URL stays empty.
+    FROM_URL does not change. Stop the service first, because neither database can be written to
+    during the copy.
 
     \b
     Example:
@@ -221,7 +223,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str, anyway:
 
 @contextmanager
 def _interruptible(sentence: str) -> Iterator[None]:
-    """On Ctrl-C, print a sentence and end the command."""
+    """If Ctrl-C is pressed during a `with` block, print a sentence and end the command."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -233,7 +235,7 @@ def _interruptible(sentence: str) -> Iterator[None]:
 
 
 def _note_interrupts() -> Event:
-    """Return an event that Ctrl-C sets. Ctrl-C interrupts nothing until `_interruptible` ends."""
+    """Return an event that Ctrl-C sets. Until `_interruptible` ends, Ctrl-C has no other effect."""
     noted = Event()
     signal.signal(signal.SIGINT, lambda *_: noted.set())
     return noted
@@ -246,7 +248,7 @@ def _ignore_interrupts() -> None:
 
 @contextmanager
 def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar if stderr is a terminal; yield the function that advances it."""
+    """Yield a function that advances a progress bar. The bar is shown if stderr is a terminal."""
     with click.progressbar(
         length=length,
         label=label,

@@ -19,7 +19,7 @@ from entrypoints.cli.terminal import echo_records, json_option, limit_option, li
 
 @click.group()
 def events() -> None:
-    """Send signed events to clients, and follow deliveries."""
+    """Manage the endpoints that receive signed events, and their deliveries."""
 
 
 types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
@@ -45,9 +45,9 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
 def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
     """Add an endpoint, and print only its secret.
 
-    A running `cardonfile serve` or `work` sends it the events that happen from now on. URL must be
-    https, or may be http if the service itself is on this machine. It must lead to a public
-    address, or to a network in CARDONFILE_EVENT_NETWORKS.
+    A running `cardonfile serve` or `work` sends the endpoint the events that occur from now on. URL
+    must be https. It may be http only if guests reach the service on this machine only. Its host
+    must have a public IP address, or an address in CARDONFILE_EVENT_NETWORKS.
 
     \b
     Example:
@@ -69,8 +69,8 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
-    PENDING and FAILED count the deliveries on record: those of the last 30 days, unless
-    CARDONFILE_RETENTION says otherwise.
+    PENDING and FAILED count the deliveries that are stored. Deliveries are stored for 30 days, unless
+    CARDONFILE_RETENTION sets another time.
 
     \b
     Example:
@@ -101,9 +101,10 @@ def list_endpoints(*, as_json: bool) -> None:
 @click.argument("endpoint_id", metavar="ENDPOINT")
 @types_option
 def update(endpoint_id: str, *, types: Sequence[str]) -> None:
-    """Change which events an endpoint takes.
+    """Change which events an endpoint receives.
 
-    From now on, it is sent only events of these types. Its secret and its deliveries stay.
+    From now on, only events of these types are sent to the endpoint. Its secret and its existing
+    deliveries do not change.
 
     \b
     Example:
@@ -119,8 +120,8 @@ def update(endpoint_id: str, *, types: Sequence[str]) -> None:
 def send_test(endpoint_id: str) -> None:
     """Send one signed test event, and show the response.
 
-    Its type is `test`. The exit status is 1 unless the response is 2xx. The event is not stored,
-    and it is not sent again.
+    The type of the event is `test`. The exit status is 1 unless the response is 2xx. The event is not
+    stored, and it is not sent again.
 
     \b
     Example:
@@ -141,7 +142,7 @@ def send_test(endpoint_id: str) -> None:
 @events.command()
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def remove(endpoint_id: str) -> None:
-    """Remove an endpoint: it is sent no more events.
+    """Remove an endpoint, so that no more events are sent to it.
 
     ENDPOINT is an id from `cardonfile events list`.
 
@@ -159,8 +160,8 @@ def remove(endpoint_id: str) -> None:
 def roll_secret(endpoint_id: str) -> None:
     """Make a new secret, and print only the secret.
 
-    For 24 hours, events are signed with both secrets, so that the receiver can change over. Rolling
-    again in that time ends the older secret at once.
+    For 24 hours, events are signed with the old and the new secret, so that the receiver can switch
+    to the new secret. If you run the command again within that time, the oldest secret ends at once.
 
     \b
     Example:
@@ -177,8 +178,8 @@ def roll_secret(endpoint_id: str) -> None:
 def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
     """List deliveries, newest first.
 
-    Old deliveries are deleted unless they are due. RESULT is the HTTP status of the last attempt,
-    or why there was no response.
+    Old deliveries are deleted unless they are due. RESULT is the HTTP status of the last attempt, or
+    the reason why there was no response.
 
     \b
     Example:
@@ -206,9 +207,9 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
 def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str | None) -> None:
     """Send an event again, or all events since a time.
 
-    The events are sent to every endpoint that takes such events now. EVENT is an id that
-    `cardonfile events deliveries` shows; receivers know it as `webhook-id`. With --since, all
-    events on record are sent, whether they have arrived or not.
+    Each event is sent to every endpoint that now subscribes to its type. EVENT is an id that
+    `cardonfile events deliveries` shows, and that receivers get as `webhook-id`. With --since, all
+    stored events from that time on are sent, even those that have arrived already.
 
     \b
     Examples:

@@ -20,17 +20,17 @@ _PACKAGE: Final = "the package for signatures"
 def evidence() -> None:
     """Make keys that sign evidence, and verify evidence.
 
-    `cardonfile card evidence` prints evidence. These commands need no database.
+    `cardonfile card evidence` prints evidence. The commands here do not need a database.
     """
 
 
 @evidence.command("new-key")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def new_key(*, file: Path) -> None:
-    """Make a new key that signs evidence, in FILE.
+    """Make a new key that signs evidence, and write it to FILE.
 
-    If the file exists, the new key replaces the key that signs. The public parts of former keys
-    stay, so that earlier evidence can be verified. Only the owner can read the file. Set
+    If the file exists, the new key replaces the signing key. The public parts of former keys are
+    kept, so that earlier evidence can be verified. Only the owner can read the file. Set
     CARDONFILE_EVIDENCE_KEYS_FILE to the path of the file, and restart the service.
 
     \b
@@ -40,12 +40,12 @@ def new_key(*, file: Path) -> None:
     with plain_errors():
         with with_extra_jwt(_PACKAGE):
             from adapters.json_web_signatures import NotKeys, with_new_key
-        # Keep a symbolic link, and replace the file to which it leads.
+        # If the path is a symbolic link, keep the link, and replace the file to which it leads.
         file = file.resolve()
-        # Write to another file first, so that a crash leaves the former keys.
+        # Write to another file first, so that the former keys survive a crash.
         beside = file.with_name(f"{file.name}.new")
         try:
-            # Opened before the former keys are read, so that a second run at the same time fails.
+            # The file is opened before the former keys are read, so that a concurrent run fails.
             with os.fdopen(
                 os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w"
             ) as new:
@@ -83,8 +83,8 @@ def new_key(*, file: Path) -> None:
 def verify(*, file: Path, keys_file: Path) -> None:
     """Verify the signature of evidence.
 
-    FILE is JSON as the API or `cardonfile card evidence` gives it. The exit status is 1 if it was
-    changed, or if no key in the file has signed it.
+    FILE is the JSON that the API or `cardonfile card evidence` returns. The exit status is 1 if the
+    evidence was changed, or if it was not signed with one of the keys.
 
     \b
     Example:

@@ -78,8 +78,8 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
 def export(*, guest_id: str) -> None:
     """Print everything on file about a guest as JSON.
 
-    It has names and addresses, but nothing that could open a link or charge a card. The audit trail
-    records the export.
+    The export contains names and addresses, but nothing with which a link could be opened or a card
+    charged. The audit trail records the export.
 
     \b
     Example:
@@ -98,9 +98,9 @@ def export(*, guest_id: str) -> None:
 def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
     """Merge another guest into a guest, permanently.
 
-    Shows the names, addresses and cards of both, and asks. The cards, consents and sessions of the
-    other guest move to the guest ID, and the other id is never used again. There is no undo. The
-    audit trail records what was shown and done.
+    The command shows the names, addresses and cards of both guests, and asks for confirmation. The
+    cards, consents and sessions of the other guest move to the guest ID, and the other id is never
+    used again. A merge cannot be undone. The audit trail records what was shown and done.
 
     \b
     Example:
@@ -145,9 +145,9 @@ def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
 def erase(*, guest_id: str | None, again: bool) -> None:
     """Erase a guest permanently, here and at the PSPs.
 
-    Names, addresses and cards are erased. A running `cardonfile serve` or `work` finishes the work
-    at the PSPs. With --again, it erases everyone in CARDONFILE_ERASURES_FILE who is not erased in
-    this database.
+    Names, addresses and cards are erased. A running `cardonfile serve` or `work` deletes the guest at
+    the PSPs. With --again, the command erases all guests in CARDONFILE_ERASURES_FILE who are not
+    erased in this database.
 
     \b
     Example:
@@ -188,7 +188,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
 
 
 def _ended(erasure: Erasure) -> dict[str, object]:
-    """Return the fields that say when a guest was erased or merged."""
+    """Return the output fields about the erasure or the merge of a guest."""
     if erasure.merged_into is not None:
         return {"merged": erasure.erased_at, "merged_into": erasure.merged_into}
     return {"erased": erasure.erased_at, "erased_everywhere": erasure.done_at}

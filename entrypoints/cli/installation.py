@@ -1,4 +1,4 @@
-"""The installation on which a command works."""
+"""Open the installation on which a command works."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
-    """Yield a read unit of the installation, and the time, for a command that shows stored records.
+    """Yield a read unit of the installation and the time, for a command that shows stored records.
 
-    The command should print only after the unit has ended: a pager would keep it open, and on
-    SQLite an erasure would wait for it.
+    The command should print only after the unit has ended. Otherwise a pager would keep the unit
+    open, and on SQLite an erasure would have to wait for it.
     """
     with installation() as container, container.storage().read() as unit:
         yield unit, container.clock().now()
@@ -54,8 +54,8 @@ def existing(
 ) -> tuple[GuestId | None, CenterId | None]:
     """Check the guest and the center to which a list is limited, and return their ids.
 
-    None stands for an option that was not given. If the guest was erased, a line on standard error
-    says so. Raises InvalidField, GuestNotFound and CenterNotFound.
+    An option that was not given is None. If the guest was erased, a line on standard error says so.
+    Raises InvalidField, GuestNotFound or CenterNotFound.
     """
     guest = None if guest_id is None else GuestId(parse_uuid("guest_id", guest_id))
     if guest is not None:
@@ -67,7 +67,7 @@ def existing(
 
 
 def how_ended(erasure: Erasure) -> str:
-    """Return when a guest was erased or merged, as in "was erased at 2026-11-20T12:00:00Z"."""
+    """Return a text about an erasure or a merge, such as "was erased at 2026-11-20T12:00:00Z"."""
     how = f"merged into {erasure.merged_into}" if erasure.merged_into else "erased"
     return f"was {how} at {cell_of(erasure.erased_at)}"
 
@@ -79,14 +79,14 @@ def installation(
     may_take_long: bool = True,
     acts: bool = False,
 ) -> Iterator[Container]:
-    """Yield the container of the environment's installation, ready for use.
+    """Yield the container for the installation that the environment describes.
 
-    `may_take_long` lifts the time limit of database statements: some commands read a whole table,
-    and only the operator waits for them. Set `acts` if the command calls a PSP or an endpoint, now
-    or through the worker. It is then refused if the database belongs to another origin, so that a
-    copy does not act for the original.
+    With `may_take_long`, database statements have no time limit, because some commands read a whole
+    table and only the operator waits for them. Set `acts` if the command calls a PSP or an endpoint,
+    directly or through the worker. The command is then refused if the database belongs to another
+    origin, so that a copy does not act in place of the original.
 
-    Errors of the installation and refusals of the domain become a ClickException of one sentence.
+    Errors of the installation and refusals of the domain become a ClickException with one sentence.
     """
     with plain_errors(
         *(CenterNotFound, GuestNotFound, GuestIdNotUsable, PaymentAccountNotFound),
@@ -117,7 +117,7 @@ def installation(
 
 
 def _parameter_of(field: str) -> str:
-    """Return a parameter's name as the user writes it: `--account` or `CENTER_ID`."""
+    """Return the name of a parameter as the user types it, such as `--account` or `CENTER_ID`."""
     parameters = click.get_current_context().command.params
     parameter = next(parameter for parameter in parameters if parameter.name == field)
     is_option = isinstance(parameter, click.Option)

@@ -1,7 +1,7 @@
 """The `cardonfile` command line.
 
-An error that the user can fix prints one sentence on stderr, and the exit status is 1. Malformed
-arguments print click's usage message, and the exit status is 2.
+For an error that the user can fix, one sentence is printed on stderr, and the exit status is 1. For
+malformed arguments, click's usage message is printed, and the exit status is 2.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from entrypoints.settings_error import SettingsError
 def main(context: click.Context) -> None:
     """Add payment cards to guests' profiles through a hosted page.
 
-    Settings come from the environment. CARDONFILE_DATABASE_URL names the database, by default
-    sqlite:///cardonfile.db, a file in the current folder.
+    Settings are environment variables. CARDONFILE_DATABASE_URL is the URL of the database. Its
+    default is sqlite:///cardonfile.db, a file in the current folder.
 
     \b
     Example, from nothing to a running service:

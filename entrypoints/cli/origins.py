@@ -12,7 +12,7 @@ def installation_() -> None:
     """Move an installation, or separate a copy of it.
 
     A database belongs to the first public CARDONFILE_PUBLIC_BASE_URL with which `serve`, `work` or
-    `reconcile` starts. With another address they refuse to start.
+    `reconcile` starts. These commands refuse to start with another address.
     """
 
 
@@ -32,9 +32,9 @@ def move() -> None:
 def copy() -> None:
     """Stop a copy of a database from acting for the original.
 
-    Run it on the copy, with the settings of the copy. It deletes event endpoints with their
-    secrets, events that are due, and discards and readings of cards that are due at PSPs. It
-    revokes all access tokens. From then on, keys of the original's merchants are refused.
+    Run this command on the copy, with the settings of the copy. It deletes event endpoints with their
+    secrets, events that are due, and discards and readings of cards that are due at PSPs. It also
+    revokes all access tokens. From then on, the copy refuses the keys of the original's merchants.
 
     \b
     Example:

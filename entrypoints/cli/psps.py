@@ -37,9 +37,9 @@ def psp() -> None:
 def check(context: click.Context, *, name: str, as_json: bool) -> None:
     """Find what is wrong with one PSP.
 
-    It makes the checks of `cardonfile doctor` for this PSP. It also shows the package that provides
-    the PSP, and the URLs to register for its webhooks. The exit status is 1 if there is a problem,
-    otherwise 0.
+    The command runs the checks of `cardonfile doctor` for this PSP. It also shows the package that
+    provides the PSP, and the URLs to register at the PSP for webhooks. The exit status is 1 if there
+    is a problem, otherwise 0.
 
     \b
     Example:
@@ -69,10 +69,11 @@ def close_account(
 ) -> None:
     """Close a merchant account that the PSP has closed.
 
-    Also use it if the account's keys are lost. NAME is the PSP, which need not be set up. The
-    command asks you to type the account's name. Then it ends open sessions, removes cards, and ends
-    discards and erasures, which are recorded as out of reach: the PSP is not called again. --reopen
-    does not bring back what has ended. The audit trail records both.
+    Also use this command if the keys of the account are lost. NAME is the PSP, which does not have to
+    be set up. The command asks you to type the name of the account. Then it ends open sessions,
+    removes cards, and ends discards and erasures, which are recorded as out of reach, because the
+    PSP is not called any more. --reopen allows the account to take cards again, but does not restore
+    anything. The audit trail records both.
 
     \b
     Examples:
@@ -108,9 +109,9 @@ def close_account(
 def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """Confirm that the keys of an account are right.
 
-    Use it when the removal of unknown cards has stopped because the PSP does not know many of them.
-    NAME is the PSP. For a day, every card that the PSP has not known for a week is removed, however
-    many there are. The audit trail records who confirmed it.
+    Use this command if the removal of unknown cards has stopped because there are too many of them.
+    NAME is the PSP. For a day, every card that the PSP has not known for a week is removed, without a
+    limit. The audit trail records who confirmed the keys.
 
     \b
     Example:
@@ -129,10 +130,10 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
 def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """Trust the current keys of an account.
 
-    Use it if the first keys were wrong. NAME is the PSP. Stop the service first, and start it
-    afterwards with the right keys: at the first call, the service stores the merchant of these
-    keys. The command refuses an account with cards on file, or with tokens to discard. The audit
-    trail records it.
+    Use this command if the first keys were wrong. NAME is the PSP. Stop the service first, and start
+    it afterwards with the right keys. At the first call, the service stores the merchant of these
+    keys. The command refuses an account with cards on file or with tokens to discard. The audit trail
+    records who ran the command.
 
     \b
     Example:
@@ -148,9 +149,9 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
 def new(name: str) -> None:
     """Create an adapter for a PSP, in a new folder.
 
-    The folder is created in the current folder. It contains a renamed copy of the example in
-    docs/adding-a-provider.md: a package that passes the contract suite. NAME has lower-case letters
-    and digits.
+    The folder is created in the current folder. It contains a copy of the example in
+    docs/adding-a-provider.md with the new name, which is a package that passes the contract suite.
+    NAME consists of lower-case letters and digits.
 
     \b
     Example:
@@ -179,7 +180,7 @@ def new(name: str) -> None:
 
 
 def _copy_example(name: str, folder: Path) -> None:
-    """Copy the example into a folder, and replace its PSP's name in the files and file names."""
+    """Copy the example into a folder, and replace the name of its PSP in files and file names."""
     package = f"{name}_psp"
     names = dict(zip(_NAMES, (name, name.capitalize(), name.upper()), strict=True))
     names[f"adapters.{_EXAMPLE}"] = package

@@ -39,7 +39,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 def serve(*, host: str, port: int, no_worker: bool) -> None:
     """Run the service in one process.
 
-    On Ctrl-C, SIGTERM or SIGHUP it finishes the requests in flight, and stops.
+    On Ctrl-C, SIGTERM or SIGHUP, the service finishes the requests in flight and stops.
 
     \b
     Example:
@@ -49,7 +49,7 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
     from entrypoints.logs import configure_logs
 
     if not _HOST.fullmatch(host):
-        # With an empty host, the service would listen on every address.
+        # An empty host would make the service listen on every address.
         raise click.ClickException("--host must be an IP address or the name of this machine")
     with (
         plain_errors(service.ServeError),
@@ -67,9 +67,9 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
 def work() -> None:
     """Run the background worker alone.
 
-    It settles sessions, discards cards and sends events for a service that runs without a worker:
-    under granian, or as `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It
-    runs until Ctrl-C, SIGTERM or SIGHUP.
+    The worker settles sessions, discards cards and sends events. Run it for a service that has no
+    worker, because it runs under granian or as `cardonfile serve --no-worker`.
+    CARDONFILE_PUBLIC_BASE_URL must be set. The worker runs until Ctrl-C, SIGTERM or SIGHUP.
 
     \b
     Example:
@@ -91,8 +91,8 @@ def work() -> None:
 def reconcile() -> None:
     """Do the work that is due, then stop.
 
-    It settles or expires sessions that are due, discards cards at the PSP that are not kept, and
-    sends events that are due. A running `cardonfile serve` does all this by itself.
+    The command settles or expires sessions that are due, discards cards at the PSP that are not kept,
+    and sends events that are due. A running `cardonfile serve` does all this by itself.
 
     \b
     Example:

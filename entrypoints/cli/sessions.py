@@ -45,8 +45,8 @@ USUAL_TIME: Final = timedelta(days=7)
 def session() -> None:
     """List, count and cancel card-addition sessions.
 
-    PREFIX is the beginning of a session's token. The whole token is not shown, because it opens the
-    link.
+    PREFIX is the beginning of a session's token. The whole token is not shown, because the link of a
+    session from an earlier release can be opened with it.
     """
 
 
@@ -72,8 +72,8 @@ def list_(
 ) -> None:
     """List sessions, newest first.
 
-    Without --since, --guest and --center, it lists only sessions of the last 7 days. REASON is why
-    a session failed: the type of the refusal.
+    Without --since, --guest and --center, only sessions of the last 7 days are listed. If a session
+    has failed, REASON is the type of the refusal.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def list_(
 @click.argument("token", metavar="TOKEN")
 @json_option
 def show(*, token: str, as_json: bool) -> None:
-    """Show the events in a session.
+    """Show everything that happened in a session.
 
     TOKEN is the session's token, or its beginning of at least 8 characters, as `cardonfile session
     list` shows it.
@@ -132,9 +132,9 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
     """Count sessions by their result.
 
     RESULT is stored, renewed, card_on_file_used, refused_by_rule (REASON is the rule),
-    waiting_for_psp or open. It is overdue if the worker should have looked at the session more than
-    a minute ago. If a session ended without a card, it is declined, abandoned (opened, but no card)
-    or never_opened.
+    waiting_for_psp or open. It is overdue if the session has been due for more than a minute without
+    a worker handling it. If the session ended without a card, RESULT is declined, abandoned (opened,
+    but without a card) or never_opened.
 
     \b
     Example:
@@ -157,8 +157,9 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
 def cancel(*, caller: str) -> None:
     """Cancel every open session of a caller.
 
-    Their links stop working, and a running `cardonfile serve` or `work` closes their pages at the
-    PSP. Revoke the caller's tokens first, or it starts new sessions. The command may be run again.
+    The links of the sessions stop working, and a running `cardonfile serve` or `work` closes their
+    pages at the PSP. Revoke the caller's tokens first, so that the caller cannot start new sessions.
+    The command may be run again.
 
     \b
     Example:

@@ -25,7 +25,7 @@ WITHIN_SECONDS: Final = 10
 
 
 class NotWorking(click.ClickException):
-    """The service cannot work. The text says why, and what to do."""
+    """The service cannot work. The text contains the reason and advice."""
 
     exit_code = 3
 
@@ -33,11 +33,11 @@ class NotWorking(click.ClickException):
 @click.command()
 @json_option
 def status(*, as_json: bool) -> None:
-    """Show workers, due work, and what waits for PSPs.
+    """Show workers, due work, and work that waits for PSPs.
 
-    It also shows what waits for the endpoints of events. The exit status is 3 if the database
-    cannot be used or is not up to date, or if no worker has been seen for a minute. Otherwise it is
-    0, whatever else is shown. The command takes at most 10 seconds.
+    The command also shows events that wait for endpoints. The exit status is 3 if the database cannot
+    be used or is not up to date, or if no worker has been seen for a minute. In all other cases, it
+    is 0. The command takes at most 10 seconds.
 
     \b
     Example:
@@ -67,7 +67,7 @@ def status(*, as_json: bool) -> None:
 
 
 def _read(database: Path | PostgresqlDatabase) -> Status:
-    """Read the status without the container, which takes longer to import."""
+    """Read the status without the container, which would take longer to import."""
     from adapters.system import SystemClock
     from domain.worker.read_status import ReadStatus
     from entrypoints.databases import require_up_to_date, storage_in
@@ -116,10 +116,10 @@ def _show(found: Status, *, as_json: bool) -> None:
 def doctor(context: click.Context, *, as_json: bool) -> None:
     """Find what is wrong with the installation.
 
-    The service need not run. The command tests the database, the public address, the keys of each
-    PSP, the endpoints for events, and more. It changes nothing. The exit status is 1 if there is a
-    problem, otherwise 0. A result of `unknown` is not a problem: it cannot be decided from this
-    machine.
+    The service does not have to run. The command tests the database, the public address, the keys of
+    each PSP, the event endpoints, and more. It does not change anything. The exit status is 1 if
+    there is a problem, otherwise 0. The result `unknown` does not count as a problem. It means that
+    the command cannot decide the question from this machine.
 
     \b
     Example:
@@ -137,7 +137,7 @@ def echo_findings(
     from adapters.psp.findings import Diagnosis
     from entrypoints.logs import configure_logs
 
-    # As text to standard error: the settings have not been read, and may be unusable.
+    # The log is text on standard error, because the settings are not read yet and may be unusable.
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     found = find()
     echo_records(("result=diagnosis", "about", "finding=text"), found, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The shared parts of the commands: options, tables, JSON, and durations."""
+"""Parts that the commands share: options, durations, tables and JSON."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ center_option: Final[Decorator] = click.option(
 
 
 def listed(centers: Collection[CenterId] | None) -> list[CenterId] | str:
-    """Return the sorted centers that a token or an endpoint is limited to, or "all"."""
+    """Return the centers to which a token or an endpoint is limited, sorted, or "all"."""
     return "all" if centers is None else sorted(centers)
 
 
 def row_of(columns: Collection[str], record: object) -> dict[str, object]:
-    """Return a record's values by column name. The record is an object or a mapping.
+    """Return the values of a record by column name. The record is an object or a mapping.
 
-    A column is written `name`, or `name=path` if the value is at a path such as `center.id`. If a
-    value on the path is None, the result is None.
+    A column is written as `name`, or as `name=path` if the value is at a path such as `center.id`. If
+    any value on the path is None, the value is None.
     """
     row = {}
     for column in columns:
@@ -84,9 +84,9 @@ def echo_records(
 ) -> None:
     """Print records as a table with the columns of `row_of`, or as a JSON list of objects.
 
-    In the table, a missing value is `-`, a list is separated by commas, and times are to the
-    second. If there are as many records as `limit`, a line on standard error says that others may
-    be missing.
+    In the table, a missing value is shown as `-`, a list is separated by commas, and times are shown
+    to the second. If there are as many records as `limit`, a line on standard error says that further
+    records may be missing.
     """
     rows = [row_of(columns, record) for record in records]
     if as_json:
@@ -110,8 +110,8 @@ def echo_record(
 ) -> None:
     """Print one record and its tables, as text or as one JSON object.
 
-    As text, each field has a line. Each table is a pair of columns and records, as `echo_records`
-    takes them.
+    In the text, each field has a line. Each table is a pair of columns and records, which are passed
+    to `echo_records`.
     """
     if as_json:
         lists = {

@@ -1,1 +1,1 @@
-"""The demo: the service with sample records, and a shop beside it."""
+"""The demo: the service with sample records, and a small shop that uses it."""

@@ -43,8 +43,8 @@ HOST: Final = "127.0.0.1"
 def run_demo(port: int) -> None:
     """Serve the API on `port` and the demo shop on the next port, until SIGTERM or SIGINT.
 
-    Port 0 picks two free ports. Each port has its own database, unless CARDONFILE_DATABASE_URL is
-    set. Raises ServeError, SettingsError, and what `migrate` raises.
+    If `port` is 0, two free ports are used. Each port has a separate database, unless
+    CARDONFILE_DATABASE_URL is set. Raises ServeError, SettingsError, and the errors of `migrate`.
     """
     live = Settings.read(_environment(port)).live_key
     if live is not None:
@@ -57,7 +57,7 @@ def run_demo(port: int) -> None:
         settings = Settings.read(environment, host=HOST, port=api_port)
         if not settings.is_on_loopback:
             raise ServeError(f"the demo runs on this machine only: unset {Setting.PUBLIC_BASE_URL}")
-        # Requests are not logged, so that the welcome stays in view.
+        # Requests are not logged, so that the welcome message stays visible.
         configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         migrate(settings.database)
         container = build(settings)
@@ -107,7 +107,7 @@ def _environment(port: int) -> dict[str, str]:
     # Events are sent to the shop, which is on this machine.
     networks = ",".join(filter(None, (given.get(Setting.EVENT_NETWORKS), "127.0.0.0/8")))
     return {
-        # Two demos that run at once share nothing.
+        # Two demos that run at once do not share a database.
         Setting.DATABASE_URL: f"sqlite:///cardonfile-demo-{port}.db",
         # A visitor tries every test card, including those that are refused.
         Setting.CARD_TESTING_LIMITS: OFF,
@@ -117,7 +117,10 @@ def _environment(port: int) -> dict[str, str]:
 
 
 def _add_endpoint(container: Container, url: str) -> EventEndpoint:
-    """Add the shop as an endpoint for all events, and return it. It replaces an earlier one."""
+    """Add the shop as an endpoint for all events, in place of any endpoint of an earlier run.
+
+    Return the endpoint.
+    """
     with container.storage().read() as unit:
         known = unit.event_endpoints.all()
     for endpoint in known:
@@ -128,7 +131,7 @@ def _add_endpoint(container: Container, url: str) -> EventEndpoint:
 
 
 def _charge_key(settings: Settings) -> str:
-    """Return the key that charges cards at the fake PSP."""
+    """Return the key with which the shop charges cards at the fake PSP."""
     own = settings.psps[NAME].settings
     return make(own, SystemClock(), RandomIds()).psp.charge_key
 

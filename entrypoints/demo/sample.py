@@ -1,6 +1,6 @@
-"""The demo's sample records: invented centers, guests, products, and a card.
+"""The sample records of the demo: invented centers, guests, products, and a card.
 
-Every id is fixed, so that a second run finds the records of the first.
+Every id is fixed, so that a second run finds the records of the first run.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ EVE: Final = {"first_name": "Eve", "last_name": "Example", "email": "eve@example
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCenter:
-    """A center, how it takes cards, and its products.
+    """A sample center, how it takes cards, and its products.
 
-    `treatments` has a name, a description and a price in US dollars for each product.
+    `treatments` contains the name, the description and the price in US dollars of each product.
     """
 
     center: Center
@@ -82,7 +82,7 @@ SPA: Final = SampleCenter(
         provider=FAKE,
         merchant_account=_ACCOUNT,
         link_minutes=_LINK_MINUTES,
-        # So that a visitor sees how the card of a booking is removed.
+        # The short times let a visitor see how the card of a booking is removed.
         keep_after_end_days=0,
     ),
     treatments=(
@@ -99,14 +99,14 @@ EVES_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "l
 
 
 def a_booking(reference: str, now: datetime) -> dict[str, object]:
-    """Return the agreement of add-card for a massage that is over in two minutes."""
+    """Return the `agreement` of an add-card request, for a massage that is over in two minutes."""
     return {
         "reference": reference,
         "description": "Swedish massage",
         "starts_at": (now + timedelta(minutes=1)).isoformat(timespec="seconds"),
         "ends_at": (now + timedelta(minutes=2)).isoformat(timespec="seconds"),
         "no_show": {"amount": "40.00", "currency": "EUR"},
-        # The shop knows who opens the link: its own guest, in the next window.
+        # The shop knows that its own guest opens the link, in the next window.
         "reuse": "offer",
     }
 
@@ -182,7 +182,7 @@ CARD: Final = Account(
     center_id=SESSION.center_id,
     provider=FAKE,
     merchant_account=_ACCOUNT,
-    # The fake PSP does not have this card. Guests cannot add it: it is not a test card.
+    # The fake PSP does not have this card. Guests cannot add it, because it is not a test card.
     guest_reference=GuestReference("guest_sample"),
     token=CardToken("card_sample"),
     fingerprint="sample",

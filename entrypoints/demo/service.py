@@ -1,7 +1,7 @@
-"""The demo's service and its supervisor. The service is a process whose PSP fails on demand.
+"""The demo's service, a process whose PSP fails on demand, and the supervisor of the process.
 
-The supervisor writes the faults to the standard input of the process, and closes it to stop the
-process. There is no other way to control the faults.
+The supervisor writes the faults to the standard input of the process, and closes the input to stop
+the process. There is no other way to control the faults.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ WAIT_SECONDS: Final = 3  # How long the failing PSP delays a call or a page.
 
 
 class Fault(StrEnum):
-    """What can go wrong once the PSP has a card. Each value is also the event of a log line."""
+    """A fault that happens after the PSP has collected a card.
+
+    Each value is also the name of a log event.
+    """
 
     CLOSE = "psp_keeps_browser"
     LOSE = "psp_loses_webhook"
@@ -53,10 +56,10 @@ class Fault(StrEnum):
 
 @dataclass
 class Supervisor:
-    """Runs the service in its own process, and restarts it whenever a signal has killed it.
+    """Runs the service in a separate process, and restarts it whenever a signal has killed it.
 
-    `listening` stays open here, so connections wait during a restart. `read` is called with each
-    log line.
+    `listening` stays open in this process, so that connections wait during a restart. `read` is
+    called with each log line of the service.
     """
 
     listening: socket.socket
@@ -93,7 +96,7 @@ class Supervisor:
             self._process.stdin.close()
 
     def switch(self, session: str, names: Collection[str]) -> None:
-        """Make these faults happen to this session's card. Ignores names that are not faults."""
+        """Cause these faults for the card of a session. Names that are not faults are ignored."""
         self._faults[session] = frozenset(names) & frozenset(Fault)
         # A killed process reads nothing. The next process gets the faults at its start.
         with suppress(OSError, ValueError):
@@ -111,7 +114,7 @@ class Supervisor:
         if line["level"] == "error":
             click.echo(text, nl=False, err=True)
         if line.get("event") == Fault.KILL:
-            # Only once: the next process stores the card.
+            # The process is killed only once, so that the next process stores the card.
             self._faults[line["session"]] -= {Fault.KILL}
         self.read(line)
 
@@ -119,7 +122,7 @@ class Supervisor:
 class FaultyPsp(FakePsp):
     """A fake PSP that fails on demand.
 
-    `faults` has the faults of each session, by the beginning of the session's token.
+    `faults` contains the faults of each session, by the beginning of the session's token.
     """
 
     faults: Mapping[str, Collection[str]] = {}
@@ -143,13 +146,16 @@ class FaultyPsp(FakePsp):
             if Fault.CLOSE in faults:
                 time.sleep(WAIT_SECONDS)
                 self.page(page.reference)
-                # If the shop cannot close the window, this error keeps it from coming back.
+                # If the shop cannot close the window, this error keeps the guest's browser from returning.
                 raise PspUnavailable
         return page
 
     @override
     def page(self, reference: str) -> PspPage:
-        """Return a page. The service calls this to learn whether there is a card to store."""
+        """Return a page, after causing the faults of its session.
+
+        The service calls this method to find out whether there is a card to store.
+        """
         page = super().page(reference)
         faults = self._faults_of(page.request.token_id)
         if page.collected_at is not None:
@@ -169,7 +175,7 @@ class FaultyPsp(FakePsp):
         told = json.loads(event.body)["events"][0]
         faults = self._faults_of(told.get("token_id", ""))
         if Fault.KILL in faults and told["type"] == "page.completed":
-            # This process will be killed, so it leaves its webhooks to the next one.
+            # This process will be killed, so it leaves its webhooks to the next process.
             self.postpone_event(event, now)
         elif Fault.HANG in faults and event.age < HANG:
             self.postpone_event(event, now + HANG - event.age)
@@ -201,12 +207,12 @@ def main() -> None:
     installed = InstalledPsp(replace(PLUGIN, make=lambda *_: fake), own)
     settings = replace(settings, psps={**settings.psps, NAME: installed})
     container = build(settings)
-    # A visitor does not wait ten minutes until cards are removed whose bookings are over.
+    # Visitors do not wait ten minutes for the removal of cards whose bookings are over.
     container.clock.add_kwargs(steady_after=timedelta(0))
     service = Service(container, listening)
 
     def obey() -> None:
-        # Unbuffered, because Python cannot end while a thread reads from a buffer.
+        # The input is unbuffered, because Python cannot end while a thread reads from a buffer.
         while lines := os.read(sys.stdin.fileno(), 65536).decode().splitlines():
             for session, *faults in map(str.split, lines):
                 psp.faults = {**psp.faults, session: faults}

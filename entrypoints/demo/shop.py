@@ -1,7 +1,7 @@
-"""A small shop that keeps its guests' cards on file. Copy what you need.
+"""A small shop that keeps its guests' cards on file. Copy the parts that you need.
 
 `CardApi` calls the HTTP API. `Shop` shows the page and receives events. The access token and the
-secret stay on the server: the browser gets only pages and the link to the hosted page.
+secret stay on the server, and the browser gets only pages and the link to the hosted page.
 docs/integrating.md explains each step.
 """
 
@@ -40,16 +40,16 @@ Json: TypeAlias = dict[str, Any]  # JSON from the API; docs/http-api.md describe
 
 @dataclass(frozen=True)
 class CardApi:
-    """Calls the API at a host and port, with an access token."""
+    """Calls the HTTP API at a host and port with an access token."""
 
     address: str
     token: str
 
     def __call__(self, method: str, *path: str, body: Json | None = None, key: str = "") -> Json:
-        """Send a request below `/api/v1/guests/`, with an Idempotency-Key if it is not empty.
+        """Send a request below `/api/v1/guests/`, and return the response.
 
-        A request may be repeated: add-card with the same key returns the same session. Raises
-        HTTPError.
+        `key` is sent as the Idempotency-Key if it is not empty. A request may be repeated, because
+        add-card with the same key returns the same session. Raises HTTPError.
         """
         where = "/".join(("/api/v1/guests", *(quote(part, safe="") for part in path)))
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -65,7 +65,7 @@ class CardApi:
         finally:
             connection.close()
         if response.status != 200:
-            # Tell your guests in your own words: the header Error-Type says what happened.
+            # Tell your guests in your own words. The header Error-Type contains the type of the refusal.
             told = answer.get("error") or answer
             raise falcon.HTTPError(response.status, title=told["message"])
         return answer
@@ -74,8 +74,9 @@ class CardApi:
 def verified_event(secret: str, headers: Mapping[str, str], body: bytes) -> Any:  # JSON
     """Return the event in a request. Raises ValueError if its signature or its time is wrong.
 
-    `headers` must have lower-case names, and `body` must be the bytes as received. Your own shop
-    can call `Webhook(secret).verify(body, headers)` of the package `standardwebhooks` instead.
+    The names in `headers` must be in lower case, and `body` must contain the bytes as received. Your
+    own shop can call `Webhook(secret).verify(body, headers)` of the package `standardwebhooks`
+    instead.
     """
     sent_at = headers.get("webhook-timestamp", "")
     # Five minutes, in whole seconds: a huge number does not fit into a float.
@@ -92,13 +93,13 @@ def verified_event(secret: str, headers: Mapping[str, str], body: bytes) -> Any:
 
 @dataclass
 class Timeline:
-    """The log lines and events of each session. `page.html` explains them to the visitor."""
+    """The log lines and the events of each session, which `page.html` explains to the visitor."""
 
     _newest: str = ""
     _lines: dict[str, list[Json]] = field(default_factory=dict)
 
     def read(self, line: Json) -> None:
-        """Add a line to its session. A start of the service is added to the newest session."""
+        """Add a log line to its session. A start of the service is added to the newest session."""
         now, event = time.monotonic(), line.get("event")
         session = self._newest if event == "serving" else line.get("session", "")
         if event == Step.CREATED:
@@ -115,11 +116,12 @@ class Timeline:
 
 @dataclass
 class Shop:
-    """The demo's page, and the address for events. A real shop keeps events in a database.
+    """The demo's page, and the address that receives events. A real shop stores events in a database.
 
-    `secret` is the key with which events are signed. `origin` is the shop's own origin, and
+    `secret` is the secret with which events are signed. `origin` is the origin of the shop, and
     `payments_origin` is the origin of the links that the API returns. `docs` is the address of the
-    API's documentation. `switch` is called with a session and the switches that are `on`.
+    API's documentation. `switch` is called with a session and the faults that the visitor has
+    switched on.
     """
 
     api: CardApi
@@ -144,7 +146,7 @@ class Shop:
         return app
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Redirect from another host name, such as localhost; refuse a form from another site."""
+        """Redirect requests to another host name, such as localhost. Refuse forms of other sites."""
         if req.netloc != urlsplit(self.origin).netloc:
             raise falcon.HTTPSeeOther(self.origin)
         is_form = req.method == "POST" and req.path != EVENTS
@@ -165,12 +167,12 @@ class Shop:
         resp.set_headers([("Content-Security-Policy", policy), referrers, *safe])
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show the demo's page, or the page for a guest who is back.
+        """Show the demo's page, or the page for a guest who has returned.
 
-        A script loads the page again and again to show new steps.
+        A script reloads the page continually to show new steps.
         """
         is_back = req.path == BACK
-        # A guest who is back sees only the steps of that visit.
+        # A guest who has returned sees only the steps of that visit.
         visit = req.get_param("visit") or ("" if is_back else None)
         lines, cards = self.timeline.of(visit), None
         with suppress(falcon.HTTPError):
@@ -182,12 +184,13 @@ class Shop:
         resp.text = page.render(shown, shop=self, lines=lines, visit=uuid4())
 
     def on_post(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Start adding a card, and redirect the guest's browser to the hosted page.
+        """Start a session, and redirect the guest's browser to its link.
 
-        The button of a booking has the field `book`: the guest who books again, or `new`.
+        The button for a booking sends the field `book`. It is the id of a guest who books once more,
+        or `new`.
         """
         form = self.on = req.get_media()
-        # The form has a fixed id: sent twice, it adds one guest and starts one session.
+        # The form has a fixed id, so that sending it twice adds one guest and starts one session.
         guest_id = key = str(form.get("visit"))
         booking, book = None, form.get("book")
         if book:
@@ -209,7 +212,7 @@ class Shop:
         raise falcon.HTTPSeeOther(made["desk_uri"])
 
     def on_post_event(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Verify an event and keep it. A repeated event has the same id, and is kept once."""
+        """Verify and store an event. A repeated event has the same id, and is stored once."""
         try:
             event = verified_event(self.secret, req.headers_lower, req.bounded_stream.read())
         except ValueError:

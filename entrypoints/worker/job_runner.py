@@ -1,4 +1,4 @@
-"""Runs due jobs, in threads or one after another, and chores at intervals."""
+"""Run due jobs, in several threads or one after another, and run chores at intervals."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Execute: TypeAlias = Callable[[Callable[[], None]], object]
 class Chore:
     """A task that is done at intervals, if `may_begin` returns True.
 
-    A chore that fails is done again after the usual interval. If `do` returns True, there is more
-    to do. It is then called again after `rest_seconds`, and due jobs run in between.
+    A chore that fails is retried after the usual interval. If `do` returns True, there is more to do,
+    and `do` is called again after `rest_seconds`. Due jobs run in between.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Chore:
 
 
 class JobRunner(Generic[Target]):
-    """Takes due jobs, runs them, and records their results.
+    """Leases due jobs, runs them, and records their results.
 
-    `run_until_idle` runs one job after another. `start` runs several at once: one thread takes due
-    jobs and submits them to a thread pool. That thread looks for jobs every second, when it is
-    woken, and when a thread of the pool becomes free. Each target may use only part of the pool, so
-    that a target that hangs does not stop the others.
+    `run_until_idle` runs one job after another. `start` runs several jobs at once: one thread leases
+    due jobs and submits them to a thread pool. That thread looks for jobs every second, and also when
+    it is woken or when a thread of the pool becomes free. Each target may use only a part of the
+    pool, so that a target that hangs does not stop the others.
     """
 
     def __init__(
@@ -67,11 +67,12 @@ class JobRunner(Generic[Target]):
         capacities: Callable[[int], Mapping[Target, int]] = lambda _: {},
         chores: Sequence[Chore] = (),
     ) -> None:
-        """Prepare the runner. `take` has a function for each kind of job, which takes a due job.
+        """Prepare the runner.
 
-        `work` is the event that wakes the runner. `threads` is how many jobs run at once, and
-        `threads_per_target` is how many of them may be for one target. `capacities` is called with
-        that number, and returns the targets that may have fewer at the moment.
+        `take` contains a function for each kind of job, which leases a due job. `work` is the event
+        that wakes the runner. `threads` is how many jobs run at once, and `threads_per_target` is how
+        many of them may be for one target. `capacities` is called with the latter number, and returns
+        the targets that may have fewer jobs at the moment.
         """
         self.finds_work = False
         """Whether the last look for jobs of every kind ended without an error."""
@@ -92,10 +93,10 @@ class JobRunner(Generic[Target]):
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def run_until_idle(self) -> None:
-        """Run all due jobs in this thread, and chores until they have no more to do.
+        """Run all due jobs in this thread, and the chores until they have no more to do.
 
-        If a kind of work cannot be read or written, or a target is unavailable, it gets no further
-        job in this run. Other jobs would have to wait for each of its failures.
+        If a kind of work cannot be read or written, or if a target is unavailable, its other jobs are
+        not run this time, because all other work would have to wait for each of its failures.
         """
         while self._look(_in_this_thread) or self._rests():
             pass
@@ -105,7 +106,7 @@ class JobRunner(Generic[Target]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop taking jobs, and return when the running jobs are done, within 20 seconds."""
+        """Stop leasing jobs. Return when the running jobs are done, but after 20 seconds at most."""
         self._stopping.set()
         self._work.set()
         self._thread.join()
@@ -113,16 +114,16 @@ class JobRunner(Generic[Target]):
     def _run(self) -> None:
         with ThreadPoolExecutor(self._threads, "reconciler") as pool:
             while not self._stopping.is_set():
-                # Cleared before looking, so that an event set meanwhile is not lost.
+                # The event is cleared before the search for jobs, so that it is not lost if it is set meanwhile.
                 self._work.clear()
-                # A worker runs on and on, so it tries everything again at each look.
+                # A worker runs continually, so it retries everything in each round.
                 self._failed.clear()
                 self._away.clear()
                 if not self._look(pool.submit):
                     self._work.wait(LOOK_EVERY_SECONDS)
 
     def _rests(self) -> bool:
-        """Return whether a chore has more to do. If so, sleep a little first."""
+        """Return whether a chore has more to do. If so, sleep briefly before returning."""
         seconds = [chore.rest_seconds for chore in self._chores if chore.has_more]
         if seconds:
             time.sleep(min(seconds))
@@ -147,7 +148,7 @@ class JobRunner(Generic[Target]):
 
     @contextmanager
     def _noting(self, work: str) -> Iterator[None]:
-        """Catch and log what the block raises, so that it does not stop other work."""
+        """Catch and log exceptions of a `with` block, so that they do not stop other work."""
         # Even logging may fail, as on a full disk.
         with suppress(Exception):
             try:
@@ -160,7 +161,7 @@ class JobRunner(Generic[Target]):
         return self._under_way.total() >= self._threads
 
     def _busy(self) -> frozenset[Target]:
-        """Return the targets that may not get another job at the moment."""
+        """Return the targets for which no further job may be started at the moment."""
         most = self._threads_per_target
         capacities = self._capacities(most)
         with self._lock:
@@ -200,7 +201,7 @@ class JobRunner(Generic[Target]):
         self._work.set()
 
     def _do_if_due(self, chore: Chore) -> bool:
-        """Do a chore if it is due. Return whether it was due."""
+        """Do a chore if it is due, and return whether it was due."""
         if time.monotonic() < chore.due_at or not chore.may_begin():
             return False
         chore.has_more = False

@@ -1,4 +1,4 @@
-"""The work of `cardonfile reconcile`: everything that is due, one job after another."""
+"""Do the work of `cardonfile reconcile`: run all due jobs, one after another."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ REST_SECONDS: Final = 0.05
 def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> Done:
     """Run due jobs and chores until nothing is left to do, and return what was done.
 
-    If an endpoint does not take an event, this run sends it no further event, because the backlog
-    of an endpoint that hangs would delay the rest for hours. Several processes may run this at
-    once: a lease keeps each job with one of them. If part of the work could not be read or written,
-    it raises the first error, such as ServiceUnavailable, after the rest is done.
+    If an endpoint does not accept an event, this run does not send it further events, because the
+    backlog of an endpoint that hangs would delay all other work for hours. Several processes may run
+    this at once, because each job is leased by one of them. If a part of the work could not be read
+    or written, the rest is done, and then the first error is raised, such as ServiceUnavailable.
     """
     work_log = _RunLog()
     once = [replace(each, every=timedelta.max, rest_seconds=REST_SECONDS) for each in chores]
@@ -40,7 +40,7 @@ def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> 
 
 
 class _RunLog(WorkLog):
-    """The log of one run. It keeps what was done, and the errors that stopped other work."""
+    """The log of one run. It keeps the results, and the errors that prevented other work."""
 
     def __init__(self) -> None:
         super().__init__()

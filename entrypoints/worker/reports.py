@@ -1,4 +1,4 @@
-"""The worker's log: finished and failing work, unavailable endpoints, and what to look at."""
+"""The worker's log lines: finished and failing work, unavailable endpoints, and unusual cards."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Done:
-    """What a runner has done so far.
+    """The work that a runner has done so far.
 
     `jobs` counts finished jobs by kind, including those that failed, and `ends` counts them by
-    result. `faults` holds the exceptions of single jobs, which are tried again later. `silent`
-    counts the jobs whose PSP has not responded for 24 hours.
+    result. `faults` contains the exceptions of single jobs, which are retried later. `silent` counts
+    the jobs whose PSP has not responded for 24 hours.
     """
 
     jobs: Counter[Kind] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Done:
         self.silent += result.is_silent
 
     def add(self, more: Done) -> None:
-        """Add what was done elsewhere."""
+        """Add the work that another runner has done."""
         self.jobs += more.jobs
         self.ends += more.ends
         self.faults += more.faults
@@ -65,14 +65,14 @@ class Done:
 
 
 class WorkLog:
-    """Logs what was done, which work fails, and when it works again.
+    """Logs finished work, and when a kind of work begins to fail or works again.
 
-    Each kind of work is logged once when it begins to fail, and at most one such line a minute is
-    written for all kinds together. All runners of a process share one log.
+    Each kind of work is logged once when it begins to fail. At most one such line is written in a
+    minute for all kinds together. All runners of a process share one log.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Take a clock: a function that returns seconds."""
+        """Set the clock. `now` returns the time in seconds."""
         self._now = now
         self._lock = threading.Lock()
         self._failed_at: dict[str, float] = {}
@@ -86,7 +86,7 @@ class WorkLog:
             log.info("reconciled", **{end.value: done.ends[end] for end in End})
 
     def failed(self, work: str, fault: Exception) -> None:
-        """Note that a kind of work failed. The runner tries it again."""
+        """Record that a kind of work has failed, and log it if that is new. The runner retries it."""
         with self._lock:
             now, is_known = self._now(), work in self._failed_at
             if is_known or now >= self._next_line_at:
@@ -105,9 +105,9 @@ class WorkLog:
             log.error("reconciler_fault", work=work, exc_info=fault)
 
     def succeeded(self, *works: str) -> None:
-        """Note that these kinds of work succeed.
+        """Record that these kinds of work have succeeded, and log those that failed before.
 
-        Work that failed in the last 90 seconds is not logged as back yet: its job may only be
+        Work that failed in the last 90 seconds is not logged yet, because a failing job may only be
         waiting for its lease to end.
         """
         with self._lock:
@@ -123,19 +123,19 @@ class WorkLog:
 
 
 class EndpointLog:
-    """Logs when an endpoint stops taking events, and when it takes them again, once each.
+    """Logs once when an endpoint stops accepting events, and once when it accepts them again.
 
-    An endpoint that comes and goes is logged with at most one pair of lines a minute.
+    For an endpoint whose state changes often, at most one pair of lines is logged in a minute.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Take a clock: a function that returns seconds."""
+        """Set the clock. `now` returns the time in seconds."""
         self._now = now
         self._away: set[EndpointId] = set()
         self._next_line_at: dict[EndpointId, float] = {}
 
     def __call__(self, attempt: Attempt) -> None:
-        """Log the result of an attempt, if an operator must know it."""
+        """Log the result of an attempt if it changes the state of the endpoint."""
         delivery, state = attempt
         endpoint, result = delivery.endpoint_id, delivery.last_result
         match state:
@@ -171,7 +171,7 @@ class EndpointLog:
 
 
 class CardTestingLog:
-    """Logs centers with unusually many refused cards, each center once in 24 hours."""
+    """Logs centers with unusually many refused cards. Each center is logged once in 24 hours."""
 
     def __init__(self, find: FindCardTesting, clock: Clock) -> None:
         self._find = find
@@ -179,7 +179,7 @@ class CardTestingLog:
         self._logged_at: dict[CenterId, datetime] = {}
 
     def __call__(self) -> None:
-        """Look for centers with many refused cards, and log them. Raises ServiceUnavailable."""
+        """Find centers with unusually many refused cards, and log them. Raises ServiceUnavailable."""
         now = self._clock.now()
         for center in self._find():
             logged_at = self._logged_at.get(center.center_id)
@@ -197,14 +197,14 @@ class CardTestingLog:
 
 
 class NotAgreedLog:
-    """Logs, once each, bookings without an agreement because an earlier release showed the page."""
+    """Logs bookings that have no agreement because an earlier release showed the page, once each."""
 
     def __init__(self, complete: CompleteAgreements) -> None:
         self._complete = complete
         self._logged: set[TokenId] = set()
 
     def __call__(self) -> None:
-        """Complete the agreements, and log the bookings. Raises ServiceUnavailable."""
+        """Add missing agreements, and log the bookings that have none. Raises ServiceUnavailable."""
         for session in self._complete():
             if session.token_id not in self._logged:
                 self._logged.add(session.token_id)

@@ -1,4 +1,4 @@
-"""The background worker: jobs at PSPs, jobs at endpoints, chores, and PSPs' background work."""
+"""The background worker: jobs at PSPs, jobs at endpoints, chores, and the background work of PSPs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 def chores(container: Container) -> Sequence[Chore]:
-    """Return the chores that `cardonfile reconcile` runs too."""
+    """Return the chores that both the worker and `cardonfile reconcile` run."""
     return [
         Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
         Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
@@ -54,10 +54,13 @@ def chores(container: Container) -> Sequence[Chore]:
 
 
 class Worker:
-    """Runs jobs at PSPs, jobs at endpoints, and PSPs' background work, each in its own threads."""
+    """Runs jobs at PSPs, jobs at endpoints, and PSPs' background work, each in separate threads."""
 
     def __init__(self, container: Container, *, base_url: str) -> None:
-        """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
+        """Build the parts of the worker. Raises SettingsError.
+
+        `base_url` is the URL at which the webhooks of PSPs reach the service.
+        """
         settings = container.settings()
         self._process = WorkerProcess(
             worker_id=WorkerId(container.ids().uuid()),
@@ -75,7 +78,7 @@ class Worker:
             work=container.work_for_reconciler(),
             threads=settings.worker_threads,
             threads_per_target=max(1, settings.worker_threads * 3 // 4),
-            # While a circuit breaker is open, its account gets no jobs, and its sessions stay due.
+            # While a circuit breaker is open, no jobs are run for its account, and its sessions stay due.
             capacities=container.breakers().capacities,
             chores=[
                 Chore("heartbeat", BEAT_EVERY, self._beat, self._finds_work),
@@ -101,14 +104,14 @@ class Worker:
         ]
 
     def start(self) -> None:
-        """Start in the background. Call it once."""
+        """Start the threads of the worker. Call this method once."""
         self._at_psps.start()
         self._at_endpoints.start()
         for psp_work in self._psp_work:
             _log_faults(psp_work.start)
 
     def stop(self) -> None:
-        """Finish the work under way, and stop. A PSP's background work gets 20 seconds."""
+        """Finish the running jobs, and stop. The background work of a PSP gets 20 seconds for that."""
         sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()
         self._at_psps.stop()
@@ -130,9 +133,9 @@ class Worker:
         return self._at_psps.finds_work and self._at_endpoints.finds_work
 
     def _beat(self) -> None:
-        """Leave a heartbeat.
+        """Store a heartbeat.
 
-        This write shows that the database works, so work that failed before is logged as back.
+        If that succeeds, the database works, so work that failed before is logged as working.
         """
         self._leave(WorkerState.RUNNING)
         self._work_log.succeeded(*self._kinds)
@@ -143,7 +146,7 @@ class Worker:
 
 
 def _log_faults(do: Callable[[], None]) -> None:
-    """Call a PSP's code. If it fails, log the failure and go on."""
+    """Call a function of a PSP's plugin. If it raises an exception, log the exception."""
     try:
         do()
     except Exception as fault:

@@ -1,1 +1,1 @@
-"""Kills the parts of a PostgreSQL cluster under Patroni with the service in front of it."""
+"""Test the service with a PostgreSQL cluster under Patroni, while parts of the cluster are killed."""

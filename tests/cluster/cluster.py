@@ -1,4 +1,4 @@
-"""The processes of a cluster, on ports of the loopback address.
+"""Start and control the processes of a cluster, on ports of the loopback address.
 
 Patroni and HAProxy run with the files that docs/scaling.md recommends.
 """
@@ -34,11 +34,11 @@ PASSWORD: Final = "s3cret"
 STATE_SECONDS: Final = 600
 """How long to wait for a state of the cluster. A busy machine takes less."""
 SESSION_MINUTES: Final = 720
-"""No link ends during a run."""
+"""The sessions' links are so long-lived that no link expires during a run."""
 
 
 def replaced(text: str, changes: Mapping[str, str]) -> str:
-    """Return the text of an example with these parts replaced. Each part must occur in it."""
+    """Return an example file with these parts replaced. The example must contain each of them."""
     for there, here in changes.items():
         assert there in text, there
         text = text.replace(there, here)
@@ -46,7 +46,11 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 
 
 def program(name: str) -> str:
-    """Return the path of a program. `make test-cluster` installs only Patroni."""
+    """Return the path of a program. Raises NotInstalled.
+
+    Programs that `make test-cluster` has installed, such as Patroni, take precedence over those of
+    this machine.
+    """
     path = f"{ROOT}/build/cluster/bin:{os.environ.get('PATH', '')}:/usr/sbin"
     found = shutil.which(name, path=path)
     if found is None:
@@ -57,7 +61,10 @@ def program(name: str) -> str:
 
 
 def postgresql_programs() -> str:
-    """Return the folder of the newest PostgreSQL that Debian's packages have installed."""
+    """Return the folder with the programs of the newest installed PostgreSQL package of Debian.
+
+    Raises NotInstalled.
+    """
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: int(each.parts[-2]))
     if not found:
         raise NotInstalled("There is no PostgreSQL: install the package postgresql")
@@ -65,7 +72,7 @@ def postgresql_programs() -> str:
 
 
 class Process:
-    """A program that may be killed and started again, with a log."""
+    """A program that can be killed and restarted. Its output is appended to a log file."""
 
     def __init__(self, folder: Path, *command: str, user: str | None = None) -> None:
         self._folder = folder
@@ -74,7 +81,7 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and return at once."""
+        """Start the program, and return at once."""
         kept = {name: each for name, each in os.environ.items() if name in ("PATH", "LANG")}
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -88,7 +95,7 @@ class Process:
             )
 
     def kill(self) -> None:
-        """Kill the program if it runs."""
+        """Kill the program if it is running."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(LIMIT_SECONDS)
@@ -96,7 +103,7 @@ class Process:
 
 
 class Node(Process):
-    """A machine with Patroni and its PostgreSQL."""
+    """A node of the cluster: a simulated machine with Patroni and PostgreSQL."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
@@ -109,7 +116,10 @@ class Node(Process):
         self.url = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres"
 
     def configure(self, etcd: int, changes: Mapping[str, str]) -> None:
-        """Write the example for this node, with further changes."""
+        """Write the configuration of this node: the example file with these changes.
+
+        `etcd` is the port of etcd.
+        """
         text = (EXAMPLES / "patroni.yml").read_text()
         everywhere = {
             "name: db1": f"name: {self.name}",
@@ -127,26 +137,29 @@ class Node(Process):
         self.configuration.write_text(replaced(text, {**everywhere, **changes}))
 
     def processes(self, state: str = "") -> list[int]:
-        """Return the process ids of Patroni, the server and its children. `state` filters."""
+        """Return the ids of the processes of Patroni and PostgreSQL on this node.
+
+        `state` limits them to processes in one of these states, such as `T` for stopped.
+        """
         found = []
         for each in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 here = (each / "cwd").readlink()
-                # The name comes before the state in parentheses, and may hold anything.
+                # The state follows the name, which is in parentheses and may contain anything.
                 now = (each / "stat").read_text().rpartition(")")[2].split()[0]
                 if self._folder in (here, *here.parents) and now != "Z":
                     found.append((now != "T", int(each.name), now))
         return [process for _, process, now in sorted(found) if now in (state or now)]
 
     def signal(self, number: signal.Signals, *, only: str = "") -> None:
-        """Send a signal to all processes of the node, or to those whose title contains `only`."""
+        """Send a signal to all processes of this node whose command line contains `only`."""
         for process in self.processes():
             with suppress(OSError):
                 if only in Path(f"/proc/{process}/cmdline").read_text():
                     os.kill(process, number)
 
     def die(self) -> None:
-        """Kill everything, like a machine that loses power."""
+        """Kill all processes of this node at once, as in a power failure."""
 
         def is_dead() -> bool:
             self.signal(signal.SIGKILL)
@@ -157,7 +170,7 @@ class Node(Process):
         self.kill()
 
     def pause(self) -> None:
-        """Pause everything, like a virtual machine that is moved."""
+        """Pause all processes of this node, as when a virtual machine is migrated."""
 
         def is_paused() -> bool:
             self.signal(signal.SIGSTOP)
@@ -170,7 +183,7 @@ class Node(Process):
         self.signal(signal.SIGCONT)
 
     def responds(self, path: str) -> bool:
-        """Return whether Patroni responds 200, as it does to HAProxy."""
+        """Return whether Patroni's API responds with 200 at `path`. HAProxy makes the same check."""
         connection = HTTPConnection("127.0.0.1", self.api_port, timeout=2)
         with suppress(OSError, HTTPException), closing(connection):
             connection.request("GET", path)
@@ -178,7 +191,10 @@ class Node(Process):
         return False
 
     def ask(self, statement: str) -> str:
-        """Return the only value of a statement on this server as text, or "" during an outage."""
+        """Run a statement on this node's server, and return its single value as text.
+
+        Return "" if the server is unavailable.
+        """
         with (
             suppress(psycopg.Error),
             psycopg.connect(self.url, connect_timeout=2, autocommit=True) as connection,
@@ -189,15 +205,16 @@ class Node(Process):
 
     @property
     def synchronous_standbys(self) -> int:
-        """Return the number of standbys that each commit may wait for."""
+        """How many synchronous standbys are streaming from this node."""
         states = "sync_state IN ('sync', 'quorum') AND state = 'streaming'"
         return int(self.ask(f"SELECT count(*) FROM pg_stat_replication WHERE {states}") or 0)
 
 
 class Cluster(Server):
-    """Three nodes, etcd, HAProxy, and two machines of the service with granian and a worker.
+    """Three nodes, etcd, HAProxy, and two machines that run the service: granian and a worker each.
 
-    `port` is that of HAProxy for the service, `url` the address of the database behind HAProxy.
+    `port` is HAProxy's port for the service. `url` is the address of the database, also through
+    HAProxy.
     """
 
     def __init__(self, folder: Path, *, is_synchronous: bool) -> None:
@@ -217,7 +234,7 @@ class Cluster(Server):
         self.programs: list[Program] = []
 
     def start(self) -> Machines:
-        """Start everything, and return the service as clients and checks see it."""
+        """Start all processes, and return the service as clients and checks reach it."""
         self.etcd.start()
         for node in self.nodes:
             node.start()
@@ -244,7 +261,7 @@ class Cluster(Server):
         )
         machines.installation.configure(session_minutes=SESSION_MINUTES)
         machines.installation.close()
-        # Clients and commands know only HAProxy.
+        # Clients and commands reach the cluster only through HAProxy.
         (machine,) = machines.each
         machine.port = self.port
         for number, port in enumerate(self._service_ports):
@@ -262,7 +279,7 @@ class Cluster(Server):
         return machines
 
     def primary(self) -> Node:
-        """Wait for the node that Patroni calls the primary, and return it."""
+        """Wait until Patroni reports a primary, and return that node."""
         return wait_until(
             lambda: next((each for each in self.nodes if each.responds("/primary")), None),
             seconds=STATE_SECONDS,
@@ -274,7 +291,7 @@ class Cluster(Server):
         return [each for each in self.nodes if each is not primary]
 
     def writable(self, *, but: Node | None = None) -> Node | None:
-        """Return the primary if it can commit and is not the node `but`."""
+        """Return the primary if it can commit and is not `but`, otherwise None."""
         for node in self.nodes:
             if node is not but and node.responds("/primary"):
                 can_commit = node.synchronous_standbys or not self._is_synchronous
@@ -282,7 +299,7 @@ class Cluster(Server):
         return None
 
     def is_healthy(self) -> bool:
-        """Return whether there is a primary with two standbys, as configured."""
+        """Return whether there is a primary with two standbys in the configured mode."""
         for node in self.nodes:
             if node.responds("/primary"):
                 if self._is_synchronous:
@@ -291,7 +308,7 @@ class Cluster(Server):
         return False
 
     def switch_over(self, leader: Node, candidate: Node) -> subprocess.Popen[bytes]:
-        """Begin to promote a standby, as an operator does."""
+        """Start patronictl, with which an operator makes a standby the primary. Return its process."""
         names = ("--leader", leader.name, "--candidate", candidate.name)
         return subprocess.Popen(
             [
@@ -309,12 +326,12 @@ class Cluster(Server):
         return [each.ends() for each in self.programs]
 
     def lines(self) -> Iterator[Mapping[str, object]]:
-        """Return the lines of all logs of the service."""
+        """Yield all log lines of the service's processes."""
         for each in self.programs:
             yield from each.lines()
 
     def close(self) -> None:
-        """Kill whatever still runs."""
+        """Kill all processes that are still running."""
         self._stack.close()
         self.haproxy.kill()
         for node in self.nodes:
@@ -335,7 +352,7 @@ class Cluster(Server):
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", f"default={peer}"),
-            # Many tests share the disk of one machine.
+            # The disk is slow, because many tests share it.
             *("--heartbeat-interval", "500", "--election-timeout", "5000"),
         )
 
@@ -355,7 +372,10 @@ class Cluster(Server):
         return Process(folder, program("haproxy"), "-db", "-f", str(file))
 
     def _leads_to_primary(self) -> bool:
-        """Return whether HAProxy knows the standbys. At its start it takes them for primaries."""
+        """Return whether HAProxy leads only to the primary.
+
+        At its start, HAProxy also leads to the standbys, until it has checked them.
+        """
         with suppress(psycopg.Error):
             for _ in self.nodes:
                 with psycopg.connect(self.url, connect_timeout=2) as connection:
@@ -367,7 +387,7 @@ class Cluster(Server):
 
 @contextmanager
 def running(*, is_synchronous: bool) -> Iterator[tuple[Cluster, Machines]]:
-    """Provide a running cluster and its service. After a failure, the folder is kept."""
+    """Yield a running cluster and its service. After a failure, its folder is not deleted."""
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
     with (
         closing(Cluster(folder, is_synchronous=is_synchronous)) as cluster,

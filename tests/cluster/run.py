@@ -1,7 +1,8 @@
-"""Kills the parts of a cluster under load, and counts what is lost.
+"""Kill the parts of a cluster under load, and count lost and doubled records.
 
-`make test-cluster` does it, and prints the result. The exit status is 1 if anything is lost, exists
-twice, or was answered wrong. A client that gets 503, or no response, repeats its request.
+`make test-cluster` runs this module, which prints the result. The exit status is 1 if a record is
+lost, if a record exists twice, or if a response was wrong. A client that gets 503 or no response
+repeats its request.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ PAUSE_SECONDS: Final = 0.3
 PAUSES_SECONDS: Final = (0.1, 0.2, *[0.3] * 3_000)
 """The pauses of a client between retries."""
 ANSWERS: Final = 12
-"""How many add-cards are answered before a fault, and after it."""
+"""How many add-card requests must be answered before a fault, and again after it."""
 REFUSALS: Final = 6
-"""How many requests are refused before the standbys are started again."""
+"""How many requests must be refused before the standbys are restarted."""
 PAUSED_SECONDS: Final = 30
 AWAY_SECONDS: Final = 40
-"""How long etcd is away: twice the time after which Patroni demotes a primary without etcd."""
+"""How long etcd is stopped: twice the time after which Patroni demotes a primary without etcd."""
 MAX_LENGTH: Final = 250
-"""How much of the description of a fault is printed."""
+"""How many characters of a description are printed."""
 
 
 class Load:
-    """Clients that add cards, and the times of the responses to their add-cards."""
+    """Clients that send add-card requests, and the times at which these were answered."""
 
     def __init__(self, machines: Machines, seed: int) -> None:
         self.clients = Clients(machines, f"seed-{seed}", CLIENTS, PAUSES_SECONDS)
@@ -58,11 +59,14 @@ class Load:
 
     @property
     def answered(self) -> int:
-        """Return the number of add-card requests that got a response."""
+        """How many add-card requests were answered."""
         return len(self.clients.added)
 
     def go_on(self, count: Callable[[], int] | None = None, more: int = ANSWERS) -> None:
-        """Wait until `more` requests got responses, or until `count` has grown by `more`."""
+        """Wait until `count` has increased by `more`.
+
+        By default, `count` is the number of add-card requests that were answered.
+        """
         count = count or (lambda: self.answered)
         enough = count() + more
         wait_until(lambda: count() >= enough, seconds=STATE_SECONDS)
@@ -74,11 +78,14 @@ class Load:
         return max(after - now for now, after in pairwise(times))
 
     def seconds_to_response(self, since: float) -> float:
-        """Return the time from a moment to the next response to an add-card request, in seconds."""
+        """Return how many seconds after `since` the next add-card request was answered."""
         return next(each for each in self._times if each > since) - since
 
     def ask_again(self) -> None:
-        """Repeat the requests since the last call. The responses must be the same."""
+        """Repeat all requests that were answered since the last call.
+
+        Each repeated request must get the same response.
+        """
 
         def ask(number: int) -> None:
             client = self.clients.each[number]
@@ -106,12 +113,14 @@ class Load:
 
 @dataclass
 class Outcome:
-    """What one fault caused.
+    """The effect of one fault.
 
-    `gap_seconds` is the longest time without a response to an add-card. `engine_seconds` is the time
-    until Patroni had a primary that could commit. If all standbys are killed, it includes the time
-    for which they are away. `rest_seconds` is the time from then to the next response. `refused`
-    counts the responses with 503.
+    - `gap_seconds`: the longest time without a response to an add-card request.
+    - `engine_seconds`: the time until Patroni had a primary that could commit. If all standbys are
+      killed, it includes the time until they are restarted.
+    - `rest_seconds`: the time from then to the next response.
+    - `refused`: the number of responses with 503.
+    - `broken`: descriptions of everything that must not happen.
     """
 
     gap_seconds: float
@@ -125,27 +134,27 @@ Mend = Callable[[], object]
 
 
 class Struck(NamedTuple):
-    """The time when a primary could commit again, and a function that repairs the rest."""
+    """The time at which there was a primary that could commit, and a function that ends the fault."""
 
     ready_at: float
     mend: Mend
 
 
 class Fault(NamedTuple):
-    """A fault, which `strike` causes. It records what must not happen."""
+    """A fault. `strike` causes it, and reports anything that must not happen to its third argument."""
 
     name: str
     strike: Callable[[Cluster, Load, Callable[[str], None]], Struck]
 
 
 def _writable(cluster: Cluster, but: Node | None = None) -> float:
-    """Wait until a primary other than `but` can commit. Return the time when it could."""
+    """Wait until there is a primary other than `but` that can commit. Return the time."""
     wait_until(lambda: cluster.writable(but=but), seconds=STATE_SECONDS)
     return time.monotonic()
 
 
 def _nothing() -> None:
-    """Repair nothing."""
+    """Do nothing, because the fault has already ended."""
 
 
 def _kill_primary(cluster: Cluster, _: Load, __: Callable[[str], None]) -> Struck:
@@ -163,7 +172,8 @@ def _pause_primary(cluster: Cluster, _: Load, note: Callable[[str], None]) -> St
     def come_back() -> None:
         time.sleep(max(0, began + PAUSED_SECONDS - time.monotonic()))
         primary.resume()
-        # On the connection of before, and on new ones, until Patroni has decided what it is.
+        # Try to write on the old connection, and on new connections until Patroni has decided on
+        # the role of this node.
         if _writes(connection):
             note("the old primary accepted a write on an old connection")
         while not (primary.responds("/replica") or primary.responds("/primary")):
@@ -209,7 +219,7 @@ def _kill_standbys(cluster: Cluster, load: Load, note: Callable[[str], None]) ->
     before = load.answered
     wait_until(lambda: primary.ask("SHOW synchronous_standby_names") == "*", seconds=STATE_SECONDS)
     load.go_on(lambda: load.clients.fates["refused"], REFUSALS)
-    # A client may have had its response on the way.
+    # The response to each client may have been on its way already.
     if load.answered > before + CLIENTS:
         note(f"{load.answered - before} add-cards were answered without a standby")
     for each in standbys:
@@ -259,7 +269,7 @@ WITHOUT_SYNCHRONOUS_MODE: Final = (
 
 
 def strike(cluster: Cluster, machines: Machines, load: Load, fault: Fault) -> Outcome:
-    """Cause a fault under load, wait until the cluster is whole again, and look for losses."""
+    """Cause a fault under load, wait until the cluster is healthy, and look for lost records."""
     stop, broken = Event(), list[str]()
     clients = load.clients
     with clients.doing(lambda each: each.add_cards_until(lambda: stop.wait(PAUSE_SECONDS)), stop):
@@ -290,8 +300,8 @@ def strike(cluster: Cluster, machines: Machines, load: Load, fault: Fault) -> Ou
     help="Show that a loss is found: the standbys are asynchronous, and behind.",
 )
 def main(rounds: int, seed: int, only: str, *, without_synchronous_mode: bool) -> None:
-    """Kill the parts of a cluster under load, and print what clients saw and what was lost."""
-    # What the processes leave is settled in this one, with a line for each step.
+    """Kill the parts of a cluster under load, and print the waits of clients and lost records."""
+    # Work that the other processes leave is done in this process, which logs a line for each step.
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     faults = WITHOUT_SYNCHRONOUS_MODE if without_synchronous_mode else FAULTS_OF_CLUSTER
     outcomes = dict[str, list[Outcome]]()
