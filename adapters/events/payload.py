@@ -57,7 +57,9 @@ class EventData(Struct, frozen=True, kw_only=True):
     account_id: Annotated[_Uuid | None, _field(_ACCOUNT_ID)]
     existing_account_id: Annotated[
         _Uuid | None,
-        _field(None, "The account that already holds the card, if this is the reason."),
+        _field(
+            None, "The account that already has the card, if the session failed for that reason."
+        ),
     ]
     status: Annotated[
         str, _field("active", "The status of the session or the card after the event.")

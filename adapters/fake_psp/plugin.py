@@ -78,8 +78,8 @@ def _send_webhooks(provider: FakeProvider, url: str) -> BackgroundWork:
 
 def _how_to_set_up(_: MerchantAccount) -> str:
     return (
-        "it is for trying things out on this machine; set CARDONFILE_PUBLIC_BASE_URL to a loopback "
-        f"address, or {ALLOW}=1 if you mean it"
+        "it is meant for this machine only; set CARDONFILE_PUBLIC_BASE_URL to a "
+        f"loopback address, or set {ALLOW}=1 to allow it elsewhere"
     )
 
 

@@ -53,13 +53,13 @@ class AgreementDetails(Struct, frozen=True, kw_only=True):
     starts_at: Annotated[datetime, time_example("When the booking begins.")]
     ends_at: Annotated[datetime, time_example("When the booking ends.")]
     no_show: Annotated[
-        LimitedAmount | None, Meta(description="The most for a guest who does not come.")
+        LimitedAmount | None, Meta(description="The maximum charge if the guest does not come.")
     ]
     late_cancellation: Annotated[
-        LimitedAmount | None, Meta(description="The most for a guest who cancels late.")
+        LimitedAmount | None, Meta(description="The maximum charge if the guest cancels too late.")
     ]
     cancel_by: Annotated[
-        datetime | None, nullable_time("Until when the guest may cancel free of charge.")
+        datetime | None, nullable_time("The time until which the guest may cancel free of charge.")
     ]
     policy_uri: Annotated[
         Uri | None, example("https://shop.example/terms", "The address of the full terms.")
@@ -84,10 +84,10 @@ class AgreementDetails(Struct, frozen=True, kw_only=True):
         str | None,
         example(
             "cancelled",
-            "Why it ended, as you stated, or `replaced`; null if the booking was over.",
+            "The reason for the end that you stated, or `replaced`. Null if the booking was over.",
         ),
     ]
-    stated_at: Annotated[datetime | None, nullable_time("When it ended, as you stated.")]
+    stated_at: Annotated[datetime | None, nullable_time("The time of the end that you stated.")]
 
     @classmethod
     def of(cls, agreement: Agreement) -> Self:

@@ -73,7 +73,10 @@ class StoredCard(Struct, frozen=True, kw_only=True):
     expired: Annotated[bool, example(False, "Whether the card has expired.")] = False
     funding: Annotated[
         Literal["credit", "debit", "prepaid"] | None,
-        example("credit", "Null, like the next three, if the provider does not tell."),
+        example(
+            "credit",
+            ("Null if the provider does not report it. The same applies to the next three fields."),
+        ),
     ]
     issuer_country: Annotated[
         str | None, example("DE", "The country of the bank that issued it (ISO 3166-1 alpha-2).")
@@ -117,19 +120,30 @@ class ChargeableAgreement(Struct, frozen=True, kw_only=True):
     reference: Annotated[str, example("booking-1001", "Your own name for the booking.")]
     no_show: Annotated[
         LimitedAmount | None,
-        Meta(description="The most for a guest who does not come. Null allows no such charge."),
+        Meta(
+            description=(
+                "The maximum charge if the guest does not come. Null if there may be no such "
+                "charge."
+            )
+        ),
     ]
     late_cancellation: Annotated[
         LimitedAmount | None,
-        Meta(description="The most for a guest who cancels late. Null allows no such charge."),
+        Meta(
+            description=(
+                "The maximum charge if the guest cancels too late. Null if there may be no "
+                "such charge."
+            )
+        ),
     ]
     ends_at: Annotated[datetime, time_example("When the booking ends.")]
     kept_until: Annotated[
-        datetime, time_example("The time that the guest read, after which no charge is allowed.")
+        datetime,
+        time_example("The time, as the guest read it, after which charges are not allowed."),
     ]
     charge_as: Annotated[
         Literal["unscheduled", "no_show"],
-        example("unscheduled", "What a charge under the agreement says to the bank."),
+        example("unscheduled", "The reason that a charge under the agreement states to the bank."),
     ]
 
 
@@ -159,8 +173,8 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
         str | None,
         example(
             "396017482650318",
-            "The card scheme's id of the authorization with which the card was added. Null if the "
-            "provider does not tell.",
+            "The card scheme's id of the authorization with which the card was added. "
+            "Null if the provider does not report it.",
         ),
     ]
     currency: Annotated[
@@ -411,7 +425,8 @@ class CardResource:
         name="listExpiringCards",
         tag=Tag.CARDS,
         summary="List a center's cards on file that expire before a date",
-        description="Active cards of all guests, including expired cards. The soonest to expire is first.",
+        description="Active cards of all guests, including expired cards. The cards that expire "
+        "soonest come first.",
         parameters=(
             CENTER_ID,
             parameter(

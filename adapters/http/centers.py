@@ -30,7 +30,8 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
         bool | None,
         example(
             True,
-            "Whether the center takes real cards. Null if it takes no cards, or if this is unknown.",
+            "Whether the center takes real cards. Null if the center does not take "
+            "cards, or if this is unknown.",
         ),
     ]
     avs: Annotated[
@@ -62,17 +63,24 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
     ]
     refuse_funding: Annotated[
         list[str],
-        example(["prepaid"], "The cards that it does not accept: credit, debit or prepaid."),
+        example(
+            ["prepaid"],
+            "The kinds of cards that the center does not accept: credit, debit or prepaid.",
+        ),
     ]
     authentication: Annotated[
         Literal["automatic", "required"] | None,
-        example("automatic", "Whether the bank must authenticate guests; null if it takes none."),
+        example(
+            "automatic",
+            ("Whether the bank must authenticate guests. Null if the center does not take cards."),
+        ),
     ]
 
     takes_agreements: Annotated[
         bool,
         example(
-            False, "Whether add-card may have an agreement, with which a card guarantees a booking."
+            False,
+            ("Whether add-card may contain an agreement, with which a card guarantees a booking."),
         ),
     ]
 

@@ -111,9 +111,9 @@ class DeskResource:
         name="makeDeskLink",
         tag=Tag.SESSIONS,
         summary="Make a link to the front desk's page of a session",
-        description="Open the link on a screen of your staff. From then on the guest's link offers no "
-        "card on file. A session may have 20 desk links. The caller must have started the session, or "
-        "may read the guest.",
+        description="Open the link on a screen of your staff. From then on, the guest's link does "
+        "not offer a card on file. A session can have 20 desk links. The caller must "
+        "have started the session, or may read the guest.",
         parameters=(GUEST_WITH_CARD, _OPEN_SESSION),
         calls=MakeDeskLink,
         refusals=(

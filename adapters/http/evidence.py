@@ -28,7 +28,8 @@ class CardEvidence(Struct, frozen=True, kw_only=True):
         str,
         example(
             "eyJhbGciOiJFZERTQSIs…",
-            "A compact JWS (RFC 7515, EdDSA). Its payload is `document` in JSON: that counts.",
+            "A compact JWS (RFC 7515, EdDSA). Its payload is `document` in JSON. If "
+            "they differ, the payload is right.",
         ),
     ]
 
@@ -41,7 +42,9 @@ class PublicKey(Struct, frozen=True, kw_only=True):
     x: Annotated[str, example("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "The key.")]
     kid: Annotated[
         str,
-        example("kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k", "Its thumbprint (RFC 7638)."),
+        example(
+            "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k", "The thumbprint of the key (RFC 7638)."
+        ),
     ]
     use: Annotated[str, example("sig")] = "sig"
     alg: Annotated[str, example("EdDSA")] = "EdDSA"
@@ -69,8 +72,8 @@ class EvidenceResource:
         name="readEvidence",
         tag=Tag.CARDS,
         summary="Read the signed evidence about a card on file, for a dispute",
-        description="What the guest was shown and agreed to, and what this service saw. Also after "
-        "the card was removed.",
+        description="The texts that the guest read and agreed to, and what this service recorded. "
+        "The card may have been removed.",
         parameters=(
             GUEST_WITH_CARD,
             parameter("account_id", "path", "The id of the payment account, even if removed."),
@@ -89,7 +92,7 @@ class EvidenceResource:
         name="evidenceKeys",
         tag=Tag.SERVICE,
         summary="The public keys that verify evidence",
-        description="A JWK Set, with former keys too. It is empty if the operator has set no key.",
+        description="A JWK Set that includes former keys. It is empty if the operator has not set a key.",
     )
     def keys(self) -> PublicKeys:
         """Respond with the public keys."""

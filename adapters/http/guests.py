@@ -118,7 +118,7 @@ class MergeBody(RequestBody, frozen=True, kw_only=True, rename={"merged_id": "fr
     merged_id: Annotated[
         object,
         field(
-            "The guest who goes.",
+            "The guest to merge, whose id is not used afterwards.",
             type="string",
             format="uuid",
             examples=["6a1f1d4e-2f0b-4d7a-9a3e-5b8f5f0f7c11"],
@@ -177,8 +177,8 @@ class GuestResource:
             parameter(
                 "If-Match",
                 "header",
-                "The `ETag` of the guest whom you want to change (RFC 9110). If the guest has "
-                "another by now, nothing is done. Needs `guests:view`.",
+                "The `ETag` of the guest whom you want to change (RFC 9110). If the "
+                "`ETag` has changed meanwhile, nothing is done. Needs `guests:view`.",
                 type="string",
             ),
         ),
@@ -240,11 +240,11 @@ class GuestResource:
         tag=Tag.GUESTS,
         summary="Merge another guest into this guest, permanently",
         description=(
-            "Cards, consents and sessions move to this guest. The other id cannot be used again. There "
-            "is no undo."
+            "Cards, consents and sessions move to this guest. The other id cannot be "
+            "used again. A merge cannot be undone."
         ),
         # There are no examples of guests, because "Try it out" on the page would irrevocably merge them.
-        parameters=(parameter("guest_id", "path", "The guest who stays."),),
+        parameters=(parameter("guest_id", "path", "The guest to keep."),),
         calls=MergeGuests,
         refusals=(
             *GUEST_REFUSALS,

@@ -82,7 +82,7 @@ class HealthChecks:
         name="ready",
         tag=Tag.SERVICE,
         summary="Whether the service can read and write its records",
-        description="The status says so if no worker runs. That is not an error.",
+        description="If no worker runs, `status` states that. This is not an error.",
         also_head=True,
     )
     def ready(self) -> Health:

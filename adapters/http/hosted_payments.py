@@ -116,7 +116,7 @@ _LINK: Final = Operation(
         "text to which the guest agrees. It is also shown if only a form opens the PSP's page.",
         303: "Redirects to the hosted page, or to redirect_uri once the session is settled.",
         410: "The link has expired.",
-        429: "Too many cards were refused. Retry-After says how long to wait.",
+        429: "Too many cards were refused. Retry-After states how long to wait.",
         **_LINK_PROBLEMS,
     },
 )

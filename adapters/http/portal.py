@@ -198,8 +198,8 @@ class PortalResource:
         name="openPortal",
         tag=Tag.GUESTS,
         summary="Make a link to the guest's own page at a center",
-        description="The guest sees, removes and replaces the cards there. A guest may have 20 links in "
-        "24 hours.",
+        description="The guest sees, removes and replaces the cards there. At most 20 links can be "
+        "made for a guest in 24 hours.",
         parameters=(GUEST_WITH_CARD,),
         body_examples=_examples,
         calls=OpenPortal,
@@ -244,7 +244,7 @@ class PortalResource:
         method="post",
         name="enterPortal",
         summary="The button with which a guest's browser enters the guest's own page",
-        description="A cookie then identifies the browser for an hour. It opens no API.",
+        description="A cookie then identifies the browser for an hour. It does not give access to the API.",
         pages={**_ENTRY.pages, **_FORM_PROBLEMS},
     )
     def enter(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
@@ -271,7 +271,7 @@ class PortalResource:
             parameter(
                 f"__Host-{_DONE_COOKIE}",
                 "cookie",
-                "Set by `changeCardInPortal`, so that the page says once what the guest has done.",
+                "Set by `changeCardInPortal`, so that the page shows the result of a change once.",
                 type="string",
             ),
         ),
@@ -313,7 +313,7 @@ class PortalResource:
         method="post",
         name="changeCardInPortal",
         summary="The buttons with which a guest changes a card",
-        description="The shop is told by an event. A form that is sent twice changes nothing more. "
+        description="The shop receives an event. Sending a form twice has no further effect. "
         "`replace` starts a session and redirects to its link.",
         parameters=(
             _VISIT,

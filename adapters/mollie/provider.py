@@ -301,7 +301,7 @@ class MollieProvider(PaymentProvider):
         except ValueError:
             named = []
         if len(named) != 1 or not _OBJECT.fullmatch(named[0]):
-            raise WebhookRejected("the webhook names no object of Mollie")
+            raise WebhookRejected("the webhook does not name an object of Mollie")
         if not named[0].startswith(_PAYMENT):
             return ()
         return (

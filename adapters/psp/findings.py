@@ -46,7 +46,7 @@ def compare_clocks(date: str | None, now: datetime, *, of: str) -> Finding:
     try:
         ahead = round((now - parsedate_to_datetime(date or "")).total_seconds())
     except (TypeError, ValueError):
-        return unknown(CLOCK, f"the response of {of} has no time")
+        return unknown(CLOCK, f"the response of {of} does not contain a time")
     if abs(ahead) <= CLOCKS_DIFFER_BY.total_seconds():
         return ok(CLOCK, f"within a minute of the clock of {of}")
     how = f"{abs(ahead)} seconds {'ahead of' if ahead > 0 else 'behind'}"

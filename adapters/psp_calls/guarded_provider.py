@@ -151,5 +151,5 @@ class GuardedProvider(PaymentProvider):
 def _require(is_credible: bool) -> None:
     if not is_credible:
         raise ProviderUnavailable(
-            "the response holds what cannot be true", details=FailureDetails(error="NotCredible")
+            "the response contains impossible values", details=FailureDetails(error="NotCredible")
         )

@@ -68,13 +68,14 @@ class MerchantCheck:
             log.error(
                 "psp_keys_of_original",
                 **known,
-                do="give this copy keys of a merchant of its own, under a name of their own "
-                "(configure-payments --account)",
+                do="give this copy the keys of another merchant, under another account "
+                "name (configure-payments --account)",
             )
         else:
             log.error(
                 "psp_keys_of_another_merchant",
                 **known,
-                do="set keys of the merchant in `kept` that may read their account, and give those "
-                "of another merchant a name of their own (configure-payments --account)",
+                do="set keys of the merchant in `kept` that may read the account; for "
+                "keys of another merchant, use another account name "
+                "(configure-payments --account)",
             )

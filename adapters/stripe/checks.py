@@ -44,7 +44,9 @@ def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Seque
         if missing:
             state = "does not get" if ours else "is missing; add it in the dashboard, with"
             return problem("webhooks", f"{urls[0]} {state} {', '.join(sorted(missing))}")
-        return ok("webhooks", f"{urls[0]} gets all needed events; its secret cannot be checked")
+        return ok(
+            "webhooks", f"all required events are sent to {urls[0]}; its secret cannot be checked"
+        )
 
     return [
         _found("keys", "its account", keys),

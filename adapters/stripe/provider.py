@@ -137,7 +137,7 @@ class StripeProvider(PaymentProvider):
                     )
                     with suppress(ProviderRefused):  # An earlier try has closed it.
                         call.ask(CheckoutSession, call.v1.checkout.sessions.expire, session.id)
-                    raise ProviderRefused("Stripe created a page that takes no cards")
+                    raise ProviderRefused("Stripe created a page that does not accept cards")
         return page_of(session, customer)
 
     @override

@@ -174,7 +174,7 @@ class ConfigurePayments:
                         "avs", f"off, because {now.provider} does not check billing addresses"
                     )
                 if now.refuse_funding and not capabilities.tells_funding:
-                    expected = f"empty, because {now.provider} does not tell a card's funding"
+                    expected = f"empty, because {now.provider} does not report the funding of cards"
                     raise InvalidField("refuse_funding", expected)
                 capabilities.require_authentication(now.authentication, now.provider)
                 for consent in self.consents_of(unit, center):

@@ -225,7 +225,7 @@ def changed(
     """
     if before is None:
         if "provider" not in named:
-            raise InvalidField("provider", "given for a center that takes no cards yet")
+            raise InvalidField("provider", "given for a center that does not take cards yet")
         before = PaymentConfiguration(
             provider=ProviderName(named["provider"]), merchant_account=DEFAULT_MERCHANT_ACCOUNT
         )

@@ -90,14 +90,14 @@ MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_EXPIRING: "A card expires in 30 days or in 7 days.",
     EventType.SESSION_UNOPENED: "Half of a link's life is over, and nobody has opened it.",
     EventType.SESSION_CARD_DECLINED: "A card was refused in a session.",
-    EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",
+    EventType.SESSION_FAILED: "The PSP collected a card, but a rule refused it.",
     EventType.SESSION_EXPIRED: "A session ended without a card.",
     EventType.ACCOUNT_DEFAULT: "A guest made a card the default.",
-    EventType.CONSENT_WITHDRAWN: "A guest withdrew the consent to other charges than for bookings.",
+    EventType.CONSENT_WITHDRAWN: "A guest withdrew the consent to charges other than those for bookings.",
     EventType.AGREEMENT_ADDED: "A guest agreed to charges for a booking, and a card guarantees it.",
     EventType.AGREEMENT_ENDED: "An agreement ended: the booking is over, or the shop ended it.",
-    EventType.GUEST_MERGED: "A guest was merged into another, and the former id ended.",
-    EventType.TEST: "An operator tests the endpoint. The ids belong to no record.",
+    EventType.GUEST_MERGED: "A guest was merged into another guest, and the former id is no longer used.",
+    EventType.TEST: "A test by an operator. The ids in it do not belong to any record.",
 }
 """The meaning of each type, in one sentence."""
 

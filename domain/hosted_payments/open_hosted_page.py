@@ -153,7 +153,7 @@ class OpenHostedPage:
         if attempt.page is None or attempt.over:
             raise ProviderUnavailable("the PSP refused to make a page")
         if session.is_page_past_end(now):
-            raise ProviderUnavailable("the page has ended, and the PSP does not say how")
+            raise ProviderUnavailable("the page has ended, and the PSP does not report its outcome")
         if attempt.page.fields:
             raise FormNeeded(attempt.page)
         return attempt.page.address

@@ -12,8 +12,9 @@ class AnotherOrigin(Exception):
 
     def __init__(self, origin: str) -> None:
         super().__init__(
-            f"this database belongs to {origin}. If the installation moved: `cardonfile installation "
-            "move`. If the database is a copy: `cardonfile installation copy`"
+            f"this database belongs to {origin}. If the installation has moved, run "
+            "`cardonfile installation move`. If the database is a copy, run "
+            "`cardonfile installation copy`"
         )
 
 

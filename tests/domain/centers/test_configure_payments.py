@@ -154,7 +154,7 @@ def test_a_center_cannot_refuse_every_kind_of_card_funding(installation: Install
     [
         (
             {**PREPAID, "acquirer_agreed": True},
-            "refuse_funding must be empty, because silent does not tell a card's funding",
+            "refuse_funding must be empty, because silent does not report the funding of cards",
         ),
         (
             {"authentication": "required"},
@@ -180,7 +180,7 @@ def test_configuring_a_center_that_takes_no_cards_requires_a_psp(
     use_case = configure_payments(installation)
     use_case(CENTER_ID, None)
 
-    with pytest.raises(InvalidField, match="provider must be given for a center that takes no"):
+    with pytest.raises(InvalidField, match="provider must be given for a center that does not"):
         use_case(CENTER_ID, {"avs": True})
 
     assert configured(installation) is None

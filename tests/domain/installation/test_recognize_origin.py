@@ -23,8 +23,8 @@ def test_a_database_claimed_by_one_public_origin_is_refused_at_another_origin(
         with pytest.raises(AnotherOrigin) as refused:
             at(installation, other)(claims=claims)
         assert str(refused.value) == (
-            f"this database belongs to {A}. If the installation moved: `cardonfile installation move`. "
-            "If the database is a copy: `cardonfile installation copy`"
+            f"this database belongs to {A}. If the installation has moved, run `cardonfile installation "
+            "move`. If the database is a copy, run `cardonfile installation copy`"
         )
     at(installation, A)()
 

@@ -17,8 +17,8 @@ B = {"CARDONFILE_PUBLIC_BASE_URL": "https://b.example"}
 LOOPBACK = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
 AN_ID = "6e000000-0000-4000-8000-000000000001"
 COMPLAINT = (
-    "this database belongs to https://a.example. If the installation moved: `cardonfile installation move`. "
-    "If the database is a copy: `cardonfile installation copy`"
+    "this database belongs to https://a.example. If the installation has moved, run `cardonfile installation "
+    "move`. If the database is a copy, run `cardonfile installation copy`"
 )
 
 
