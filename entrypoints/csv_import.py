@@ -134,8 +134,8 @@ class CsvImport:
             except AlreadyStored as error:
                 # One of the products was stored at another center after the file was checked.
                 raise CsvRefused(
-                    "since the check, a product of this line, or of a later line, was created at "
-                    "another center",
+                    "after the check, a product in this line or a later line was "
+                    "created at another center",
                     rows[0][0],
                 ) from error
             is_first = False

@@ -282,16 +282,19 @@ def _wrong_merchant(
             identity = adapter.identity(account)
         container.recognize_merchant().compare(name, account, identity)
     except MerchantOfOriginal as wrong:
-        what = f"they belong to {wrong.given}, the merchant of the original of this copy"
+        what = f"the keys belong to {wrong.given}, a merchant of the original of this copy"
         if wrong.given is None:
-            what = "they do not show their merchant, and this database is a copy"
+            what = "the keys do not show to which merchant they belong, and this database is "
+            "a copy"
         return problem(
             about, f"{what}: give the copy keys of another merchant, under another account name"
         )
     except AnotherMerchant as wrong:
         given = wrong.given or "an unknown merchant"
         advice = "set the right keys, or use another account name (configure-payments --account)"
-        return problem(about, f"they belong to {given}, but the cards to {wrong.kept}: {advice}")
+        return problem(
+            about, f"the keys belong to {given}, but the cards belong to {wrong.kept}: {advice}"
+        )
     except ProviderUnavailable:
         return None
     return None
@@ -346,7 +349,8 @@ def _languages(container: Container) -> Iterator[Finding]:
         off = f"cardonfile consent set --center {center.id} --language {language} --none"
         yield problem(
             "languages",
-            f"{center.name}: the page of {name} does not have {language}, so guests read another language. To switch it off: `{off}`",
+            f"{center.name}: the page of {name} does not support {language}, so guests "
+            f"read another language. To switch it off: `{off}`",
         )
     if not found:
         yield ok("languages", "guests read every language that is switched on")
@@ -396,15 +400,17 @@ def _accounts(container: Container) -> Iterator[Finding]:
             confirm = f"cardonfile psp confirm-keys {provider} --account {merchant_account}"
             yield problem(f"{provider}/{merchant_account}", f"{fault}, `{confirm}`")
     for account in sorted(configured & closed):
-        fault = "closed, but centers use it: find them by `cardonfile center list`"
+        fault = "closed, but centers use it: find them with `cardonfile center list`"
         yield problem("/".join(account), f"{fault}, and run `cardonfile configure-payments`")
 
 
 def _redirects(container: Container) -> Iterator[Finding]:
     centers = serve.centers_that_redirect_anywhere(container)
-    fault = f"guests can be sent to any address by {centers} of the centers: {serve.NAME_ORIGINS}"
+    fault = f"{centers} centers allow redirects to any address: {serve.NAME_ORIGINS}"
     yield _judged(
-        "redirects", fault if centers else None, "limited, or the service is on this machine only"
+        "redirects",
+        fault if centers else None,
+        "redirects are limited, or only this machine can reach the service",
     )
 
 
@@ -455,7 +461,8 @@ def _replication(container: Container) -> Iterator[Finding]:
         return
     about, set_to = "synchronous commit", f"{seen.synchronous_commit} (set by: {seen.set_by})"
     if seen.synchronous_commit == "off":
-        fault = "the service turns it on for itself, but a crash loses the last commits of others"
+        fault = "the service switches it on for its own commits, but a crash loses the last "
+        "commits of others"
         yield problem(about, f"{set_to}: {fault}, such as psql: set it to on")
     if seen.synchronous_commit == "local" and seen.standbys:
         fault = f"commits do not wait for the standbys, so a failover {_LOSES}"
@@ -472,28 +479,35 @@ def _standbys(seen: Replication) -> Iterator[Finding]:
         fault = f"commits do not wait for the standbys {names}, so a failover {_LOSES}"
         yield problem(about, f"{fault}: set synchronous_standby_names ({_STRICT})")
     elif seen.waits_for and not seen.standbys:
-        fault = f"no standby is attached, commits wait for {seen.waits_for}, and requests get 503"
+        fault = f"no standby is connected, so commits wait for {seen.waits_for} and requests "
+        "get 503"
         yield problem(about, f"{fault}: start the standbys")
     elif seen.missing and not seen.standbys:
         fault = (
-            f"{seen.missing} standbys are not attached, and commits go on, so a failover {_LOSES}"
+            f"{seen.missing} standbys are not connected, and commits do not wait for "
+            f"them, so a failover {_LOSES}"
         )
-        yield problem(about, f"{fault}: start the standbys, and let commits wait ({_STRICT})")
+        yield problem(
+            about, f"{fault}: start the standbys, and make commits wait for them ({_STRICT})"
+        )
     elif not seen.standbys:
-        yield ok(about, "no standby is attached, and no commit waits for a standby")
+        yield ok(about, "no standby is connected, and commits do not wait for standbys")
     elif None in (each.sync_state for each in seen.standbys):
-        fault = "the role may not see whether the standbys are synchronous"
-        yield unknown(about, f"{fault}: as a superuser, GRANT pg_monitor TO the role")
+        fault = "the database role may not read whether the standbys are synchronous"
+        yield unknown(about, f"{fault}: as a superuser, run GRANT pg_monitor TO the role")
     elif lagging:
         finding = problem if len(lagging) == len(seen.standbys) else unknown
-        fault = f"a failover to {' or '.join(map(str, lagging))}, which is asynchronous, {_LOSES}"
+        fault = f"a failover to the asynchronous standby {' or '.join(map(str, lagging))} "
+        f"{_LOSES}"
         advice = "add it to synchronous_standby_names (Patroni: synchronous_node_count)"
         yield finding(about, f"{fault}: {advice}, or make sure that it never takes over")
     elif "quorum" in (each.sync_state for each in seen.standbys):
-        fault = f"commits wait for some of the standbys {names}, and a failover to another {_LOSES}"
+        fault = f"commits wait only for some of the standbys {names}, so a failover to another "
+        f"of them {_LOSES}"
         yield unknown(about, f"{fault}: make sure that only a standby with all commits takes over")
     elif seen.synchronous_commit != "local":
-        strict = "SQL does not show whether they wait without standbys: see synchronous_mode_strict"
+        strict = "SQL does not show whether they also wait if no standby is connected: see "
+        "synchronous_mode_strict"
         yield ok(about, f"commits wait for the standbys {names}. {strict} of Patroni")
 
 

@@ -270,8 +270,9 @@ class Settings:
         if live is not None:
             if Setting.PUBLIC_BASE_URL not in given or settings.is_on_loopback:
                 raise SettingsError(
-                    f"{live} is a live key: set {Setting.PUBLIC_BASE_URL} to where guests reach the "
-                    "service, such as https://cards.example"
+                    f"{live} is a live key: set {Setting.PUBLIC_BASE_URL} to the "
+                    "address at which guests reach the service, such as "
+                    "https://cards.example"
                 )
             for psp in settings.psps.values():
                 if psp.takes_test_cards:
@@ -310,7 +311,7 @@ def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
         if setting == name or not name.startswith(_PREFIX):
             continue
         if setting in given:
-            raise SettingsError(f"{setting} and {name} are both set: unset one")
+            raise SettingsError(f"{setting} and {name} are both set: unset one of them")
         given[setting] = _text_of_file(name, given.pop(name))
     return given
 
@@ -431,8 +432,8 @@ def _base_url(url: str | None, host: str | None, port: int) -> str:
     if url is None:
         if host is None or host in WILDCARD_HOSTS:
             raise SettingsError(
-                "CARDONFILE_PUBLIC_BASE_URL must be set to the address where guests reach the service, such as "
-                "https://cards.example"
+                "CARDONFILE_PUBLIC_BASE_URL must be set to the address at which guests "
+                "reach the service, such as https://cards.example"
             )
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
     try:

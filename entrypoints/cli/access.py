@@ -43,7 +43,7 @@ def token() -> None:
     "centers",
     metavar="ID",
     multiple=True,
-    help="A center that the caller may act for. May be given several times.  [default: all]",
+    help="A center for which the caller may act. May be given several times.  [default: all]",
 )
 @click.option(
     "--ttl",
@@ -80,7 +80,7 @@ def issue(
     "--expires-within",
     metavar="TIME",
     type=duration,
-    help="Only valid tokens that expire within this time, such as 14d.",
+    help="List only valid tokens that expire within this time, such as 14d.",
 )
 @json_option
 def list_(*, expires_within: timedelta | None, as_json: bool) -> None:

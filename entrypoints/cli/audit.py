@@ -21,9 +21,10 @@ def audit() -> None:
 @click.option(
     "--about",
     metavar="ID",
-    help="Only entries about this: an id, the prefix of a token, or the name of a caller.",
+    help="List only entries about this object: an id, the prefix of a token, or the name of "
+    "a caller.",
 )
-@click.option("--by", metavar="NAME", help="Only what this caller or user did.")
+@click.option("--by", metavar="NAME", help="List only what this caller or user did.")
 @limit_option
 @json_option
 def list_(

@@ -52,31 +52,34 @@ def card() -> None:
 @guest_option
 @center_option
 @click.option(
-    "--account", "merchant_account", metavar="NAME", help="Only cards at this merchant account."
+    "--account",
+    "merchant_account",
+    metavar="NAME",
+    help="List only cards at this merchant account.",
 )
 @click.option(
     "--expires-from",
     type=_month,
     metavar="YYYY-MM",
-    help="Only cards that expire in this month or later.",
+    help="List only cards that expire in this month or later.",
 )
 @click.option(
     "--expires-before",
     type=_month,
     metavar="YYYY-MM",
-    help="Only cards that expire before this month.",
+    help="List only cards that expire before this month.",
 )
 @click.option(
     "--added-since",
     "added_within",
     type=duration,
     metavar="AGO",
-    help="Only cards added within this time, such as 7d.",
+    help="List only cards added within this time, such as 7d.",
 )
 @click.option(
     "--agreement-ends-before",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="Only cards that guarantee a booking that ends before this day (UTC).",
+    help="List only cards that guarantee a booking that ends before this day (UTC).",
 )
 @limit_option
 @json_option
@@ -201,7 +204,7 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
 @click.option(
     "--after-erasure",
     is_flag=True,
-    help="Accept a card of an erased guest: print what is left, without name and address.",
+    help="Print the evidence even if the guest was erased. It then lacks the name and the address.",
 )
 def evidence(*, account_id: str, as_html: bool, after_erasure: bool) -> None:
     """Print the signed evidence about a card, for a dispute.

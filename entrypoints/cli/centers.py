@@ -93,13 +93,13 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "redirect_origins",
     metavar="ORIGIN",
     multiple=True,
-    help="An origin that guests may be sent back to, such as https://shop.example, or myspa:// for "
-    "an app; name all of them by repeating the option.",
+    help="An origin to which guests may be redirected, such as https://shop.example, or "
+    "myspa:// for an app. Repeat the option to give all of them.",
 )
 @click.option(
     "--any-redirect",
     is_flag=True,
-    help="Allow guests to be sent back to any web address.  [initially]",
+    help="Allow redirects to any web address.  [initially]",
 )
 @click.option(
     "--session-minutes",
@@ -111,15 +111,17 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "--link-minutes",
     type=int,
     metavar="N",
-    help="The maximum minutes that a client may request instead, up to 43200 (30 days).",
+    help="The most minutes that a client may request instead, up to 43200 (30 days).",
 )
 @click.option(
-    "--no-link-minutes", is_flag=True, help="Clients may not ask for more minutes.  [initially]"
+    "--no-link-minutes",
+    is_flag=True,
+    help="Do not allow clients to request more minutes.  [initially]",
 )
 @click.option(
     "--card-testing-limits",
     metavar="LIMITS",
-    help="Limits of sessions and refused cards in 24 hours, such as guest=5/5,center=3000/600.",
+    help="Limits on sessions and refused cards in 24 hours, such as guest=5/5,center=3000/600.",
 )
 @click.option(
     "--no-card-testing-limits",
@@ -158,8 +160,8 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--no-show-indicator/--only-unscheduled",
     default=None,
-    help="Whether charges for bookings say no-show, if the acquirer allows it.  [initially: "
-    "--only-unscheduled]",
+    help="Whether charges for bookings may state no-show as their reason, if the acquirer "
+    "allows it.  [initially: --only-unscheduled]",
 )
 @click.option(
     "--portal-minutes",
@@ -170,8 +172,9 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--guest-removal",
     type=click.Choice([each.value for each in GuestRemoval]),
-    help="Whether guests who remove a card there remove it always, or after the booking that it "
-    "guarantees.  [initially: after-agreement if the center takes agreements, otherwise always]",
+    help="Whether a card that a guest removes there is always removed at once, or only "
+    "after the booking that it guarantees.  [initially: after-agreement if the center "
+    "takes agreements, otherwise always]",
 )
 def configure_payments(
     *,
@@ -199,7 +202,7 @@ def configure_payments(
     cleared |= {"refuse_funding": ()} if accept_any_funding else {}
     named = _named(settings, cleared)
     if none == bool(named):
-        raise click.UsageError("give the options to change, or --none alone")
+        raise click.UsageError("give the options to change, or only --none")
     with installation() as container:
         if not none:
             # If a package that the PSP needs is not installed, fail here and not at the first guest.
@@ -211,7 +214,7 @@ def configure_payments(
         except ConsentTooLong as refused:
             raise click.ClickException(f"CENTER_ID: {refused}") from refused
         if done.now is None:
-            click.echo(f"{done.center.name} takes no cards")
+            click.echo(f"{done.center.name} does not take cards")
         else:
             provider, account = done.now.psp_account
             click.echo(
@@ -230,7 +233,7 @@ def center() -> None:
     "--account",
     "merchant_account",
     metavar="NAME",
-    help="Only centers that use this merchant account.",
+    help="List only centers that use this merchant account.",
 )
 @json_option
 def list_(*, merchant_account: str | None, as_json: bool) -> None:
@@ -315,7 +318,7 @@ def _versions(texts: Mapping[str, str]) -> str:
 @click.option(
     "--accessibility",
     metavar="URI",
-    help="The https address of the center's accessibility statement, for the foot of pages.",
+    help="The https address of the center's accessibility statement, shown at the foot of pages.",
 )
 @click.option(
     "--clear",

@@ -56,7 +56,7 @@ def show(*, account_id: str, as_json: bool) -> None:
     type=click.Choice([GENERAL, RESERVATION]),
     default=GENERAL,
     show_default=True,
-    help="What guests agree to: later charges in general, or charges for one booking.",
+    help="Whether the text is about later charges in general, or about charges for one booking.",
 )
 @click.option(
     "--file",
@@ -81,7 +81,7 @@ def set_(*, center_id: str, language: str, purpose: str, text: TextIO | None, no
       cardonfile consent set --center 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --language de --none
     """
     if none and text:
-        raise click.UsageError("--file and --none exclude each other")
+        raise click.UsageError("give either --file or --none, not both")
     with installation() as container:
         try:
             own = text.read(MAX_FILE_LENGTH * 2) if text else None

@@ -102,7 +102,7 @@ def backup(*, folder: Path, keep: int | None) -> None:
     type=click.IntRange(1, 6_000),
     default=IMPORTS_PER_MINUTE,
     show_default=True,
-    help="The most cards to read a minute at each merchant account.",
+    help="The maximum number of cards to read in a minute at each merchant account.",
 )
 def import_(what: str, file: Path, per_minute: int) -> None:
     """Import centers, guests, products or cards.

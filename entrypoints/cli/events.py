@@ -28,7 +28,7 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     type=click.Choice([each.value for each in ENDPOINT_TYPES]),
     multiple=True,
     required=True,
-    help="A type of event that the endpoint takes. May be given several times.",
+    help="A type of event that the endpoint receives. May be given several times.",
 )
 
 
@@ -40,7 +40,8 @@ types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = clic
     "centers",
     metavar="ID",
     multiple=True,
-    help="A center whose events it takes. May be given several times.  [default: all centers]",
+    help="A center whose events the endpoint receives. May be given several times.  "
+    "[default: all centers]",
 )
 def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
     """Add an endpoint, and print only its secret.
@@ -60,7 +61,7 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
         why = container.http_event_sender().why_unreachable(endpoint.url)
         if why is not None:
             click.echo(
-                f"Warning: with the current settings no event can be sent there: {why}", err=True
+                f"Warning: with the current settings, events cannot be sent there: {why}", err=True
             )
 
 
@@ -112,7 +113,7 @@ def update(endpoint_id: str, *, types: Sequence[str]) -> None:
     """
     with installation() as container:
         updated = container.update_event_endpoint()(endpoint_id, types=types)
-        click.echo(f"{updated.endpoint_id} takes {', '.join(updated.types)}")
+        click.echo(f"{updated.endpoint_id} receives {', '.join(updated.types)}")
 
 
 @events.command("test")
@@ -172,7 +173,9 @@ def roll_secret(endpoint_id: str) -> None:
 
 
 @events.command("deliveries")
-@click.option("--failed", is_flag=True, help="Only deliveries that failed and are not tried again.")
+@click.option(
+    "--failed", is_flag=True, help="List only deliveries that have failed and are not retried."
+)
 @limit_option
 @json_option
 def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
@@ -224,7 +227,9 @@ def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str |
         if event_id is not None:
             count = container.replay_event()(event_id)
             if count == 0:
-                raise click.ClickException(f"no endpoint takes {event_id} now, so it is not sent")
+                raise click.ClickException(
+                    f"no endpoint receives events of this type now, so {event_id} is not sent"
+                )
             click.echo(f"{event_id} will be sent to {count} endpoint{'' if count == 1 else 's'}")
         elif within is not None:
             since = time_before(container.clock().now(), within)

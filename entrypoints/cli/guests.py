@@ -126,7 +126,7 @@ def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
             click.echo()
         last_fours = [account.last_four for accounts in found for account in accounts]
         if not yes:
-            click.confirm("Merge these guests? There is no undo", abort=True, err=True)
+            click.confirm("Merge these guests? This cannot be undone", abort=True, err=True)
         container.merge_guests()(None, guest_id=stays, merged_id=goes, last_fours=last_fours)
         click.echo(f"merged {goes} into {stays}")
         if container.settings().erasures_file is None:
@@ -140,7 +140,7 @@ def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
 @guest.command()
 @click.argument("guest_id", metavar="ID", required=False)
 @click.option(
-    "--again", is_flag=True, help="Erase again the guests that a restored backup brought back."
+    "--again", is_flag=True, help="Erase all guests whom a restored backup has brought back."
 )
 def erase(*, guest_id: str | None, again: bool) -> None:
     """Erase a guest permanently, here and at the PSPs.

@@ -56,7 +56,7 @@ def check(context: click.Context, *, name: str, as_json: bool) -> None:
 @click.option(
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
-@click.option("--dry-run", is_flag=True, help="Count what would end, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would end, without changing anything.")
 @click.option("--reopen", is_flag=True, help="Let the account take cards again.")
 @json_option
 def close_account(
@@ -93,7 +93,10 @@ def close_account(
         found = close.count(account)
         if not dry_run:
             left = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
-            click.echo(f"This permanently ends at {merchant_account} of {name}: {left}", err=True)
+            click.echo(
+                f"This permanently ends the following at {merchant_account} of {name}: {left}",
+                err=True,
+            )
             typed = click.prompt("Type the name of the account to confirm", default="", err=True)
             if typed != merchant_account:
                 raise click.ClickException("nothing was changed: the name does not match")
@@ -170,7 +173,7 @@ def new(name: str) -> None:
         _copy_example(name, folder)
     python = shlex.quote(sys.executable)
     click.echo(
-        f"{folder} has the adapter of the PSP {name}. Install it, and run the contract suite:"
+        f"{folder} contains the adapter for the PSP {name}. Install it, and run the contract suite:"
     )
     click.echo(f"  {python} -m pip install --editable ./{folder} 'pytest>=9'")
     click.echo(

@@ -56,7 +56,7 @@ def session() -> None:
 @click.option(
     "--status",
     type=click.Choice([each.value for each in SessionStatus]),
-    help="Only sessions in this status.",
+    help="List only sessions in this status.",
 )
 @since_option
 @limit_option
@@ -120,7 +120,7 @@ def show(*, token: str, as_json: bool) -> None:
     metavar="AGO",
     default="7d",
     show_default=True,
-    help="Only sessions created within this time, such as 12h.",
+    help="Count only sessions created within this time, such as 12h.",
 )
 @click.option(
     "--by",

@@ -35,19 +35,19 @@ limit_option: Final[Decorator] = click.option(
     type=click.IntRange(1, ALL),
     default=100,
     show_default=True,
-    help="The most entries to list.",
+    help="The maximum number of entries to list.",
 )
 since_option: Final[Decorator] = click.option(
     *("--since", "within"),
     type=duration,
     metavar="AGO",
-    help="Only entries newer than this, such as 12h or 30d.",
+    help="List only entries newer than this, such as 12h or 30d.",
 )
 guest_option: Final[Decorator] = click.option(
-    "--guest", "guest_id", metavar="ID", help="Only entries of this guest."
+    "--guest", "guest_id", metavar="ID", help="List only entries of this guest."
 )
 center_option: Final[Decorator] = click.option(
-    "--center", "center_id", metavar="ID", help="Only entries at this center."
+    "--center", "center_id", metavar="ID", help="List only entries at this center."
 )
 
 

@@ -200,7 +200,7 @@ def _stop_etcd(cluster: Cluster, load: Load, note: Callable[[str], None]) -> Str
     time.sleep(AWAY_SECONDS)
     load.go_on()
     if cluster.primary() is not primary:
-        note("Patroni changed the primary although all nodes were there")
+        note("Patroni changed the primary although all nodes were running")
     return Struck(began, cluster.etcd.start)
 
 
@@ -221,7 +221,7 @@ def _kill_standbys(cluster: Cluster, load: Load, note: Callable[[str], None]) ->
     load.go_on(lambda: load.clients.fates["refused"], REFUSALS)
     # The response to each client may have been on its way already.
     if load.answered > before + CLIENTS:
-        note(f"{load.answered - before} add-cards were answered without a standby")
+        note(f"{load.answered - before} add-card requests were answered without a standby")
     for each in standbys:
         each.start()
     return Struck(_writable(cluster), _nothing)
@@ -291,13 +291,15 @@ def strike(cluster: Cluster, machines: Machines, load: Load, fault: Fault) -> Ou
 
 
 @click.command()
-@click.option("--rounds", default=3, show_default=True, help="How often each fault comes.")
-@click.option("--seed", default=1, show_default=True, help="The seed of what clients do.")
-@click.option("--only", default="", help="Only the faults whose names contain this text.")
+@click.option("--rounds", default=3, show_default=True, help="How many times each fault is caused.")
+@click.option(
+    "--seed", default=1, show_default=True, help="The seed for the behavior of the clients."
+)
+@click.option("--only", default="", help="Cause only the faults whose names contain this text.")
 @click.option(
     "--without-synchronous-mode",
     is_flag=True,
-    help="Show that a loss is found: the standbys are asynchronous, and behind.",
+    help="Check that losses are found: the standbys are asynchronous, and lag behind.",
 )
 def main(rounds: int, seed: int, only: str, *, without_synchronous_mode: bool) -> None:
     """Kill the parts of a cluster under load, and print the waits of clients and lost records."""

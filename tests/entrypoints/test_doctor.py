@@ -438,7 +438,9 @@ def test_doctor_reports_a_language_that_the_psps_page_does_not_support(patient: 
         unit.commit()
 
     text = patient.problem("languages")
-    assert text.startswith("Harbor Spa: the page of fake does not have ja, so guests read another")
+    assert text.startswith(
+        "Harbor Spa: the page of fake does not support ja, so guests read another"
+    )
     assert f"consent set --center {CENTER_ID} --language ja --none" in text
 
 
@@ -566,7 +568,7 @@ class TestReplication:
     def test_doctor_accepts_a_single_postgresql_server_without_standbys(
         self, patient: Patient, url: str
     ) -> None:
-        said = "no standby is attached, and no commit waits for a standby"
+        said = "no standby is connected, and commits do not wait for standbys"
         assert self.found(patient, url) == ("ok", said)
 
     @pytest.mark.parametrize("set_by", ["database", "database user"])
@@ -602,7 +604,7 @@ class TestReplication:
             wait_until(lambda: execute(url, self.STATES) == [("db2", "sync"), ("db3", "async")])
             diagnosis, text = self.found(patient, url)
             assert diagnosis == "unknown"
-            assert text.startswith("a failover to db3, which is asynchronous, loses the last ")
+            assert text.startswith("a failover to the asynchronous standby db3 loses the last ")
 
             clerk = f"{url.rpartition('/')[2]}_clerk"
             execute(url, f"CREATE ROLE {clerk} LOGIN")
@@ -621,13 +623,13 @@ class TestReplication:
         with waiting_for(url, "db2"):
             diagnosis, text = self.found(patient, url)
             assert diagnosis == "problem"
-            assert "commits wait for db2, and requests get 503" in text
+            assert "commits wait for db2 and requests get 503" in text
 
         execute(url, "SELECT pg_create_physical_replication_slot('db2')")
         diagnosis, text = self.found(patient, url)
         execute(url, "SELECT pg_drop_replication_slot('db2')")
         assert diagnosis == "problem"
-        assert f"commits go on, so {self.LOSES}" in text
+        assert f"commits do not wait for them, so {self.LOSES}" in text
 
 
 class TestPsps:
@@ -660,8 +662,8 @@ class TestPsps:
         ("kept", "is_copy", "said"),
         [
             ("acct_main test", False, "the secret key works"),
-            ("acct_main live", False, "but the cards to acct_main live"),
-            ("acct_main test", True, "the merchant of the original of this copy"),
+            ("acct_main live", False, "but the cards belong to acct_main live"),
+            ("acct_main test", True, "a merchant of the original of this copy"),
         ],
     )
     def test_doctor_reports_psp_keys_of_another_merchant(

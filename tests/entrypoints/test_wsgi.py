@@ -235,7 +235,7 @@ def test_granian_processes_stop_when_a_file_of_their_database_is_replaced(tmp_pa
 ONCE: Final = "--no-respawn-failed-workers"
 Wrong = tuple[dict[str, str], str]
 GOOD: Final = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
-NO_BASE_URL: Final[Wrong] = ({}, "CARDONFILE_PUBLIC_BASE_URL must be set to the address where")
+NO_BASE_URL: Final[Wrong] = ({}, "CARDONFILE_PUBLIC_BASE_URL must be set to the address at which")
 NO_PSP: Final[Wrong] = (
     {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"},
     "centers are configured for the PSP fake",

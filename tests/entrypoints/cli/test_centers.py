@@ -109,8 +109,8 @@ class TestConfigurePayments:
         for _ in range(2):
             printed.append(with_center.succeeds("configure-payments", CENTER_ID, "--none"))
             assert configuration(with_center) is None
-        assert printed[0].startswith("Harbor Spa takes no cards\n  provider: fake → none\n")
-        assert printed[1] == "Harbor Spa takes no cards\n"
+        assert printed[0].startswith("Harbor Spa does not take cards\n  provider: fake → none\n")
+        assert printed[1] == "Harbor Spa does not take cards\n"
 
     def test_a_center_name_that_makes_the_consent_too_long_for_the_psp_is_refused(
         self, with_center: CommandLine

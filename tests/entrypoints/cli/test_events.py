@@ -123,7 +123,7 @@ def test_earlier_events_can_be_replayed_to_an_endpoint_that_subscribed_later(
     a_card_is_stored(cardonfile)
     first, second = json.loads(cardonfile.succeeds("events", "list", "--json"))
     updated = cardonfile.succeeds("events", "update", first["endpoint"], "--type", "account.stored")
-    assert updated == f"{first['endpoint']} takes account.stored\n"
+    assert updated == f"{first['endpoint']} receives account.stored\n"
 
     replayed = cardonfile.succeeds("events", "replay", "--since", "1h")
     assert replayed == "events on record: 1, deliveries that will be made: 2\n"
@@ -144,7 +144,9 @@ def test_replaying_an_event_to_which_no_endpoint_is_subscribed_is_refused(
     cardonfile.succeeds("events", "update", delivery["endpoint"], "--type", "session.failed")
 
     refused = cardonfile.refuses("events", "replay", delivery["event"])
-    assert refused == f"no endpoint takes {delivery['event']} now, so it is not sent"
+    assert refused == (
+        f"no endpoint receives events of this type now, so {delivery['event']} is not sent"
+    )
 
 
 def test_no_event_is_sent_to_an_endpoint_at_a_private_address(cardonfile: CommandLine) -> None:
@@ -152,7 +154,7 @@ def test_no_event_is_sent_to_an_endpoint_at_a_private_address(cardonfile: Comman
         added = cardonfile.run("events", "add", receiver.url, "--type", "account.stored")
         not_public = "not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
         assert added.stderr.splitlines()[1:] == [
-            f"Warning: with the current settings no event can be sent there: {not_public}"
+            f"Warning: with the current settings, events cannot be sent there: {not_public}"
         ]
         a_card_is_stored(cardonfile)
         cardonfile.run("reconcile")

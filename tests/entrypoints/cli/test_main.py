@@ -168,7 +168,10 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
         (f"card remove {NOBODY}", f"no card has the id {NOBODY}"),
         (f"configure-payments {{{CENTER_ID}}} --none", f"CENTER_ID {UUID}"),
         (f"configure-payments {NOBODY} --none", NO_CENTER),
-        (f"{CONFIGURE} --avs", "--provider must be given for a center that does not take cards yet"),
+        (
+            f"{CONFIGURE} --avs",
+            "--provider must be given for a center that does not take cards yet",
+        ),
         (
             f"{CONFIGURE} --provider adyen",
             "no PSP 'adyen' is installed; the installed ones are fake, mollie, stripe",
