@@ -42,7 +42,7 @@ class TextErasureFile(ErasureFile):
     """A text file with one line for each guest, which contains the id, a time and references.
 
     `path` is None if the operator does not use such a file. A reference has the form
-    `stripe/default/cus_1`, without blanks. Each line ends with a point.
+    `stripe/default/cus_1`, without blanks. Each line ends with a full stop.
 
     The line of a merged guest begins with both ids, as in `>id>id`. Earlier releases ignore lines
     that do not begin with an id. They must ignore merged guests, because they would discard the

@@ -1,1 +1,1 @@
-"""The programs: the settings, the container, the server, the worker and the command line."""
+"""The server, the worker and the command line, with the settings and the container they share."""

@@ -31,10 +31,10 @@ WAIT_SECONDS: Final = 5
 """How long to wait for the write lock of the SQLite file."""
 
 MAX_SHOWN: Final = 10
-"""The most columns that an error about differing schemas names."""
+"""How many columns an error about differing schemas names at most."""
 
 _NOT_COPIED: Final = "workers"
-"""This table stays behind: it describes running processes."""
+"""This table is not copied, because it describes running processes."""
 
 _COLUMNS: Final = """
     SELECT table_name, column_name, is_identity = 'YES'

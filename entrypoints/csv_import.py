@@ -26,7 +26,7 @@ from domain.products.product import MAX_AMOUNT_DIGITS, Product
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 MAX_RECORD_BYTES: Final = 64 * 1024
-"""The most bytes that a row may have, which limits the memory. No valid row has that many."""
+"""How many bytes a row may have, which limits the memory. No valid row has that many."""
 
 ROWS_PER_UNIT: Final = 500
 """How many rows one unit of work stores. Other writers wait some milliseconds for it."""
@@ -42,7 +42,7 @@ _REPEATED: Final = """
 _IN_ORDER: Final = "SELECT line, record FROM rows ORDER BY CASE WHEN ? THEN line ELSE id END"
 
 MAX_SHOWN: Final = 40
-"""The most characters of a column's name that a message shows."""
+"""How many characters of a column's name a message shows at most."""
 MAX_FAULTS_SHOWN: Final = 10
 
 _WORD: Final = re.compile("[a-z_]+")

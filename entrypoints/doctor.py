@@ -284,8 +284,7 @@ def _wrong_merchant(
     except MerchantOfOriginal as wrong:
         what = f"the keys belong to {wrong.given}, a merchant of the original of this copy"
         if wrong.given is None:
-            what = "the keys do not show to which merchant they belong, and this database is "
-            "a copy"
+            what = "the keys do not show their merchant, and this database is a copy"
         return problem(
             about, f"{what}: give the copy keys of another merchant, under another account name"
         )
@@ -461,9 +460,8 @@ def _replication(container: Container) -> Iterator[Finding]:
         return
     about, set_to = "synchronous commit", f"{seen.synchronous_commit} (set by: {seen.set_by})"
     if seen.synchronous_commit == "off":
-        fault = "the service switches it on for its own commits, but a crash loses the last "
-        "commits of others"
-        yield problem(about, f"{set_to}: {fault}, such as psql: set it to on")
+        fault = "a crash loses the last commits of other programs than the service"
+        yield problem(about, f"{set_to}: {fault}: set it to on")
     if seen.synchronous_commit == "local" and seen.standbys:
         fault = f"commits do not wait for the standbys, so a failover {_LOSES}"
         yield problem(about, f"{set_to}: {fault}: set it to on")
@@ -479,9 +477,8 @@ def _standbys(seen: Replication) -> Iterator[Finding]:
         fault = f"commits do not wait for the standbys {names}, so a failover {_LOSES}"
         yield problem(about, f"{fault}: set synchronous_standby_names ({_STRICT})")
     elif seen.waits_for and not seen.standbys:
-        fault = f"no standby is connected, so commits wait for {seen.waits_for} and requests "
-        "get 503"
-        yield problem(about, f"{fault}: start the standbys")
+        fault = f"no standby is connected, so commits wait for {seen.waits_for}"
+        yield problem(about, f"{fault} and requests get 503: start the standbys")
     elif seen.missing and not seen.standbys:
         fault = (
             f"{seen.missing} standbys are not connected, and commits do not wait for "
@@ -497,18 +494,18 @@ def _standbys(seen: Replication) -> Iterator[Finding]:
         yield unknown(about, f"{fault}: as a superuser, run GRANT pg_monitor TO the role")
     elif lagging:
         finding = problem if len(lagging) == len(seen.standbys) else unknown
-        fault = f"a failover to the asynchronous standby {' or '.join(map(str, lagging))} "
-        f"{_LOSES}"
+        to = " or ".join(map(str, lagging))
+        fault = f"a failover to the asynchronous standby {to} {_LOSES}"
         advice = "add it to synchronous_standby_names (Patroni: synchronous_node_count)"
         yield finding(about, f"{fault}: {advice}, or make sure that it never takes over")
     elif "quorum" in (each.sync_state for each in seen.standbys):
-        fault = f"commits wait only for some of the standbys {names}, so a failover to another "
-        f"of them {_LOSES}"
+        fault = f"commits wait only for some of the standbys {names}"
+        fault = f"{fault}, so a failover to another of them {_LOSES}"
         yield unknown(about, f"{fault}: make sure that only a standby with all commits takes over")
     elif seen.synchronous_commit != "local":
-        strict = "SQL does not show whether they also wait if no standby is connected: see "
-        "synchronous_mode_strict"
-        yield ok(about, f"commits wait for the standbys {names}. {strict} of Patroni")
+        strict = "SQL does not show whether they also wait if no standby is connected"
+        advice = "see synchronous_mode_strict of Patroni"
+        yield ok(about, f"commits wait for the standbys {names}. {strict}: {advice}")
 
 
 _CHECKS: Final[Mapping[str, Check]] = {

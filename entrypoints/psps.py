@@ -126,7 +126,9 @@ class InstalledPsp:
             lambda: self.plugin.make(self.settings, clock, ids),
         )
         if PaymentProvider not in type(adapter).__mro__:
-            raise SettingsError(f"the PSP {self.plugin.name} returns no PaymentProvider")
+            raise SettingsError(
+                f"the plug-in of the PSP {self.plugin.name} does not make a PaymentProvider"
+            )
         return adapter
 
     def add_routes(

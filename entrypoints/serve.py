@@ -308,8 +308,8 @@ def start_metrics(container: Container, *, listens: bool) -> None:
         return
     if folder is None and not listens:
         raise SettingsError(
-            f"under a WSGI server, {Setting.METRICS} needs {Setting.METRICS_FOLDER}: the processes count "
-            "there, and `cardonfile work` serves the metrics"
+            f"under a WSGI server, {Setting.METRICS} needs {Setting.METRICS_FOLDER}: set it for all "
+            "processes, and `cardonfile work` will serve the metrics"
         )
     metrics = measure(container)
     if address is not None and listens:

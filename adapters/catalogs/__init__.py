@@ -25,7 +25,7 @@ LANGUAGES: Final = frozenset({"ar", "de", "en", "es", "fr", "it", "nl", "pt"})
 """The languages with a catalog."""
 
 MAX_ACCEPTED: Final = 20
-"""The most languages of a header that are read."""
+"""How many languages of a header are read at most."""
 
 _FILES: Final = files(__name__)
 _WEIGHT: Final = re.compile(r"[qQ]=([01](?:\.[0-9]{0,3})?)")

@@ -177,7 +177,10 @@ class _CardPages:
         )
 
     def _redirect(self, resp: falcon.Response, page: PspPage) -> None:
-        """Redirect to the address that the state of the page requires."""
+        """Redirect to the form or the challenge, or back to the shop if the page has a card.
+
+        A closed page leads to an error page.
+        """
         match page.state:
             case PageState.CLOSED if page.refused_cards >= MAX_CARD_ATTEMPTS:
                 raise _Problem(HTTPStatus.GONE, "form_problem.too_many", page)

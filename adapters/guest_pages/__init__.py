@@ -70,7 +70,10 @@ class MaskedGuest:
 
 
 class Files:
-    """Serves the files of a folder. The access log does not show the route of Falcon's static routes."""
+    """Serves the files of a folder.
+
+    Falcon's static routes are not used, because the access log could not show them as a route.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._contents = {file.name: file.read_bytes() for file in folder.iterdir()}

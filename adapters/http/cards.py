@@ -75,7 +75,7 @@ class StoredCard(Struct, frozen=True, kw_only=True):
         Literal["credit", "debit", "prepaid"] | None,
         example(
             "credit",
-            ("Null if the provider does not report it. The same applies to the next three fields."),
+            "Null if the provider does not report it. The same applies to the next three fields.",
         ),
     ]
     issuer_country: Annotated[

@@ -72,7 +72,7 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
         Literal["automatic", "required"] | None,
         example(
             "automatic",
-            ("Whether the bank must authenticate guests. Null if the center does not take cards."),
+            "Whether the bank must authenticate guests. Null if the center does not take cards.",
         ),
     ]
 
@@ -80,7 +80,7 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
         bool,
         example(
             False,
-            ("Whether add-card may contain an agreement, with which a card guarantees a booking."),
+            "Whether add-card may contain an agreement, with which a card guarantees a booking.",
         ),
     ]
 

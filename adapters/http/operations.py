@@ -120,7 +120,7 @@ class Operation:
     """
 
     method: str
-    """In lower case."""
+    """The HTTP method in lower case."""
     path: str
     name: str
     tag: Tag

@@ -21,7 +21,7 @@ from domain.sessions.session_log import SessionLog, SessionStep, Step
 
 STORING_SECONDS: Final = (1, 5, 15, 60, 300, 1800, 7200, 86_400)
 MAX_CODES: Final = 100
-"""The most codes of declined cards that are counted separately, because PSPs invent codes."""
+"""How many codes of declined cards are counted separately, because a PSP may use any number."""
 
 _HARMLESSLY: Final = suppress(Exception)
 _STORED: Final = (Step.STORED, Step.RENEWED)

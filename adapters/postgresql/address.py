@@ -15,7 +15,7 @@ _UNAMBIGUOUS: Final = re.compile(r"[a-z]+://(?:[^@/]*@)?[^@]*")
 """In any other address, libpq may read part of the password as the host, and show it in errors."""
 
 _SHOWN: Final = ("service", "host", "hostaddr", "port", "dbname", "user")
-"""The parts that may be shown. `options`, `sslpassword` and others may hold passwords too."""
+"""The parts that may be shown. Others, such as `options`, may contain passwords."""
 
 
 class AddressInvalid(DatabaseUnusable):

@@ -122,7 +122,7 @@ _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
     str: ("", "\x00", "x" * 9_999, 7, None, "0001-01-01T00:00:00+14:00"),
     type(None): ("x", 7),
 }
-"""For each type of value, the wrong values that a response may hold instead."""
+"""The wrong values that replace a value of each type in a response."""
 _ODD_TEXT: Final[Mapping[type, tuple[Json, ...]]] = {str: ("\x00", "half-done", "x" * 999)}
 """Texts that are no status of any PSP."""
 
@@ -1993,7 +1993,7 @@ class TestSettings:
             assert not accepts(value[:-1], given)
             both = {**given, name: f"{value}, {value}2"}
             accepted = [accepts(value, both), accepts(f"{value}2", both)]
-            # Another, optional setting may hold the second secret.
+            # The second secret may be in another, optional setting.
             is_of_one = own is not None and bool(own.optional) and not any(accepted)
             assert all(accepted) or is_of_one, "operators must be able to set two secrets"
 

@@ -49,7 +49,7 @@ class Ability(Enum):
     SIGNED_TIMES = auto()
     """The signatures include the time of signing."""
     BATCHES = auto()
-    """One webhook may hold several events."""
+    """One webhook may contain several events."""
     TELLS_OUTCOME = auto()
     """The PSP can be asked for the outcome of a page. If only webhooks report it, write `evidence`.
     """
@@ -262,7 +262,7 @@ class PspUnderTest(ABC):
     """Creates the ids of sessions. For a PSP that remembers them, create new ids in each run."""
 
     keys: Sequence[str] = ()
-    """The keys with which the adapter calls a REMOTE PSP. No log may hold them.
+    """The keys with which the adapter calls a REMOTE PSP. No log may contain them.
 
     Add texts that are made from keys, such as the base64 text of a user name and a password.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", bound="DataclassInstance")
 
 MAX_LOGGED: Final = 100
-"""The most unreadable rows of a table that a process logs."""
+"""How many unreadable rows a process logs at most for each table."""
 
 log = structlog.get_logger()
 

@@ -25,7 +25,7 @@ A dispute may take 540 days.
 
 
 class EndOfAgreement(StrEnum):
-    """The reason for which an agreement ended, other than that its booking was over."""
+    """Why an agreement ended before its booking was over."""
 
     FULFILLED = "fulfilled"
     CANCELLED = "cancelled"

@@ -110,9 +110,9 @@ def values_of(
 ) -> dict[str, str | None]:
     """Return the values for the placeholders of a text, formatted in `language`.
 
-    A placeholder without a value has None; so has `cancel_by` if that time has passed. The card is
-    removed after `kept_until`. Times are in UTC if the center has no time zone, which is possible
-    only after it has removed its texts.
+    A placeholder without a value has None. `cancel_by` also has None if that time has passed. The
+    card is removed after `kept_until`. Times are in UTC if the center has no time zone, which is
+    possible only after it has removed its texts.
     """
     zone = settings.time_zone or "UTC"
 

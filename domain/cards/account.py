@@ -316,9 +316,11 @@ class Accounts(WorkAtPsps, Protocol):
     def add(self, account: Account) -> None:
         """Store a new account.
 
-        Raises AlreadyStored if one of these is stored already: an active account with the same
-        guest, center, merchant account and fingerprint; an active default account of the same guest
-        and center, if `account` is the default; or an account of the same session.
+        Raises AlreadyStored if one of these is stored already:
+
+        - An active account with the same guest, center, merchant account and fingerprint.
+        - An active default account of the same guest and center, if `account` is the default.
+        - An account of the same session.
         """
         ...
 

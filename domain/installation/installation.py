@@ -35,8 +35,11 @@ class Installations(Protocol):
     def let_go_of_original(self, now: datetime) -> Mapping[str, int]:
         """Delete or end everything that would act in place of the original installation.
 
-        Deletes event endpoints with their secrets, the list of events, due deliveries, discards and due readings of
-        cards; revokes access tokens; and marks all merchant identities as the original's. Returns
-        the number of each.
+        - Event endpoints with their secrets, the list of events, due deliveries, discards and due
+          readings of cards are deleted.
+        - Access tokens are revoked.
+        - All merchant identities are marked as the original's.
+
+        Returns the number of each kind.
         """
         ...

@@ -104,7 +104,7 @@ class ReadPortalLink:
 class ReadPortal:
     """Use case: read a guest's own page, with the guest's cards at the center.
 
-    Makes no call to a PSP. `languages` are the languages in which the page exists. Raises
+    Does not call a PSP. `languages` are the languages in which the page exists. Raises
     PortalEnded.
     """
 

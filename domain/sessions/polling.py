@@ -215,9 +215,10 @@ class PolledSession(EndingSession):
     def with_progress(self, progress: Progress, now: datetime) -> Self:
         """Return the session with the guest's last step, and with the time of the first return.
 
-        If the guest returns from a page that is over without a card, the step is CANCELLED. A session
-        that is settled or cancelled is returned unchanged. So is a session without an attempt, unless
-        the step is CANCELLED: the guest can only have left cardonfile's own consent page.
+        If the guest returns from a page that is over without a card, the step is CANCELLED.
+
+        A session that is settled or cancelled is returned unchanged. A session without an attempt
+        accepts only CANCELLED, because the guest can only have left cardonfile's own consent page.
         """
         nowhere = self.attempt is None and progress is not Progress.CANCELLED
         if nowhere or self.is_settled or self.cancelled_at is not None:
@@ -228,7 +229,7 @@ class PolledSession(EndingSession):
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def asked(self, now: datetime) -> Self | None:
-        """Return the session while a browser causes a question to the PSP.
+        """Return the session as it is while a question to the PSP runs that a browser caused.
 
         Return None if no question is allowed now, or if the session is settled. Only one question
         runs at a time, and 2 seconds must pass between an answer and the next question. So a link

@@ -50,7 +50,7 @@ class CloseAccount:
     - Open sessions end as cancelled.
     - Cards are removed with the reason `account_closed`.
     - Discards and erasures end, and are recorded as out of reach.
-    - Webhooks change nothing, and the account takes no new cards.
+    - Webhooks change nothing, and no new cards are stored at the account.
     - Work that other processes have begun ends when a worker takes it over.
 
     Raises InvalidField for an account without any record. After ServiceUnavailable, some records may

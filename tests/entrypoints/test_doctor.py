@@ -581,7 +581,9 @@ class TestReplication:
         diagnosis, text = self.found(patient, url, "synchronous commit")
         assert diagnosis == "problem"
         assert text.startswith(f"off (set by: {set_by}): ")
-        assert text.endswith("a crash loses the last commits of others, such as psql: set it to on")
+        assert text.endswith(
+            "a crash loses the last commits of other programs than the service: set it to on"
+        )
 
     @pytest.mark.usefixtures("standbys")
     def test_doctor_reports_standbys_for_which_no_commit_waits(

@@ -219,9 +219,10 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
         return len(old)
 
     def _note_evidence(self, token_ids: Iterable[str], account_ids: Iterable[str]) -> None:
-        """Store in these sessions, their events and these accounts whether an agreement needs them.
+        """Update the columns that say whether an agreement needs these sessions and accounts.
 
-        The worker can then find old records to delete without reading those that it must keep.
+        The events of the sessions are updated too. With these columns, the worker finds old records
+        to delete without reading those that it must keep.
         """
         sessions = [{"token_id": each, "in_event": each} for each in token_ids]
         self._transaction.execute_many(

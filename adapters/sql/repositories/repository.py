@@ -16,7 +16,7 @@ from domain.retries import Waiting
 from domain.storage import AlreadyStored
 
 MAX_FORGOTTEN: Final = 100
-"""The most old rows that one call deletes, to keep units of work short."""
+"""How many old rows one call deletes at most, to keep units of work short."""
 
 RecordId = TypeVar("RecordId", bound=str)
 
