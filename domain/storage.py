@@ -48,7 +48,7 @@ class RecordUnreadable(Exception):
 
 
 class AlreadyStored(Exception):
-    """The storage already holds a record that must be unique."""
+    """A record of which only one may exist is stored already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +177,8 @@ def do_due(
 
     `do` is called with a record and a new write unit, which it commits. `find` is called with the
     number of records to skip, and returns the next `at_most` records of the queue, with None for
-    each record that cannot be decoded. Such records are skipped. So are records for which `do`
-    raises RecordUnreadable. Skipped records do not count toward `at_most`.
+    each record that cannot be decoded. Such records, and records for which `do` raises
+    RecordUnreadable, are skipped. Skipped records do not count toward `at_most`.
     """
     done = skipped = 0
     while done < at_most:

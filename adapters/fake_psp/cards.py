@@ -146,8 +146,7 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
 def repeatable(typed: Mapping[str, str]) -> Mapping[str, str]:
     """Return the typed fields that the form may show once more: expiry date and billing address.
 
-    The card number and the CVC are left out. So are fields that contain a card number or are too
-    long.
+    The card number, the CVC, and fields that contain a card number or are too long are left out.
     """
     return {name: _repeatable(name, typed.get(name, "")) for name in ("expiry", *BILLING_FIELDS)}
 

@@ -1,4 +1,4 @@
-"""Read the settings of a PSP, of which there is one set for each merchant account."""
+"""Read the settings of a PSP. Each merchant account has its own settings."""
 
 from __future__ import annotations
 

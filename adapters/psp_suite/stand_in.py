@@ -27,7 +27,7 @@ from typing import Final, NoReturn, TypeAlias
 from typing_extensions import override
 
 GIVE_UP_SECONDS: Final = 60
-"""How long a call without a response is held, unless it ends earlier."""
+"""How long the connection of a call without a response stays open at most."""
 
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 _REDIRECTED: Final = re.compile("/redirected/([0-9]+)")
@@ -117,7 +117,7 @@ def drop_response(_: Request, act: Act) -> NoReturn:
 
 
 def lose_call(_: Request, __: Act) -> NoReturn:
-    """Ignore the call, and hold the connection until the server recovers or the caller hangs up."""
+    """Do not respond. The connection stays open until the server recovers or the caller closes it."""
     raise _Silent
 
 
@@ -194,7 +194,7 @@ class StandInServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the server, and end all calls that it still holds.
+        """Stop the server, and end all calls to which it has not responded.
 
         Raises AssertionError if a caller has waited longer than GIVE_UP_SECONDS.
         """
@@ -233,7 +233,7 @@ class StandInServer:
             act()
 
     def recover(self) -> None:
-        """End all trouble, and all calls that are being held."""
+        """End all trouble, and all calls to which the server has not responded."""
         self._trouble.clear()
         self._recovered.set()
         self._recovered = threading.Event()

@@ -17,7 +17,7 @@ from domain.storage import Storage, UnitOfWork
 
 
 class Comparison(NamedTuple):
-    """The cards stored only at the PSP, the accounts only on file, and the number of matches."""
+    """The cards that only the PSP has, the accounts whose card the PSP lacks, and the matches."""
 
     only_at_psp: Sequence[CardAtPsp]
     only_on_file: Sequence[Account]
@@ -28,9 +28,9 @@ class Comparison(NamedTuple):
 class CompareCards:
     """Use case: compare the cards stored at a merchant account with the accounts on file.
 
-    Nothing is changed. Cards that wait to be discarded are left out. So are cards that are stored,
-    renewed or discarded during the comparison. A card whose session is not settled yet is listed as
-    only at the PSP. The PSP must be able to list cards. Raises ProviderUnavailable and
+    Nothing is changed. The comparison leaves out cards that wait to be discarded, and cards that are
+    stored, renewed or discarded meanwhile. A card whose session is not settled yet is in
+    `only_at_psp`. The PSP must be able to list cards. Raises ProviderUnavailable and
     ProviderRefused.
     """
 

@@ -57,7 +57,7 @@ class Discard(WorkAtPsp):
 
     @property
     def psp_account(self) -> PspAccount:
-        """The merchant account that holds the token."""
+        """The merchant account at which the PSP has stored the token."""
         return PspAccount(self.provider, self.merchant_account)
 
     @property

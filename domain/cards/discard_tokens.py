@@ -1,4 +1,4 @@
-"""Discard tokens at the PSP that are not kept. The token of an active account is not discarded."""
+"""Discard tokens of cards that are not kept. The token of an active account is not discarded."""
 
 from __future__ import annotations
 

@@ -422,7 +422,7 @@ class EventDeliveries(Protocol):
         ...
 
     def count_due(self, now: datetime) -> Waiting:
-        """Count the deliveries that `take_due` could lease now, one after the other."""
+        """Count the deliveries that repeated calls of `take_due` could lease now."""
         ...
 
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:

@@ -152,9 +152,10 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
 
 
 def session_of_return(storage: Storage, token_id: str) -> CardSession:
-    """Return the session to which a PSP's page leads back. Raises LinkUnknown.
+    """Return the session with this token, which is in the address to which a PSP's page leads back.
 
-    The PSP knows only the token. The token does not open a page; it only leads back to the shop.
+    The token does not open a page. With it, a browser is only redirected to the shop. Raises
+    LinkUnknown.
     """
     known_id = find_uuid(token_id)
     with storage.read() as unit:

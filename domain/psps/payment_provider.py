@@ -139,9 +139,11 @@ class PaymentProvider(Protocol):
         """Create the page of an attempt. A repeated call with the same request returns the same page.
 
         The request's `idempotency_key` identifies repeated calls. If the guest has no reference at
-        the PSP, or the PSP has deleted it, create a new reference. If the PSP does not know the
-        guest, raise NotFound, and the caller repeats the call. When NotFound `is_confirmed`, counted
-        from the request's `begun_at`, create a new reference instead.
+        the PSP, or the PSP has deleted it, create a new reference.
+
+        If the PSP does not know the guest's reference, raise NotFound. The caller then repeats the
+        call. If `is_confirmed` is true for the request's `begun_at`, create a new reference instead
+        of raising NotFound.
         """
         ...
 

@@ -67,7 +67,7 @@ def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
 def limits_that_close_pages(
     limits: Sequence[CardLimit], session: CardSession
 ) -> Sequence[CardLimit]:
-    """Return the limits that close open pages: those on the refused cards of a guest.
+    """Return the limits on the refused cards of a guest. If one is reached, open pages are closed.
 
     The limits of callers and centers do not close pages, because they count other guests' cards too.
     """

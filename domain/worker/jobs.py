@@ -32,7 +32,7 @@ Target = TypeVar("Target", bound=Hashable)
 
 
 class End(StrEnum):
-    """The result for the session, token, card or event of a job.
+    """The state of a session, token, card or event after a job.
 
     A session is SETTLED, with or without a card, or it is still OPEN although the PSP responded. If
     the PSP did not respond, the session, token or card is WAITING.

@@ -111,12 +111,12 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "--link-minutes",
     type=int,
     metavar="N",
-    help="The most minutes that a client may request instead, up to 43200 (30 days).",
+    help="Allow clients to request up to N minutes for a link instead, at most 43200 (30 days).",
 )
 @click.option(
     "--no-link-minutes",
     is_flag=True,
-    help="Do not allow clients to request more minutes.  [initially]",
+    help="Do not allow clients to request minutes.  [initially]",
 )
 @click.option(
     "--card-testing-limits",
@@ -172,9 +172,9 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--guest-removal",
     type=click.Choice([each.value for each in GuestRemoval]),
-    help="Whether a card that a guest removes there is always removed at once, or only "
-    "after the booking that it guarantees.  [initially: after-agreement if the center "
-    "takes agreements, otherwise always]",
+    help="What happens if a guest removes a card on the guest's own page: it is always removed at "
+    "once, or only after the booking that it guarantees.  [initially: after-agreement if the "
+    "center takes agreements, otherwise always]",
 )
 def configure_payments(
     *,

@@ -109,7 +109,7 @@ class Timeline:
             lines.append({**line, "at": now, "seconds": now - (lines[0]["at"] if lines else now)})
 
     def of(self, guest_id: str | None) -> list[Json]:
-        """Return the lines of this guest's session, or of the newest session."""
+        """Return the lines about the guest's newest session, or about the newest session of all."""
         found = [it for it in self._lines.values() if it and guest_id in (None, it[0]["guest_id"])]
         return found[-1] if found else []
 

@@ -71,8 +71,8 @@ class JobRunner(Generic[Target]):
 
         `take` contains a function for each kind of job, which leases a due job. `work` is the event
         that wakes the runner. `threads` is how many jobs run at once, and `threads_per_target` is how
-        many of them may be for one target. `capacities` is called with the latter number, and returns
-        the targets that may have fewer jobs at the moment.
+        many of them may be for one target. `capacities` is called with `threads_per_target`, and
+        returns a lower number for each target that may have fewer jobs at the moment.
         """
         self.finds_work = False
         """Whether the last look for jobs of every kind ended without an error."""

@@ -299,7 +299,7 @@ def strike(cluster: Cluster, machines: Machines, load: Load, fault: Fault) -> Ou
 @click.option(
     "--without-synchronous-mode",
     is_flag=True,
-    help="Check that losses are found: the standbys are asynchronous, and lag behind.",
+    help="Make the standbys asynchronous, and let them lag. Then the run must find lost records.",
 )
 def main(rounds: int, seed: int, only: str, *, without_synchronous_mode: bool) -> None:
     """Kill the parts of a cluster under load, and print the waits of clients and lost records."""

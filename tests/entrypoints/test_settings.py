@@ -310,7 +310,7 @@ class TestFiles:
         named = {"CARDONFILE_DATABASE_URL_FILE": str(tmp_path / "url")}
 
         assert read({**named, "CARDONFILE_DATABASE_URL": "sqlite:///s3cret.db"}) == (
-            "CARDONFILE_DATABASE_URL and CARDONFILE_DATABASE_URL_FILE are both set: unset one"
+            "CARDONFILE_DATABASE_URL and CARDONFILE_DATABASE_URL_FILE are both set: unset one of them"
         )
         assert "must name" in str(read({**named, "CARDONFILE_DATABASE_URL": ""}))
 
