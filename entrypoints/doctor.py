@@ -405,10 +405,10 @@ def _accounts(container: Container) -> Iterator[Finding]:
 
 def _redirects(container: Container) -> Iterator[Finding]:
     centers = serve.centers_that_redirect_anywhere(container)
-    fault = f"{centers} centers allow redirects to any address: {serve.NAME_ORIGINS}"
+    fault = f"redirects to any address are allowed at {centers} of the centers"
     yield _judged(
         "redirects",
-        fault if centers else None,
+        f"{fault}: {serve.NAME_ORIGINS}" if centers else None,
         "redirects are limited, or only this machine can reach the service",
     )
 

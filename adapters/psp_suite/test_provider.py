@@ -1312,16 +1312,16 @@ class TestSignedTime:
 
 
 def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
-    """Yield every method with the number of each call that it makes."""
+    """Yield a pair for each call that each method makes: the method and the number of the call."""
     return (
         (method, call) for method in methods_of(facts) for call in range(1, facts.calls[method] + 1)
     )
 
 
 def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
-    """Yield each kind of trouble at each call of each method, lasting or only at this call (1).
+    """Yield each kind of trouble at each call of each method, lasting or for this call only (1).
 
-    None of them is permanent: the trouble passes, or an operator corrects the key or the address.
+    No trouble is permanent: it passes, or an operator corrects the key or the address.
     """
     is_remote = Ability.REMOTE in facts.abilities
     lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]

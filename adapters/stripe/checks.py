@@ -45,7 +45,7 @@ def check(call: Call, *, mode: str, urls: Sequence[str], now: datetime) -> Seque
             state = "does not get" if ours else "is missing; add it in the dashboard, with"
             return problem("webhooks", f"{urls[0]} {state} {', '.join(sorted(missing))}")
         return ok(
-            "webhooks", f"all required events are sent to {urls[0]}; its secret cannot be checked"
+            "webhooks", f"{urls[0]} receives all required events; its secret cannot be checked"
         )
 
     return [

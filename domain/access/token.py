@@ -41,7 +41,7 @@ class AccessToken:
 
     `token_hash` is the SHA-256 of the token in hexadecimal. `prefix` is the beginning of the token,
     which people use to refer to the token. The token itself is shown once and not stored. `used_at`
-    is the last hour in which a use was recorded. A use may be missing from it.
+    is the hour of the last recorded use. Some uses are not recorded.
     """
 
     token_hash: str

@@ -39,7 +39,7 @@ class Money:
 
 
 class Reuse(StrEnum):
-    """Whether the page offers the guest to use the card on file."""
+    """Whether the page offers a card on file to the guest."""
 
     NEVER = "never"
     OFFER = "offer"

@@ -168,7 +168,7 @@ class Account(Card, WorkAtPsp):
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether the guest removed the card or withdrew consent, and it stays only for bookings."""
+        """Whether the card stays only for bookings, because the guest removed it or withdrew consent."""
         return self.withdrawn_at is not None and self.keep_until is not None
 
     def has_withdrawn(self, agreed_at: datetime) -> bool:
@@ -349,9 +349,10 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def removed_by_guest(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        """Return the accounts at a center that a guest removed, or withdrew before the removal.
+        """Return the removed accounts of a guest at a center for which the consent was withdrawn.
 
-        Accounts that cannot be decoded are left out. Does not lock the accounts.
+        A removal by the guest counts as a withdrawal. Accounts that cannot be decoded are left out.
+        Does not lock the accounts.
         """
         ...
 

@@ -192,7 +192,10 @@ class PaymentConfiguration:
         return self.no_show_indicator and self.psp_account == at
 
     def card_limits(self, limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
-        """Return `limits`, the installation's limits against card testing, with the center's own."""
+        """Return the limits against card testing that apply to the center.
+
+        `limits` are the installation's limits. The center's own limits replace them.
+        """
         own = self.card_testing_limits or ""
         return parse_card_limits(own, limits, allowed=LIMITS_OF_A_CENTER)
 

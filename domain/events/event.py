@@ -205,7 +205,7 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventEndpoint:
-    """An address that receives events of these types and centers. None means all centers.
+    """An address that receives events of certain types and centers. `centers` may be None for all.
 
     An endpoint does not receive events after it was removed, or disabled because it responded 410.
     `types` may contain types that a newer release stored and this release does not know.

@@ -31,7 +31,7 @@ class RecognizeOrigin:
     origin: str | None
 
     def __call__(self, *, claims: bool = False) -> None:
-        """Raise AnotherOrigin if the records belong to an origin other than this.
+        """Raise AnotherOrigin if the records belong to another origin.
 
         If no origin is stored yet and `claims` is set, this public origin is stored permanently.
         """

@@ -57,7 +57,7 @@ class Card:
     wallet: str | None = None
 
     def with_facts_of(self, earlier: Card) -> Card:
-        """Return this card with the facts (FACTS) that it lacks taken from `earlier`.
+        """Return this card, with the FACTS that it lacks filled in from `earlier`.
 
         Both are reports about the same card.
         """

@@ -44,10 +44,7 @@ several pages, one after the other.
 
 
 class Prefill(StrEnum):
-    """The kind of details that a page is filled in with.
-
-    They are the guest's details, only the caller's `billing_info`, or none.
-    """
+    """Which details a page is filled in with: the guest's, only `billing_info`, or none."""
 
     GUEST = "guest"
     BILLING = "billing"
@@ -133,7 +130,7 @@ class HostedPageRequest:
 
     @property
     def prefill(self) -> Prefill:
-        """The kind of details that the page is filled in with."""
+        """Which details the page is filled in with."""
         if self.guest_name:
             return Prefill.GUEST
         return Prefill.BILLING if self.billing_info else Prefill.NOTHING

@@ -63,9 +63,12 @@ class AddCard:
     refused request stores nothing. `limits` protect against card testing.
 
     If the same caller repeats a request with the same idempotency key within 24 hours, the same
-    session is returned. It is also returned if a request with an agreement repeats the reference of
-    a booking, and the idempotency key of the repeated request then refers to that session. This
-    ends when the link ends without a card, when the card is removed, or when the agreement ends.
+    session is returned.
+
+    A request with an agreement also returns the earlier session for the same booking, even if it has
+    another idempotency key; that key then refers to the earlier session. A new session is started
+    only after the earlier link has ended without a card, the card was removed or the agreement has
+    ended.
 
     Raises, in this order:
 

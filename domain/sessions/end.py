@@ -48,7 +48,7 @@ class NotAccepted(StrEnum):
 
 
 class Ending(StrEnum):
-    """The causes for which a session ends."""
+    """The causes of the end of a session."""
 
     CARD_STORED = "card stored"
     CARD_REFUSED = "card refused by our rules"

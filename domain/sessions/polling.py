@@ -229,7 +229,7 @@ class PolledSession(EndingSession):
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def asked(self, now: datetime) -> Self | None:
-        """Return the session as it is while a question to the PSP runs that a browser caused.
+        """Return the session after a browser has caused a question to the PSP, which now runs.
 
         Return None if no question is allowed now, or if the session is settled. Only one question
         runs at a time, and 2 seconds must pass between an answer and the next question. So a link

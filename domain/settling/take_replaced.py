@@ -36,10 +36,10 @@ def take_replaced(
     not replace a card, if the guest typed in the same card again, or if the old card is no longer on
     file.
 
-    The new card becomes the default card if the old card was the default. If some agreements of the
-    old card still run, the old card stays on file for them, whatever the center has set for
-    removals. Such an agreement is for a booking that is over, or the guest made it while the session
-    was open.
+    The new card becomes the default card if the old card was the default. If the guest did not agree
+    again to all running agreements of the old card, the old card stays on file for the others,
+    whatever the center has set for removals. These are agreements for bookings that are over, and
+    those that the guest made while the session was open.
 
     The caller has already stored the new card with its agreements, and commits the unit.
     """

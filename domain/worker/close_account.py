@@ -101,7 +101,7 @@ class CloseAccount:
     def reopen(self, psp_account: PspAccount) -> bool:
         """Allow the account to take cards again. Return whether it was closed.
 
-        Records that the closing has ended do not change.
+        What ended when the account was closed stays ended.
         """
 
         def reopen(unit: WriteUnit) -> bool:

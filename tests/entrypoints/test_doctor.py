@@ -428,7 +428,7 @@ class TestPublicAddress:
         patient.configure(a_configuration(redirect_origins=()), a_configuration())
 
         assert patient.is_fine("redirects")
-        assert "by 1 of the centers" in patient.problem("redirects", **PUBLIC)
+        assert "at 1 of the centers" in patient.problem("redirects", **PUBLIC)
 
 
 def test_doctor_reports_a_language_that_the_psps_page_does_not_support(patient: Patient) -> None:

@@ -293,7 +293,7 @@ class TestMerge:
         for text in ("stays", "goes", "Adah", a_guest().full_name, an_account(1).last_four):
             assert text in result.stdout
         assert result.stdout.endswith(f"merged {OTHER_GUEST_ID} into {GUEST_ID}\n")
-        assert "There is no undo [y/N]" in result.stderr
+        assert "This cannot be undone [y/N]" in result.stderr
         assert "CARDONFILE_ERASURES_FILE is not set" in result.stderr
         assert noted(two)[0] == (Action.GUEST_MERGED, OTHER_GUEST_ID)
         shown = json.loads(two.succeeds("guest", "show", OTHER_GUEST_ID, "--json"))

@@ -99,7 +99,7 @@ MONTH: Final = "it must be YYYY-MM, such as 2026-12"
             f"center set {CENTER_ID} --color #1d4f91 --clear color",
             "give an option or its opposite, not both",
         ),
-        (f"consent set --center {CENTER_ID} --language de --none --file {__file__}", "exclude"),
+        (f"consent set --center {CENTER_ID} --language de --none --file {__file__}", "not both"),
         ("token issue --caller kiosk", "Missing option '--permission'"),
         ("token issue --caller kiosk --permission guests:all", "'guests:all' is not one of"),
         *(
